@@ -1,0 +1,148 @@
+"""The operator's file as frozen values. No I/O, no clock; ``config.load`` makes them from YAML.
+
+Times are whole milliseconds, sizes whole bytes, rates bytes per second, whatever unit the file used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+# Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
+UNLIMITED: Final = 9223372036854775807
+# The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
+ANONYMOUS: Final = "ANONYMOUS"
+
+
+class Default(Enum):
+    """The entity ``<default>``: a template for every user or client-id without a rule of its own."""
+
+    DEFAULT = "<default>"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+DEFAULT: Final = Default.DEFAULT
+
+# A name, the default entity, or (None) not part of the rule.
+EntityName = str | Default | None
+
+
+class Enforcement(Enum):
+    """What happens to a client that is over its quota."""
+
+    RESPOND = "respond"  # answer at once with throttle_time_ms, then do not read (Kafka since 2.0, KIP-219)
+    DELAY = "delay"  # hold the answer for that time (Kafka before 2.0)
+    OBSERVE = "observe"  # compute and count, slow nothing
+
+
+class Shaping(Enum):
+    """Which arithmetic measures a client."""
+
+    SAMPLED = "sampled"  # Kafka's Rate over windows, exact
+    PACED = "paced"  # a token bucket, even to the second
+
+
+class LogFormat(Enum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A host name or IP literal (without brackets) and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One port that clients connect to, in front of one broker."""
+
+    name: str
+    bind: Address
+    upstream: Address
+    inter_broker: bool = False
+    max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
+    enforcement: Enforcement | None = None
+    shaping: Shaping | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Kafka's own broker settings, named by their keys with ``_`` for ``.``, with Kafka's defaults."""
+
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    client_quota_metric_value_enable: bool = True
+    quota_producer_default: int = UNLIMITED
+    quota_consumer_default: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRule:
+    """One line of ``quotas:``: an entity and what it may use. At least one of user and client_id is set."""
+
+    user: EntityName = None
+    client_id: EntityName = None
+    producer_byte_rate: float | None = None
+    consumer_byte_rate: float | None = None
+    enforcement: Enforcement | None = None
+    shaping: Shaping | None = None
+    source: str = ""  # FILE:LINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Principals whose name matches ``match`` (searched from start to end) share the bucket of ``to``."""
+
+    match: str  # a regular expression
+    to: str  # its replacement, with \1 for groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principals:
+    """Rules about user names. They act on the principal's name without ``User:``."""
+
+    fold: tuple[Fold, ...] = ()
+    exempt: frozenset[str] = frozenset()
+    brokers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admin:
+    """Where /metrics, /livez and /readyz are served."""
+
+    bind: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Form and level of the log on stderr."""
+
+    format: LogFormat = LogFormat.TEXT
+    level: str = "info"  # debug | info | warning | error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyConfig:
+    """The whole file."""
+
+    listeners: tuple[Listener, ...]
+    enforcement: Enforcement = Enforcement.RESPOND
+    max_throttle_time_ms: int | None = 25_000
+    shaping: Shaping = Shaping.SAMPLED
+    burst_ms: int = 1_000
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    quotas: tuple[QuotaRule, ...] = ()
+    principals: Principals = field(default_factory=Principals)
+    admin: Admin | None = None
+    log: Log = field(default_factory=Log)
