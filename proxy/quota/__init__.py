@@ -1,0 +1,12 @@
+"""The arithmetic of quotas: who is charged, how fast they are, how long they wait. No I/O, no clock.
+
+* ``entity``    (user, client-id) -> whose bucket is charged and whose limit holds: Kafka's eight levels
+* ``rate``      bytes per second over sampled windows, as Kafka's ``Rate``; and its ``Avg``
+* ``pacing``    the token bucket behind ``shaping: paced``
+* ``throttle``  the decision: rate, limit, window -> milliseconds
+* ``client``    ``ClientQuotaManager``: buckets, charging, changing limits, expiry
+* ``broker``    the quota state of one broker: both kinds, folding, exempt principals
+
+The formula: a client that sent at rate O over a window W is silent for X = (O - T) / T * W, so that
+O * W / (W + X) = T, its limit.
+"""

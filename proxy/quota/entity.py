@@ -1,0 +1,181 @@
+"""Whose bucket is charged and whose limit holds: Kafka's eight levels.
+
+Two separate functions in Kafka, and both are needed (``ClientQuotaManager.DefaultQuotaCallback``): the *tags* of a
+connection name the bucket, always by its actual user and client-id; the *limit* is then looked up for those tags. A
+default lends its limit, never its bucket: every user under ``<default>`` has one of its own.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from config.model import DEFAULT, EntityName, QuotaRule
+
+
+class QuotaKind(Enum):
+    """What is limited; the value is Kafka's config key."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+
+    @property
+    def label(self) -> str:
+        """``produce`` or ``fetch``, as metrics and the usage log say it."""
+        return self.name.lower()
+
+    def limit_of(self, rule: QuotaRule) -> float | None:
+        """Return what ``rule`` allows, bytes per second; None where it is silent on this kind."""
+        return rule.producer_byte_rate if self is QuotaKind.PRODUCE else rule.consumer_byte_rate
+
+
+class Tags(NamedTuple):
+    """Names one bucket. ``""`` where the winning level does not tell users (or client-ids) apart."""
+
+    user: str
+    client_id: str
+
+
+class Level(NamedTuple):
+    """One of the eight: which entity is looked up, and which tags it gives when it wins."""
+
+    number: int
+    says: str
+    user: bool | None  # True: by name, False: the default user, None: not part of the entity
+    client_id: bool | None
+
+    def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
+        """Return the key under which a rule of this level stands for this connection."""
+        return _name(self.user, user), _name(self.client_id, client_id)
+
+    def tags(self, user: str, client_id: str) -> Tags:
+        """Return the bucket that this level charges."""
+        return Tags("" if self.user is None else user, "" if self.client_id is None else client_id)
+
+
+def _name(by_name: bool | None, actual: str) -> EntityName:
+    if by_name is None:
+        return None
+    return actual if by_name else DEFAULT
+
+
+LEVELS: Final = (
+    Level(1, "user, client-id", True, True),
+    Level(2, "user, default client-id", True, False),
+    Level(3, "user", True, None),
+    Level(4, "default user, client-id", False, True),
+    Level(5, "default user, default client-id", False, False),
+    Level(6, "default user", False, None),
+    Level(7, "client-id", None, True),
+    Level(8, "default client-id", None, False),
+)
+_OF_PAIRS: Final = tuple(level for level in LEVELS if level.user is not None and level.client_id is not None)
+_OF_USERS: Final = tuple(level for level in LEVELS if level.client_id is None)
+_OF_CLIENTS: Final = tuple(level for level in LEVELS if level.user is None)
+
+# Which kinds of entity have a rule at all (QuotaTypes in Kafka's ClientQuotaManager).
+_CLIENT_ID: Final = 1
+_USER: Final = 2
+_USER_CLIENT_ID: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What holds for one (user, client-id): ``rule``, ``level`` and ``limit`` are None where nothing limits it."""
+
+    tags: Tags
+    rule: QuotaRule | None
+    level: Level | None
+    limit: float | None  # bytes per second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One level as seen by one (user, client-id), for an explanation."""
+
+    level: Level
+    rule: QuotaRule | None  # None: no rule stands there
+    wins: bool
+    reason: str
+
+
+class RuleTable:
+    """The rules of one kind of quota, by entity."""
+
+    __slots__ = ("_rules", "_types", "kind")
+
+    def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
+        self.kind = kind
+        self._rules = {(rule.user, rule.client_id): rule for rule in rules if kind.limit_of(rule) is not None}
+        # Unlike the broker before its count of active entities, a kind whose last rule went no longer counts: the
+        # limits are the same either way.
+        self._types = 0
+        for user, client_id in self._rules:
+            self._types |= _CLIENT_ID if user is None else _USER if client_id is None else _USER_CLIENT_ID
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def rules(self) -> tuple[QuotaRule, ...]:
+        """Return the rules that limit this kind."""
+        return tuple(self._rules.values())
+
+    def resolve(self, *, user: str, client_id: str) -> Resolution:
+        """Return the bucket and the limit of a connection.
+
+        Args:
+            user: the principal's name, ``ANONYMOUS`` without authentication; never empty.
+            client_id: as in the request header; ``""`` for null.
+        """
+        tags = self._tags(user, client_id)
+        for level in self._levels_of(tags):
+            rule = self._rules.get(level.entity(user, client_id))
+            if rule is not None:
+                return Resolution(tags=tags, rule=rule, level=level, limit=self.kind.limit_of(rule))
+        return Resolution(tags=tags, rule=None, level=None, limit=None)
+
+    def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
+        """Return all eight levels for a connection, with the reason why each wins or loses."""
+        winner = self.resolve(user=user, client_id=client_id)
+        eligible = self._levels_of(winner.tags)
+        return tuple(self._candidate(level, winner, eligible, user, client_id) for level in LEVELS)
+
+    def _candidate(
+        self, level: Level, winner: Resolution, eligible: tuple[Level, ...], user: str, client_id: str
+    ) -> Candidate:
+        rule = self._rules.get(level.entity(user, client_id))
+        if rule is None:
+            reason = "no rule stands here"
+        elif level is winner.level:
+            return Candidate(level=level, rule=rule, wins=True, reason="the most specific rule that applies")
+        elif winner.level is not None and winner.level.number < level.number:
+            reason = f"level {winner.level.number} ({winner.level.says}) is more specific"
+        elif level not in eligible and not client_id:
+            reason = "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
+        else:
+            reason = "Kafka charges another bucket, for which this level is not looked up"
+        return Candidate(level=level, rule=rule, wins=False, reason=reason)
+
+    def _tags(self, user: str, client_id: str) -> Tags:
+        """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``)."""
+        types = self._types
+        # With rules of one kind only, Kafka does not look at the table.
+        if types in (0, _CLIENT_ID):
+            return Tags("", client_id)
+        if types == _USER:
+            return Tags(user, "")
+        if types == _USER_CLIENT_ID:
+            return Tags(user, client_id)
+        for level in LEVELS[:6]:
+            if level.entity(user, client_id) in self._rules:
+                return level.tags(user, client_id)
+        return Tags("", client_id)
+
+    def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
+        """Return the levels that Kafka looks up for such tags (``DefaultQuotaCallback.quotaLimit``).
+
+        An empty client-id leaves nothing to look up where only client-ids have rules: it is unlimited, in Kafka too.
+        """
+        if tags.user:
+            return _OF_PAIRS if tags.client_id else _OF_USERS
+        return _OF_CLIENTS if tags.client_id else ()

@@ -1,0 +1,36 @@
+"""``shaping: paced``: a token bucket, so that a client's flow is even to the second.
+
+Kafka knows this arithmetic as ``TokenBucket`` and uses it for controller mutations only. Its byte quotas keep an average
+over eleven seconds and nothing finer: a client that sends all it can gets eleven seconds' worth at once, then silence.
+"""
+
+
+class TokenBucket:
+    """Bytes that may pass now. May go below 0: what is owed is waited for afterwards, as with Kafka's quotas.
+
+    Args:
+        burst_ms: how much an idle client may have saved up, in milliseconds of its quota; above 0.
+        byte_rate_limit: bytes per second that flow in.
+        now_ms: the bucket starts full.
+
+    Source: ``org.apache.kafka.common.metrics.stats.TokenBucket``, which starts full only because epoch times are large.
+    """
+
+    __slots__ = ("_burst_ms", "_last_ms", "_tokens")
+
+    def __init__(self, *, burst_ms: int, byte_rate_limit: float, now_ms: int) -> None:
+        self._burst_ms = burst_ms
+        self._tokens = byte_rate_limit * burst_ms / 1000
+        self._last_ms = now_ms
+
+    def record(self, value: int, *, byte_rate_limit: float, now_ms: int) -> float:
+        """Take ``value`` bytes (negative: put back) and return what is left, negative where bytes are owed."""
+        left = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - value
+        self._tokens = min(left, byte_rate_limit * self._burst_ms / 1000)
+        self._last_ms = now_ms
+        return self._tokens
+
+    def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
+        """Return the bytes that may pass at ``now_ms``. Changes nothing."""
+        burst = byte_rate_limit * self._burst_ms / 1000
+        return min(burst, self._tokens + byte_rate_limit * (now_ms - self._last_ms) / 1000)

@@ -1,0 +1,141 @@
+"""Rates over sampled windows, as Kafka measures them (``SampledStat``, ``Rate``, ``Avg``; the form since 3.8).
+
+A ring of N + 1 slots of W milliseconds each, the current one partly filled. Two things surprise, and both matter to the
+millisecond: a measurement is not a pure read (it resets slots whose last event is N * W old, and a reset slot starts at
+the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read, for metrics.
+"""
+
+from math import nan
+
+Slot = list[int]  # value, start_ms, last_event_ms
+
+
+class Rate:
+    """Units per second. ``record`` and ``measure`` are Kafka's; all times of one rate must not go backwards.
+
+    Args:
+        samples: N, how many windows count; at least 2.
+        window_ms: W, the length of one.
+
+    Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
+    """
+
+    # The sum, the oldest start and the first instant at which a purge could find something are kept up to date, so that
+    # a charge touches one slot and not twelve: that is the difference between 3 µs and 1.
+    __slots__ = ("_current", "_oldest_ms", "_purge_at_ms", "_samples", "_slots", "_span_ms", "_window_ms", "total")
+
+    def __init__(self, *, samples: int, window_ms: int) -> None:
+        self._samples = samples
+        self._window_ms = window_ms
+        self._span_ms = samples * window_ms
+        self._slots: list[Slot] = []
+        self._current = 0
+        self._oldest_ms = 0
+        self._purge_at_ms = 0
+        self.total = 0
+
+    def record(self, value: int, *, now_ms: int) -> None:
+        """Add ``value`` at ``now_ms``; a negative one takes back what was recorded before."""
+        slots = self._slots
+        if slots:
+            slot = slots[self._current]
+            if now_ms - slot[1] >= self._window_ms:
+                slot = self._next_slot(now_ms)
+        else:
+            slot = self._first_slot(now_ms)
+        slot[0] += value
+        slot[2] = now_ms
+        self.total += value
+
+    def window_ms(self, *, now_ms: int) -> int:
+        """Return the time that the sum stands for, at least 1 ms. Purges, as in Kafka.
+
+        N - 1 full windows are assumed to have passed even when the first record was a moment ago.
+        """
+        if now_ms >= self._purge_at_ms:
+            self._purge(now_ms)
+        elapsed_ms = now_ms - self._oldest_ms
+        missing = self._samples - 1 - elapsed_ms // self._window_ms
+        if missing > 0:
+            elapsed_ms += missing * self._window_ms
+        return elapsed_ms if elapsed_ms > 0 else 1
+
+    def measure(self, *, now_ms: int) -> float:
+        """Return the rate, units per second. Purges, as in Kafka."""
+        window_ms = self.window_ms(now_ms=now_ms)  # first: it takes away from the total what is too old
+        return self.total / (window_ms / 1000)
+
+    def peek(self, *, now_ms: int, more: int = 0) -> float:
+        """Return what ``measure`` would return were ``more`` recorded first. Changes nothing; safe from a thread."""
+        total = more
+        oldest_ms = now_ms
+        for value, start_ms, last_event_ms in tuple(self._slots):
+            if now_ms - last_event_ms < self._span_ms:
+                total += value
+                oldest_ms = min(oldest_ms, start_ms)
+        elapsed_ms = now_ms - oldest_ms
+        missing = self._samples - 1 - elapsed_ms // self._window_ms
+        if missing > 0:
+            elapsed_ms += missing * self._window_ms
+        return total / (max(elapsed_ms, 1) / 1000)
+
+    def _first_slot(self, now_ms: int) -> Slot:
+        slot = [0, now_ms, now_ms]
+        self._slots.append(slot)
+        self._oldest_ms = now_ms
+        self._purge_at_ms = now_ms + self._span_ms
+        return slot
+
+    def _next_slot(self, now_ms: int) -> Slot:
+        slots = self._slots
+        self._current = (self._current + 1) % (self._samples + 1)
+        if self._current == len(slots):
+            slots.append([0, now_ms, now_ms])
+        else:
+            self._reset(slots[self._current], now_ms)
+        self._oldest_ms = min(slot[1] for slot in slots)
+        return slots[self._current]
+
+    def _purge(self, now_ms: int) -> None:
+        slots = self._slots
+        if not slots:
+            self._first_slot(now_ms)
+            return
+        for slot in slots:
+            if now_ms - slot[2] >= self._span_ms:
+                self._reset(slot, now_ms)
+        self._oldest_ms = min(slot[1] for slot in slots)
+        self._purge_at_ms = min(slot[2] for slot in slots) + self._span_ms
+
+    def _reset(self, slot: Slot, now_ms: int) -> None:
+        self.total -= slot[0]
+        slot[:] = (0, now_ms, now_ms)
+
+
+class Average:
+    """The mean of what was recorded in the last two half minutes; NaN where nothing was.
+
+    Kafka's ``throttle-time`` attribute: ``Avg`` with the registry's default of 2 samples of 30 s.
+    """
+
+    __slots__ = ("_slots",)
+    _SAMPLES = 2
+    _WINDOW_MS = 30_000
+
+    def __init__(self) -> None:
+        self._slots: list[tuple[int, int, int, int]] = []  # start_ms, last_event_ms, sum, count; newest last
+
+    def record(self, value: int, *, now_ms: int) -> None:
+        """Add one value, at ``now_ms``."""
+        slots = self._slots
+        if slots and now_ms - slots[-1][0] < self._WINDOW_MS:
+            start_ms, _, total, count = slots[-1]
+            slots[-1] = (start_ms, now_ms, total + value, count + 1)
+        else:
+            self._slots = [*slots[-self._SAMPLES :], (now_ms, now_ms, value, 1)]
+
+    def peek(self, *, now_ms: int) -> float:
+        """Return the mean. Changes nothing."""
+        fresh = [slot for slot in tuple(self._slots) if now_ms - slot[1] < self._SAMPLES * self._WINDOW_MS]
+        count = sum(slot[3] for slot in fresh)
+        return sum(slot[2] for slot in fresh) / count if count else nan
