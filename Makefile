@@ -1,0 +1,56 @@
+# Each target is a few lines that also run by hand. What they need lives in .venv, with the versions of constraints.txt.
+# A stamp file remembers what is installed, so a second run asks neither pip nor the network.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-long bench lint format java clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
+
+demo: .venv/demo.installed ## throttle a producer and a consumer before your eyes (options: make demo ARGS="--shaping sampled")
+	$(BIN)/kafka-quota-proxy demo $(ARGS)
+
+test: java .venv/dev.installed ## run all tests but the long ones, real Kafka included (needs Java 17 and Maven)
+	$(BIN)/pytest $(ARGS)
+
+test-long: java .venv/dev.installed ## run the tests that take minutes each
+	$(BIN)/pytest -m long $(ARGS)
+
+bench: java .venv/bench.installed ## measure against a direct connection and other proxies, write bench/RESULTS.md
+	$(BIN)/python -m bench $(ARGS)
+
+lint: .venv/dev.installed ## check format, rules, types, import contracts and the Dockerfile
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+
+format: .venv/dev.installed ## rewrite the sources as lint wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv and what the tools left behind
+	rm -rf .venv build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# Needed by the tests that start a real Kafka; says in the first second what is missing, or installs it where it may.
+java:
+	@tests/end_to_end/ensure_java.sh
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12 or 3.13 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'
+	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+# hatchling builds the package: installed first and used without isolation, so that its version is pinned like the others
+# and installing once more needs no network as long as the versions stay.
+.venv/%.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation --editable '.[$*]'
+	@touch $@
