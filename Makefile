@@ -43,14 +43,14 @@ clean: ## remove .venv and what the tools left behind
 java:
 	@tests/end_to_end/ensure_java.sh
 
-$(BIN)/python:
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12 or 3.13 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
 # hatchling builds the package: installed first and used without isolation, so that its version is pinned like the others
 # and installing once more needs no network as long as the versions stay.
-.venv/%.installed: pyproject.toml constraints.txt | $(BIN)/python
+.venv/%.installed: pyproject.toml constraints.txt | $(BIN)/pip
 	$(PIP) hatchling editables
 	$(PIP) --no-build-isolation --editable '.[$*]'
 	@touch $@
