@@ -1,0 +1,22 @@
+# Two stages: the first makes wheels, the second holds the proxy and its four libraries, and no tools.
+FROM python:3.13-slim AS wheels
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY config config
+COPY protocol protocol
+COPY proxy proxy
+# hatchling is pinned like the rest, hence no isolation.
+RUN pip install --no-cache-dir --constraint constraints.txt hatchling \
+    && pip wheel --no-cache-dir --no-build-isolation --constraint constraints.txt --wheel-dir /wheels .
+
+FROM python:3.13-slim
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin proxy
+COPY --from=wheels /wheels /wheels
+RUN pip install --no-cache-dir --no-index /wheels/*.whl && rm -r /wheels
+USER 10001
+WORKDIR /etc/kafka-quota-proxy
+# The port of `admin.bind` in the configuration; a file that names another one overrides this line.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9308/livez', timeout=2)"]
+ENTRYPOINT ["kafka-quota-proxy"]
+CMD ["run", "proxy.yaml"]
