@@ -79,8 +79,7 @@ _USER: Final = 2
 _USER_CLIENT_ID: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(NamedTuple):
     """What holds for one (user, client-id): ``rule``, ``level`` and ``limit`` are None where nothing limits it."""
 
     tags: Tags
@@ -131,8 +130,16 @@ class RuleTable:
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))
             if rule is not None:
-                return Resolution(tags=tags, rule=rule, level=level, limit=self.kind.limit_of(rule))
-        return Resolution(tags=tags, rule=None, level=None, limit=None)
+                return Resolution(tags, rule, level, self.kind.limit_of(rule))
+        return Resolution(tags, None, None, None)
+
+    def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
+        """Return the limit of a bucket by its tags alone (``DefaultQuotaCallback.quotaLimit``)."""
+        for level in self._levels_of(Tags(user, client_id)):
+            rule = self._rules.get(level.entity(user, client_id))
+            if rule is not None:
+                return self.kind.limit_of(rule)
+        return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
         """Return all eight levels for a connection, with the reason why each wins or loses."""

@@ -1,7 +1,7 @@
 """``shaping: paced``: a token bucket, so that a client's flow is even to the second.
 
-Kafka knows this arithmetic as ``TokenBucket`` and uses it for controller mutations only. Its byte quotas keep an average
-over eleven seconds and nothing finer: a client that sends all it can gets eleven seconds' worth at once, then silence.
+Kafka knows this arithmetic as ``TokenBucket`` and uses it for controller mutations only. Its byte quotas keep an
+average over eleven seconds and nothing finer: who sends all he can gets eleven seconds' worth at once, then silence.
 """
 
 
@@ -16,21 +16,25 @@ class TokenBucket:
     Source: ``org.apache.kafka.common.metrics.stats.TokenBucket``, which starts full only because epoch times are large.
     """
 
-    __slots__ = ("_burst_ms", "_last_ms", "_tokens")
+    __slots__ = ("_last_ms", "_tokens", "burst_ms")
 
     def __init__(self, *, burst_ms: int, byte_rate_limit: float, now_ms: int) -> None:
-        self._burst_ms = burst_ms
+        self.burst_ms = burst_ms
         self._tokens = byte_rate_limit * burst_ms / 1000
         self._last_ms = now_ms
 
     def record(self, value: int, *, byte_rate_limit: float, now_ms: int) -> float:
         """Take ``value`` bytes (negative: put back) and return what is left, negative where bytes are owed."""
-        left = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - value
-        self._tokens = min(left, byte_rate_limit * self._burst_ms / 1000)
+        burst = byte_rate_limit * self.burst_ms / 1000
+        tokens = self._tokens + byte_rate_limit * (now_ms - self._last_ms) / 1000
+        if tokens > burst:
+            tokens = burst
+        tokens -= value
+        self._tokens = tokens if tokens < burst else burst
         self._last_ms = now_ms
         return self._tokens
 
     def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
         """Return the bytes that may pass at ``now_ms``. Changes nothing."""
-        burst = byte_rate_limit * self._burst_ms / 1000
+        burst = byte_rate_limit * self.burst_ms / 1000
         return min(burst, self._tokens + byte_rate_limit * (now_ms - self._last_ms) / 1000)

@@ -1,8 +1,8 @@
 """Rates over sampled windows, as Kafka measures them (``SampledStat``, ``Rate``, ``Avg``; the form since 3.8).
 
-A ring of N + 1 slots of W milliseconds each, the current one partly filled. Two things surprise, and both matter to the
-millisecond: a measurement is not a pure read (it resets slots whose last event is N * W old, and a reset slot starts at
-the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read, for metrics.
+A ring of N + 1 slots of W milliseconds each, the current one partly filled. Two things surprise, and both matter to
+the millisecond: a measurement is not a pure read (it resets slots whose last event is N * W old, and a reset slot
+starts at the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read.
 """
 
 from math import nan

@@ -1,0 +1,102 @@
+"""The quota state of one broker: both kinds, and which names are folded together or exempt.
+
+Kafka's quotas hold per broker, so all listeners in front of one upstream address share one of these.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
+from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.entity import QuotaKind
+
+_CLIENT_DEFAULT_SOURCES: Final = {
+    QuotaKind.PRODUCE: "quota.producer.default",
+    QuotaKind.FETCH: "quota.consumer.default",
+}
+
+
+def rules_of(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
+    """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
+    rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
+    default = config.kafka.quota_producer_default if kind is QuotaKind.PRODUCE else config.kafka.quota_consumer_default
+    if default >= UNLIMITED or any(rule.user is None and rule.client_id is DEFAULT for rule in rules):
+        return rules
+    source = _CLIENT_DEFAULT_SOURCES[kind]
+    if kind is QuotaKind.PRODUCE:
+        return (*rules, QuotaRule(client_id=DEFAULT, producer_byte_rate=float(default), source=source))
+    return (*rules, QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source))
+
+
+class PrincipalRules:
+    """Folding and exemption of user names."""
+
+    def __init__(self, principals: Principals) -> None:
+        self._folds = tuple((re.compile(fold.match), fold.to) for fold in principals.fold)
+        self._exempt = principals.exempt
+        self.brokers = principals.brokers
+
+    def charged_user(self, principal: str) -> tuple[str, bool]:
+        """Return the user whose bucket ``principal`` charges, and whether it is exempt. The first match folds."""
+        for pattern, to in self._folds:
+            match = pattern.fullmatch(principal)
+            if match:
+                folded = match.expand(to)
+                break
+        else:
+            folded = principal
+        if principal in self._exempt or folded in self._exempt:
+            return principal, True
+        return folded, False
+
+
+class BrokerQuotas:
+    """Both kinds of byte-rate quota at one broker."""
+
+    def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
+        self._own_shaping = shaping
+        self._principals = PrincipalRules(config.principals)
+        self.produce = self._manager(config, QuotaKind.PRODUCE)
+        self.fetch = self._manager(config, QuotaKind.FETCH)
+
+    @property
+    def managers(self) -> Iterable[ClientQuotaManager]:
+        """Return the managers of all kinds."""
+        return (self.produce, self.fetch)
+
+    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
+        """Put the rules of ``config`` in force, from the next request on; what was used stays."""
+        self._own_shaping = shaping
+        self._principals = PrincipalRules(config.principals)
+        for manager in self.managers:
+            manager.update(
+                rules_of(config, manager.kind),
+                shaping=self._own_shaping or config.shaping,
+                burst_ms=config.burst_ms,
+                max_throttle_time_ms=config.max_throttle_time_ms,
+            )
+
+    def is_broker(self, principal: str) -> bool:
+        """Whether the ``replica_id`` of this principal's fetches is believed."""
+        return principal in self._principals.brokers
+
+    def bucket(self, manager: ClientQuotaManager, *, principal: str, client_id: str, now_ms: int) -> Bucket:
+        """Return the bucket that a request of ``principal`` charges."""
+        user, is_exempt = self._principals.charged_user(principal)
+        return manager.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
+
+    def expire(self, *, now_ms: int) -> None:
+        """Forget buckets that were silent for an hour."""
+        for manager in self.managers:
+            manager.expire(now_ms=now_ms)
+
+    def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
+        return ClientQuotaManager(
+            kind,
+            rules_of(config, kind),
+            kafka=config.kafka,
+            shaping=self._own_shaping or config.shaping,
+            burst_ms=config.burst_ms,
+            max_throttle_time_ms=config.max_throttle_time_ms,
+        )
