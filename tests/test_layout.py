@@ -1,0 +1,47 @@
+"""The tests mirror the packages: the tests of ``protocol/fetch.py`` are found in ``tests/protocol/test_fetch.py``."""
+
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+PACKAGES = ("config", "protocol", "proxy")
+
+# Modules without a test module of their own, each with the place that tests it instead. `__init__` modules are maps.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def modules() -> list[str]:
+    """Return the path of each module, relative to the repository, `__init__` left out."""
+    return sorted(
+        path.relative_to(REPOSITORY).as_posix()
+        for package in PACKAGES
+        for path in (REPOSITORY / package).rglob("*.py")
+        if path.name != "__init__.py"
+    )
+
+
+def home_of_tests(module: str) -> Path:
+    """Return where the tests of ``module`` belong."""
+    path = Path(module)
+    return REPOSITORY / "tests" / path.with_name(f"test_{path.name}")
+
+
+@pytest.mark.parametrize("module", [module for module in modules() if module not in EXCEPTIONS])
+def test_each_module_has_its_test_module(module: str) -> None:
+    assert home_of_tests(module).is_file(), f"{module} has no {home_of_tests(module).relative_to(REPOSITORY)}"
+
+
+def test_each_exception_is_a_module_without_a_test_module() -> None:
+    assert set(EXCEPTIONS) <= set(modules())
+    assert [module for module in EXCEPTIONS if home_of_tests(module).exists()] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_an_init_module_holds_a_map_and_public_names_only(package: str) -> None:
+    for path in (REPOSITORY / package).rglob("__init__.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+
+        assert lines, f"{path} has no docstring"
+        assert lines[0].startswith('"""'), f"{path} has no docstring"
+        assert not any(line.startswith(("def ", "class ", "async def ")) for line in lines), f"{path} defines something"
