@@ -1,0 +1,42 @@
+"""A real Apache Kafka for every test of this folder: one per version and run, started when first asked for."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
+
+
+def pytest_configure() -> None:
+    def leave(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)  # so that fixtures and atexit hooks run, as on an interrupt
+
+    signal.signal(signal.SIGTERM, leave)
+    remove_scratch_of_dead_runs()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.end_to_end)
+
+
+@pytest.fixture(scope="session")
+def kafka_39() -> Iterator[Kafka]:
+    with Kafka(KAFKA_3_9) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafka_4() -> Iterator[Kafka]:
+    with Kafka(KAFKA_4) as kafka:
+        yield kafka

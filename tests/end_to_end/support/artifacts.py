@@ -1,0 +1,101 @@
+"""Apache Kafka's jars: resolved by Maven once per version, then kept in a cache that works without the network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.end_to_end.support.processes import HarnessError, run
+
+KAFKA_3_9: Final = "3.9.1"
+KAFKA_4: Final = "4.3.1"
+
+# The newest plugin that also runs on Maven 3.6, which Debian 11 and Ubuntu 22.04 ship.
+_COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+# Without a binding slf4j drops what a broker says when it does not come up. 1.7 is what Kafka's jars bring.
+_LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
+# Kafka 3.9 brings this one, which says nothing without a file of its own.
+_OTHER_BINDING: Final = "slf4j-reload4j"
+_PATIENCE_S: Final = 300
+
+
+def cache_directory() -> Path:
+    """``$KAFKA_QUOTA_PROXY_CACHE``, else ``kafka-quota-proxy`` in the user's cache directory."""
+    if chosen := os.environ.get("KAFKA_QUOTA_PROXY_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-quota-proxy"
+
+
+def java() -> str:
+    """The ``java`` command.
+
+    Raises:
+        HarnessError: There is none.
+    """
+    return _command("java", "Java 17 or later", "openjdk-17-jdk-headless")
+
+
+def kafka_classpath(version: str) -> str:
+    """Return the class path of a Kafka release, resolving it first where the cache has none.
+
+    The jars appear in the cache by one rename, so an interrupted download leaves nothing that looks complete.
+
+    Raises:
+        HarnessError: Java or Maven is missing, or Maven could not resolve the release.
+    """
+    java()
+    libraries = cache_directory() / f"kafka-{version}"
+    if not libraries.is_dir():
+        _resolve(version, libraries)
+    return f"{libraries}/*"
+
+
+def _resolve(version: str, libraries: Path) -> None:
+    maven = _command("mvn", "Maven", "maven")
+    libraries.parent.mkdir(parents=True, exist_ok=True)
+    download = Path(tempfile.mkdtemp(prefix=f".kafka-{version}-", dir=libraries.parent))
+    try:
+        pom = download / "pom.xml"
+        pom.write_text(_pom(version))
+        settings = [f"-DoutputDirectory={download / 'jars'}", f"-DexcludeArtifactIds={_OTHER_BINDING}"]
+        run([maven, "-q", "-B", "-f", pom, _COPY_DEPENDENCIES, *settings], timeout_s=_PATIENCE_S)
+        try:
+            (download / "jars").rename(libraries)
+        except OSError:
+            if not libraries.is_dir():  # else another run was faster, and its jars are as good
+                raise
+    finally:
+        shutil.rmtree(download, ignore_errors=True)
+
+
+def _pom(version: str) -> str:
+    wanted = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version), _LOG_BINDING]
+    dependencies = "\n".join(
+        f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+        f"<version>{number}</version></dependency>"
+        for group, name, number in wanted
+    )
+    return f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kafka-quota-proxy</groupId>
+  <artifactId>test-bed</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+
+def _command(name: str, product: str, package: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise HarnessError(
+            f"{name} is not on the PATH: the end-to-end tests start a real Apache Kafka and need {product}. "
+            f"On Debian or Ubuntu: apt-get install {package}"
+        )
+    return found

@@ -1,0 +1,246 @@
+"""A real Apache Kafka in KRaft mode: one node or several, each a broker and controller in one process."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.end_to_end.support import frames
+from tests.end_to_end.support.artifacts import java, kafka_classpath
+from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
+
+DIRECT: Final = "DIRECT"
+PROXIED: Final = "PROXIED"
+_CONTROLLER: Final = "CONTROLLER"
+_START_TIMEOUT_S: Final = 60
+# C1 alone halves the CPU time of tools that live for seconds; the serial collector needs no threads.
+_SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A broker's listener: where it binds, and the port that it tells clients (its proxy's, or its own)."""
+
+    port: int
+    advertised_port: int
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of the broker itself."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def advertised_address(self) -> str:
+        """``host:port`` that clients are told: bind a proxy here."""
+        return f"127.0.0.1:{self.advertised_port}"
+
+
+class Broker:
+    """One node, its ports and its data; it can be stopped, killed and started again on the same of both."""
+
+    def __init__(
+        self, *, node_id: int, directory: Path, classpath: str, listeners: Mapping[str, Endpoint], jmx_port: int | None
+    ) -> None:
+        """Only remember the parts; ``start`` starts."""
+        self.node_id = node_id
+        self.listeners = listeners
+        self.jmx_port = jmx_port
+        self.properties = directory / "server.properties"
+        self._classpath = classpath
+        self._log = directory / "broker.log"
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        """The running process."""
+        if self._process is None:
+            raise HarnessError(f"broker {self.node_id} is not running")
+        return self._process
+
+    def start(self) -> None:
+        """Start the process; ``wait`` waits until it answers."""
+        command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", _QUIET]
+        if self.jmx_port is not None:
+            command += [
+                "-Dcom.sun.management.jmxremote.authenticate=false",
+                "-Dcom.sun.management.jmxremote.ssl=false",
+                "-Dcom.sun.management.jmxremote.host=127.0.0.1",
+                "-Djava.rmi.server.hostname=127.0.0.1",
+                f"-Dcom.sun.management.jmxremote.port={self.jmx_port}",
+                f"-Dcom.sun.management.jmxremote.rmi.port={self.jmx_port}",
+            ]
+        self._process = Process([*command, "-cp", self._classpath, "kafka.Kafka", self.properties], log=self._log)
+
+    def wait(self) -> None:
+        """Wait until every listener answers a request.
+
+        Raises:
+            HarnessError: It ended or did not answer in time; the message carries the end of its log.
+        """
+        process = self.process
+
+        def is_up() -> bool:
+            if not process.is_running:
+                raise HarnessError(f"exit status {process.exit_status}")
+            return all(frames.answers(endpoint.port) for endpoint in self.listeners.values())
+
+        try:
+            wait_until(is_up, timeout_s=_START_TIMEOUT_S, what="answers on its listeners")
+        except HarnessError as error:
+            tail = process.log_tail()
+            self.kill()
+            raise HarnessError(f"Kafka broker {self.node_id} did not come up: {error}\n{tail}") from error
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self.process.stop()
+        self._process = None
+
+    def kill(self) -> None:
+        """End it at once, with SIGKILL."""
+        self.process.kill()
+        self._process = None
+
+    def restart(self) -> None:
+        """Start it again on the ports and the data it had; returns when it answers."""
+        if self._process is not None:
+            self.stop()
+        self.start()
+        self.wait()
+
+
+class Kafka:
+    """A cluster for the length of a ``with`` block.
+
+    Each broker has a listener ``DIRECT``, which advertises itself, and one for each name in ``proxied``, which
+    advertises a port that nobody listens on yet: the test's proxy binds it.
+
+    Args:
+        version: A release that Maven resolves.
+        nodes: How many brokers; node ids start at 1.
+        proxied: Names of further listeners.
+        config: Broker settings over the harness's own.
+        jmx: Whether each broker opens a JMX port.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        nodes: int = 1,
+        proxied: Sequence[str] = (PROXIED,),
+        config: Mapping[str, str | int] | None = None,
+        jmx: bool = False,
+    ) -> None:
+        """Only remember what is wanted; entering the ``with`` block starts it."""
+        self.version = version
+        self.brokers: list[Broker] = []
+        self._nodes = nodes
+        self._proxied = proxied
+        self._config = config or {}
+        self._jmx = jmx
+
+    def __enter__(self) -> Self:
+        """Format the storage, start every broker, wait until all answer."""
+        self.classpath = kafka_classpath(self.version)
+        self._scratch = scratch(f"kafka-{self.version}")
+        try:
+            directory = self._scratch.__enter__()
+            self.brokers = self._plan(directory)
+            # The zero byte in front makes the first character a letter: a "-" there would look like an option.
+            cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
+            for broker in self.brokers:
+                self.run_java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", broker.properties)
+                broker.start()
+            for broker in self.brokers:
+                broker.wait()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End every broker and remove its data."""
+        self._end()
+
+    @property
+    def broker(self) -> Broker:
+        """The first broker; the only one of a single-node cluster."""
+        return self.brokers[0]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of each broker's direct listener, with commas."""
+        return ",".join(broker.listeners[DIRECT].address for broker in self.brokers)
+
+    def listener(self, name: str = PROXIED) -> Endpoint:
+        """A listener of the first broker."""
+        return self.broker.listeners[name]
+
+    def run_java(self, main_class: str, *arguments: str | Path, timeout_s: float = 120) -> str:
+        """Run a class of this release to its end and return its standard output."""
+        command = [java(), *_SHORT_LIVED, _QUIET, "-cp", self.classpath, main_class, *arguments]
+        return run(command, timeout_s=timeout_s)
+
+    def _plan(self, directory: Path) -> list[Broker]:
+        controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
+        brokers = []
+        for node_id, controller_port in controllers.items():
+            home = directory / f"node-{node_id}"
+            home.mkdir()
+            listeners = {name: Endpoint(port=free_port(), advertised_port=free_port()) for name in self._proxied}
+            direct = free_port()
+            listeners[DIRECT] = Endpoint(port=direct, advertised_port=direct)
+            broker = Broker(
+                node_id=node_id,
+                directory=home,
+                classpath=self.classpath,
+                listeners=listeners,
+                jmx_port=free_port() if self._jmx else None,
+            )
+            properties = self._properties(broker, home / "data", controllers, controller_port)
+            broker.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            brokers.append(broker)
+        return brokers
+
+    def _properties(
+        self, broker: Broker, data: Path, controllers: Mapping[int, int], controller_port: int
+    ) -> dict[str, str | int]:
+        copies = min(3, self._nodes)
+        bound = {name: endpoint.port for name, endpoint in broker.listeners.items()} | {_CONTROLLER: controller_port}
+        told = {name: endpoint.advertised_port for name, endpoint in broker.listeners.items()}
+        own: dict[str, str | int] = {
+            "process.roles": "broker,controller",
+            "node.id": broker.node_id,
+            "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items()),
+            "controller.listener.names": _CONTROLLER,
+            "inter.broker.listener.name": DIRECT,
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in bound.items()),
+            "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
+            "log.dirs": str(data),
+            "num.partitions": 1,
+            "offsets.topic.num.partitions": 3,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.num.partitions": 3,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            "socket.listen.backlog.size": 1_000,  # Kafka's 50 makes a storm of connects take minutes
+        }
+        return {**own, **self._config}
+
+    def _end(self) -> None:
+        for broker in self.brokers:
+            if broker._process is not None:
+                broker.kill()
+        self.brokers = []
+        self._scratch.__exit__(None, None, None)

@@ -1,0 +1,209 @@
+"""Programs started by the tests: each in a process group of its own, none of which outlives the test run.
+
+Three nets, for three ways to end: ``stop`` and ``kill`` in a test, an ``atexit`` hook for an interrupted run, and the
+kernel's parent-death signal for a run that was killed itself. Scratch directories carry the run's process id, so the
+next run can remove what a killed one left behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_SCRATCH_PREFIX: Final = "kafka-quota-proxy-e2e-"
+# Below Linux' range of ephemeral ports (32768): a client that redials a stopped server's port in that range can connect
+# to itself, and an outgoing connection can take the port while its server restarts.
+_PORTS: Final = range(15_000, 32_000)
+_PR_SET_PDEATHSIG: Final = 1
+
+_running: set[Process] = set()
+_given_out: set[int] = set()
+
+
+class HarnessError(Exception):
+    """A part of the test bed is missing or did not start; the message says which and what to do."""
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on and that this run has not given out yet."""
+    while True:
+        port = random.choice(_PORTS)  # noqa: S311 - two runs side by side should rarely pick the same
+        if port in _given_out:
+            continue
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                _given_out.add(port)
+                return port
+
+
+def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll_s: float = 0.05) -> None:
+    """Wait for a condition.
+
+    Raises:
+        HarnessError: It did not become true in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise HarnessError(f"{what}: not within {timeout_s:g} s")
+        time.sleep(poll_s)
+
+
+def scratch_directory(name: str) -> Path:
+    """Make an empty directory that is removed when this run ends, or by the next run."""
+    return Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-{name}-"))
+
+
+def remove_scratch_of_dead_runs() -> None:
+    """Remove the scratch directories of runs that no longer exist."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
+        owner = directory.name.removeprefix(_SCRATCH_PREFIX).split("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """A running program whose output goes to a file.
+
+    Start it from the main thread: the kernel's parent-death signal fires when the *thread* that started it ends.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        """Start ``command``; standard output and error are appended to ``log``."""
+        self.command = [str(part) for part in command]
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else {**os.environ, **env},
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        _running.add(self)
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return self._popen.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program has not ended yet."""
+        return self._popen.poll() is None
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status, negative for a signal; ``None`` while it runs."""
+        return self._popen.poll()
+
+    def output(self) -> str:
+        """All that the program wrote so far."""
+        return self.log.read_text(errors="replace")
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The last lines of its output, for an error message."""
+        return "\n".join(self.output().splitlines()[-lines:])
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program alone."""
+        self._popen.send_signal(number)
+
+    def stop(self, *, timeout_s: float = 15) -> int:
+        """End the program with SIGTERM, after ``timeout_s`` with SIGKILL; return its exit status."""
+        if self.is_running:
+            self._popen.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(timeout_s)
+        return self.kill()
+
+    def kill(self) -> int:
+        """End the program and its children with SIGKILL; return its exit status."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        _running.discard(self)
+        return self._popen.wait()
+
+    def memory_bytes(self) -> int:
+        """Resident memory; Linux only."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise HarnessError(f"process {self.pid} has no resident memory: has it ended?")
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far; Linux only."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(command: Sequence[str | Path], *, timeout_s: float = 120, cwd: Path | None = None) -> str:
+    """Run a program to its end and return its standard output.
+
+    Raises:
+        HarnessError: It failed or took too long; the message carries the end of both its outputs.
+    """
+    words = [str(part) for part in command]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=timeout_s, cwd=cwd, preexec_fn=_die_with_parent, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HarnessError(f"{' '.join(words)[:400]}: not done within {timeout_s:g} s") from error
+    if done.returncode != 0:
+        tail = (done.stdout + done.stderr)[-4_000:]
+        raise HarnessError(f"{' '.join(words)[:400]}: exit status {done.returncode}\n{tail}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """A scratch directory for the length of a ``with`` block."""
+    directory = scratch_directory(name)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@atexit.register
+def _end_all() -> None:
+    for process in list(_running):
+        process.kill()
+    for directory in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}{os.getpid()}-*"):
+        shutil.rmtree(directory, ignore_errors=True)

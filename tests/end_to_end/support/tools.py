@@ -1,0 +1,154 @@
+"""Apache Kafka's own command-line tools, run from the release's jars, and what they print as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import scratch
+
+_PRODUCED: Final = re.compile(
+    r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), "
+    r"(?P<average>[\d.]+) ms avg latency, "
+    r"(?P<most>[\d.]+) ms max latency, (?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th"
+)
+_THROTTLED: Final = re.compile(
+    r"^producer-metrics:produce-throttle-time-(avg|max):\{[^}]*\}\s*: ([\d.]+)", re.MULTILINE
+)
+_LATENCY: Final = re.compile(r"Percentiles: 50th = (\d+), 99th = (\d+), 99.9th = (\d+)")
+_MEBIBYTE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced:
+    """The summary of ``ProducerPerformance``; latencies and throttle times in milliseconds."""
+
+    records: int
+    records_per_second: float
+    average_ms: float
+    max_ms: float
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    throttle_time_avg_ms: float
+    throttle_time_max_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumed:
+    """The summary of ``ConsumerPerformance``; joining the group is not part of ``fetch_s``."""
+
+    records: int
+    size_bytes: float
+    fetch_s: float
+
+
+def producer_performance(
+    kafka: Kafka,
+    *,
+    bootstrap_servers: str,
+    topic: str,
+    records: int,
+    record_size_bytes: int,
+    throughput: int = -1,
+    properties: Mapping[str, str | int] | None = None,
+    timeout_s: float = 200,
+) -> Produced:
+    """Run ``ProducerPerformance``; ``throughput`` is in records per second, -1 for all it can."""
+    settings = {"bootstrap.servers": bootstrap_servers} | dict(properties or {})
+    out = kafka.run_java(
+        "org.apache.kafka.tools.ProducerPerformance",
+        "--topic", topic,
+        "--num-records", str(records),
+        "--record-size", str(record_size_bytes),
+        "--throughput", str(throughput),
+        "--print-metrics",
+        "--producer-props", *(f"{key}={value}" for key, value in settings.items()),
+        timeout_s=timeout_s,
+    )  # fmt: skip
+    summaries = list(_PRODUCED.finditer(out))
+    if not summaries:
+        raise AssertionError(f"ProducerPerformance printed no summary:\n{out[-2_000:]}")
+    summary = summaries[-1]
+    throttled = {which: float(value) for which, value in _THROTTLED.findall(out)}
+    return Produced(
+        records=int(summary["records"]),
+        records_per_second=float(summary["rate"]),
+        average_ms=float(summary["average"]),
+        max_ms=float(summary["most"]),
+        p50_ms=int(summary["p50"]),
+        p95_ms=int(summary["p95"]),
+        p99_ms=int(summary["p99"]),
+        throttle_time_avg_ms=throttled["avg"],
+        throttle_time_max_ms=throttled["max"],
+    )
+
+
+def consumer_performance(
+    kafka: Kafka,
+    *,
+    bootstrap_servers: str,
+    topic: str,
+    records: int,
+    properties: Mapping[str, str | int] | None = None,
+    timeout_s: float = 200,
+) -> Consumed:
+    """Run ``ConsumerPerformance`` until it has read so many records."""
+    with scratch("consumer") as directory:
+        file = directory / "consumer.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
+        out = kafka.run_java(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            "--bootstrap-server", bootstrap_servers,
+            "--topic", topic,
+            "--messages", str(records),
+            "--timeout", str(int(timeout_s * 1_000)),
+            "--consumer.config", file,
+            "--hide-header",
+            timeout_s=timeout_s,
+        )  # fmt: skip
+    rows = [line.split(", ") for line in out.splitlines() if line.count(", ") == 9]
+    if not rows:
+        raise AssertionError(f"ConsumerPerformance printed no summary:\n{out[-2_000:]}")
+    row = rows[-1]
+    return Consumed(records=int(row[4]), size_bytes=float(row[2]) * _MEBIBYTE, fetch_s=float(row[7]) / 1_000)
+
+
+def end_to_end_latency(
+    kafka: Kafka, *, bootstrap_servers: str, topic: str, records: int, record_size_bytes: int
+) -> tuple[int, int, int]:
+    """Run ``EndToEndLatency`` and return the 50th, 99th and 99.9th percentile in milliseconds."""
+    out = kafka.run_java(
+        "org.apache.kafka.tools.EndToEndLatency", bootstrap_servers, topic, str(records), "1", str(record_size_bytes)
+    )
+    found = _LATENCY.search(out)
+    if found is None:
+        raise AssertionError(f"EndToEndLatency printed no percentiles:\n{out[-2_000:]}")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def set_broker_quota(kafka: Kafka, client_id: str, limits: Mapping[str, float]) -> None:
+    """Set Kafka's own quota of a client-id, as ``kafka-configs.sh --alter`` does."""
+    kafka.run_java(
+        "kafka.admin.ConfigCommand",
+        "--bootstrap-server", kafka.bootstrap_servers,
+        "--alter", "--entity-type", "clients", "--entity-name", client_id,
+        "--add-config", ",".join(f"{key}={value}" for key, value in limits.items()),
+    )  # fmt: skip
+
+
+def jmx(kafka: Kafka, object_name: str, attribute: str) -> dict[str, float]:
+    """Read one attribute of every MBean that matches; the result is keyed by ``NAME:ATTRIBUTE``."""
+    out = kafka.run_java(
+        "org.apache.kafka.tools.JmxTool",
+        "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi",
+        "--object-name", object_name,
+        "--attributes", attribute,
+        "--one-time",
+        "--report-format", "properties",
+    )  # fmt: skip
+    pairs = (line.rpartition("=") for line in out.splitlines() if "=" in line and not line.startswith("time="))
+    return {key: float(value) for key, _, value in pairs}
