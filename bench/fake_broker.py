@@ -1,0 +1,117 @@
+"""A broker that answers Produce and Fetch from templates, as fast as Python can: ``python -m bench.fake_broker PORT``.
+
+It must cost less than any proxy in front of it, so a Produce body is received into one buffer, counted and forgotten,
+and a Fetch is answered by bytes made once. It prints "ready" and runs until it is terminated.
+"""
+
+import asyncio
+import functools
+import struct
+import sys
+from typing import cast
+
+import uvloop
+
+from bench.frames import FETCH_MAX_BYTES_OFFSET, HEAD, PRODUCE, fetch_response, produce_response
+
+# As large as a socket's receive buffer is likely to be: one call empties it.
+BUFFER_SIZE_BYTES = 1 << 20
+# A response waits for the client when this much is unsent; more would only measure our own memory.
+HIGH_WATER_BYTES = 4 << 20
+BACKLOG = 4096
+
+_CORRELATION_ID = struct.Struct(">i")
+_PRODUCE_HEAD = produce_response()[:4]
+_PRODUCE_REST = produce_response()[8:]
+
+
+@functools.cache
+def _fetch_template(size_bytes: int) -> tuple[bytes, memoryview]:
+    frame = memoryview(fetch_response(size_bytes))
+    return bytes(frame[:4]), frame[8:]
+
+
+class FakeBrokerConnection(asyncio.BufferedProtocol):
+    """One client. Holds the head of an unfinished frame, never its body."""
+
+    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: every call to get_buffer is answered by buffer_updated at once
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport
+        self._held = b""  # the start of a frame whose head is not complete
+        self._body_left = 0  # bytes of a Produce body still to come
+        self._answer = b""  # what to send when they have come
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Receive into the shared buffer."""
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answer every frame that has ended."""
+        at = 0
+        if self._body_left:
+            if nbytes < self._body_left:
+                self._body_left -= nbytes
+                return
+            at, self._body_left = self._body_left, 0
+            self._transport.write(self._answer)
+        data: bytes | bytearray = self.buffer
+        end = nbytes
+        if self._held:
+            data = self._held + self.buffer[at:nbytes]
+            at, end, self._held = 0, len(data), b""
+        answers: list[bytes | memoryview] = []
+        while end - at >= HEAD.size:
+            length, api_key, _, correlation_id = HEAD.unpack_from(data, at)
+            if api_key == PRODUCE:
+                answer = produce_answer(correlation_id)
+                if end - at < 4 + length:
+                    self._body_left, self._answer = 4 + length - (end - at), answer
+                    at = end
+                    break
+            else:
+                if end - at < 4 + length:
+                    break
+                answers.extend(fetch_answer(correlation_id, max_bytes(data, at)))
+                at += 4 + length
+                continue
+            answers.append(answer)
+            at += 4 + length
+        if at < end:
+            self._held = bytes(data[at:end])
+        if answers:
+            self._transport.writelines(answers)
+
+
+def produce_answer(correlation_id: int) -> bytes:
+    """Answer a Produce request."""
+    return _PRODUCE_HEAD + _CORRELATION_ID.pack(correlation_id) + _PRODUCE_REST
+
+
+def fetch_answer(correlation_id: int, size_bytes: int) -> tuple[bytes, memoryview]:
+    """Answer a Fetch request, the records not copied."""
+    head, rest = _fetch_template(size_bytes)
+    return head + _CORRELATION_ID.pack(correlation_id), rest
+
+
+def max_bytes(data: bytes | bytearray, at: int) -> int:
+    """Read max_bytes of the Fetch v12 request that starts at ``at``."""
+    (client_id_size,) = struct.unpack_from(">h", data, at + HEAD.size)
+    body = at + HEAD.size + 2 + max(client_id_size, 0) + 1
+    size: int = struct.unpack_from(">i", data, body + FETCH_MAX_BYTES_OFFSET)[0]
+    return size
+
+
+async def serve(port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(FakeBrokerConnection, "127.0.0.1", port, backlog=BACKLOG)
+    print("ready", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))

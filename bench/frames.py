@@ -1,0 +1,93 @@
+"""Produce v9 and Fetch v12 frames, the first flexible versions: all that the synthetic load says.
+
+Both are whole frames with their int32 length. The records are zeros: no proxy reads them, and the fake broker stores
+nothing. Frames for a real broker come from a real client (``plot_flood``).
+"""
+
+import struct
+from typing import Final
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+TOPIC: Final = b"bench"
+# int32 length, int16 api_key, int16 api_version, int32 correlation_id
+HEAD: Final = struct.Struct(">ihhi")
+NO_TAGS: Final = b"\0"
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Encode a non-negative integer, seven bits a byte, the least first."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact(data: bytes) -> bytes:
+    """Prefix bytes by their length + 1: compact string, compact bytes."""
+    return unsigned_varint(len(data) + 1) + data
+
+
+def request(api_key: int, api_version: int, client_id: bytes, body: bytes) -> bytes:
+    """Frame a request: header v2 (client-id with an int16 length, tags), correlation id 0."""
+    rest = struct.pack(">h", len(client_id)) + client_id + NO_TAGS + body
+    return HEAD.pack(8 + len(rest), api_key, api_version, 0) + rest
+
+
+def response(body: bytes) -> bytes:
+    """Frame a response: int32 length, int32 correlation_id 0, no tags (header v1), body."""
+    return struct.pack(">ii", 5 + len(body), 0) + NO_TAGS + body
+
+
+def produce_frame(client_id: bytes, records: bytes, *, topic: bytes = TOPIC, acks: int = 1) -> bytes:
+    """Build a Produce v9 request with one batch for partition 0."""
+    partition = struct.pack(">i", 0) + compact(records) + NO_TAGS
+    topics = unsigned_varint(2) + compact(topic) + unsigned_varint(2) + partition + NO_TAGS
+    body = b"\0" + struct.pack(">hi", acks, 30_000) + topics + NO_TAGS
+    return request(PRODUCE, PRODUCE_VERSION, client_id, body)
+
+
+def produce_request(client_id: bytes, frame_size_bytes: int) -> bytes:
+    """Build a Produce v9 request of about that many bytes, never more."""
+    overhead = len(produce_frame(client_id, b"")) + 3  # the records' varint grows by up to three bytes
+    return produce_frame(client_id, bytes(max(0, frame_size_bytes - overhead)))
+
+
+def produce_response() -> bytes:
+    """Build the Produce v9 response that answers it, without an error and with throttle_time_ms 0."""
+    # index, error_code, base_offset, log_append_time_ms, log_start_offset, no record errors, no message
+    partition = struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\1\0" + NO_TAGS
+    topics = unsigned_varint(2) + compact(TOPIC) + unsigned_varint(2) + partition + NO_TAGS
+    return response(topics + struct.pack(">i", 0) + NO_TAGS)
+
+
+def fetch_request(client_id: bytes, response_size_bytes: int) -> bytes:
+    """Build a consumer's Fetch v12 without a session; the fake broker answers with ``max_bytes`` bytes."""
+    # partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes
+    partition = struct.pack(">iiqiqi", 0, -1, 0, -1, -1, response_size_bytes) + NO_TAGS
+    topics = unsigned_varint(2) + compact(TOPIC) + unsigned_varint(2) + partition + NO_TAGS
+    # replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch
+    head = struct.pack(">iiiibii", -1, 500, 1, response_size_bytes, 0, 0, -1)
+    return request(FETCH, FETCH_VERSION, client_id, head + topics + b"\1" + compact(b"") + NO_TAGS)
+
+
+# Where max_bytes lies, counted from the start of the body: after replica_id, max_wait_ms, min_bytes.
+FETCH_MAX_BYTES_OFFSET: Final = 12
+
+
+def fetch_frame(records: bytes) -> bytes:
+    """Build a Fetch v12 response with one partition."""
+    # index, error_code, high_watermark, last_stable_offset, log_start_offset, no aborted, preferred_read_replica
+    partition = struct.pack(">ihqqq", 0, 0, 1, 1, 0) + b"\0" + struct.pack(">i", -1) + compact(records) + NO_TAGS
+    topics = unsigned_varint(2) + compact(TOPIC) + unsigned_varint(2) + partition + NO_TAGS
+    return response(struct.pack(">ihi", 0, 0, 0) + topics + NO_TAGS)
+
+
+def fetch_response(frame_size_bytes: int) -> bytes:
+    """Build a Fetch v12 response of about that many bytes, never more."""
+    overhead = len(fetch_frame(b"")) + 3
+    return fetch_frame(bytes(max(0, frame_size_bytes - overhead)))

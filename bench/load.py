@@ -1,0 +1,240 @@
+"""The load generator, a process of its own: ``python -m bench.load SHAPE --port PORT …`` prints one JSON object.
+
+``pipeline``  C connections with F requests in flight each: bulk (C = 1, F = 5) and closed loop (F = 1)
+``latency``   one connection, a request each millisecond, its time from due or sent to answered
+``idle``      N connections that spoke once and then say nothing
+
+With ``--pid`` it reads the proxy's CPU time and memory at the ends of its own window, so that nothing of the
+start-up or the end is charged to the proxy.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from typing import cast
+
+import uvloop
+
+from bench.frames import fetch_request, produce_request
+from bench.measure import cpu_seconds, resident_bytes
+
+BUFFER_SIZE_BYTES = 1 << 20
+HIGH_WATER_BYTES = 8 << 20
+WARM_UP_S = 0.5
+WARM_UP_REQUESTS = 300
+_CORRELATION_ID = struct.Struct(">i")
+
+
+@dataclasses.dataclass(slots=True)
+class Counts:
+    """What all connections of a run have got back."""
+
+    responses: int = 0
+    response_bytes: int = 0
+    lost_connections: int = 0
+
+
+class PipelineConnection(asyncio.BufferedProtocol):
+    """Keeps a number of requests in flight for as long as it is connected."""
+
+    buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: responses are counted, not read
+
+    def __init__(self, request: bytes, in_flight: int, counts: Counts) -> None:
+        self._head, self._rest = request[:8], memoryview(request)[12:]
+        self._in_flight = in_flight
+        self._counts = counts
+        self._sent = 0
+        self._held = b""  # an unfinished int32 length
+        self._left = 0  # bytes of a response still to come
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Fill the pipeline."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        for _ in range(self._in_flight):
+            self._send()
+
+    def _send(self) -> None:
+        self._sent += 1
+        self._transport.writelines((self._head + _CORRELATION_ID.pack(self._sent), self._rest))
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Receive into the shared buffer."""
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Count the responses that have ended and send as many requests."""
+        self._counts.response_bytes += nbytes
+        at = ended = 0
+        while at < nbytes:
+            if self._left == 0:
+                more = self.buffer[at : min(nbytes, at + 4 - len(self._held))]
+                self._held += more
+                at += len(more)
+                if len(self._held) < 4:
+                    break
+                (self._left,) = _CORRELATION_ID.unpack(self._held)
+                self._held = b""
+                continue
+            step = min(self._left, nbytes - at)
+            at += step
+            self._left -= step
+            ended += self._left == 0
+        self._counts.responses += ended
+        for _ in range(ended):
+            self._send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count it: a run that loses a connection measures something else."""
+        self._counts.lost_connections += 1
+
+
+async def pipeline(
+    *, port: int, request: bytes, connections: int, in_flight: int, seconds: float, pid: int | None
+) -> dict[str, float]:
+    """Return requests and bytes (both ways) of a window of ``seconds``, and the CPU seconds of ``pid`` in it."""
+    loop = asyncio.get_running_loop()
+    counts = Counts()
+    transports = []
+    for _ in range(connections):
+        transport, _ = await loop.create_connection(
+            lambda: PipelineConnection(request, in_flight, counts), "127.0.0.1", port
+        )
+        transports.append(transport)
+    await asyncio.sleep(WARM_UP_S)
+    before, cpu_before, start = dataclasses.replace(counts), cpu_seconds(pid) if pid else 0.0, time.perf_counter()
+    await asyncio.sleep(seconds)
+    after, cpu_after, end = dataclasses.replace(counts), cpu_seconds(pid) if pid else 0.0, time.perf_counter()
+    for transport in transports:
+        transport.abort()
+    if after.lost_connections:
+        raise SystemExit(f"{after.lost_connections} of {connections} connections were closed by the other side")
+    requests = after.responses - before.responses
+    if not requests:
+        raise SystemExit("not one request was answered")
+    return {
+        "seconds": end - start,
+        "requests": requests,
+        "bytes": requests * len(request) + after.response_bytes - before.response_bytes,
+        "cpu_s": cpu_after - cpu_before,
+    }
+
+
+def _exchange(connection: socket.socket, request: bytes, correlation_id: int) -> None:
+    connection.sendall(request[:8] + _CORRELATION_ID.pack(correlation_id) + request[12:])
+    size = 4 + _CORRELATION_ID.unpack(_exactly(connection, 4))[0]
+    _exactly(connection, size - 4)
+
+
+def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
+    data = b""
+    while len(data) < size_bytes:
+        more = connection.recv(size_bytes - len(data))
+        if not more:
+            raise SystemExit("the connection was closed by the other side")
+        data += more
+    return data
+
+
+def latency(
+    *, port: int, request: bytes, requests_per_second: float, seconds: float, pid: int | None
+) -> dict[str, float]:
+    """Return p50 and p99, microseconds. A request that waited for an answer to the one before counts from when it was due."""
+    times = []
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for n in range(WARM_UP_REQUESTS):
+            _exchange(connection, request, n)
+        cpu_before = cpu_seconds(pid) if pid else 0.0
+        period = 1 / requests_per_second
+        start = ended = time.perf_counter()
+        for n in range(int(requests_per_second * seconds)):
+            due = start + n * period
+            was_late = ended > due
+            if not was_late:
+                time.sleep(max(0.0, due - time.perf_counter()))
+            sent = due if was_late else time.perf_counter()
+            _exchange(connection, request, n)
+            ended = time.perf_counter()
+            times.append(ended - sent)
+        cpu_s = (cpu_seconds(pid) if pid else 0.0) - cpu_before
+    times.sort()
+    return {
+        "seconds": ended - start,
+        "requests": len(times),
+        "bytes": len(times) * len(request),
+        "cpu_s": cpu_s,
+        "p50_us": times[len(times) // 2] * 1e6,
+        "p99_us": times[len(times) * 99 // 100] * 1e6,
+    }
+
+
+def idle(*, port: int, request: bytes, connections: int, pid: int | None) -> dict[str, float]:
+    """Return how much the resident set of ``pid`` grew per connection, bytes."""
+    open_connections: list[socket.socket] = []
+    try:
+        # A first few, so that what is allocated once is not divided among the rest.
+        open_connections.extend(_spoken(port, request, max(10, connections // 20)))
+        time.sleep(1)
+        before = resident_bytes(pid) if pid else 0
+        open_connections.extend(_spoken(port, request, connections))
+        time.sleep(1)
+        after = resident_bytes(pid) if pid else 0
+    finally:
+        for connection in open_connections:
+            connection.close()
+    return {"connections": connections, "resident_bytes_per_connection": (after - before) / connections}
+
+
+def _spoken(port: int, request: bytes, connections: int) -> Iterator[socket.socket]:
+    for _ in range(connections):
+        connection = socket.create_connection(("127.0.0.1", port))
+        _exchange(connection, request, 0)
+        yield connection
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
+    parser.add_argument("shape", choices=["pipeline", "latency", "idle"])
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--api", choices=["produce", "fetch"], default="produce")
+    parser.add_argument("--size", type=int, required=True, help="bytes of the Produce request or the Fetch response")
+    parser.add_argument("--connections", type=int, default=1)
+    parser.add_argument("--in-flight", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=1_000, help="requests per second, latency only")
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--pid", type=int, help="the proxy's process")
+    o = parser.parse_args()
+    request = (produce_request if o.api == "produce" else fetch_request)(b"bench", o.size)
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
+    match o.shape:
+        case "pipeline":
+            result = uvloop.run(
+                pipeline(
+                    port=o.port,
+                    request=request,
+                    connections=o.connections,
+                    in_flight=o.in_flight,
+                    seconds=o.seconds,
+                    pid=o.pid,
+                )
+            )
+        case "latency":
+            result = latency(
+                port=o.port, request=request, requests_per_second=o.rate, seconds=o.seconds, pid=o.pid
+            )
+        case _:
+            result = idle(port=o.port, request=request, connections=o.connections, pid=o.pid)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
