@@ -1,0 +1,92 @@
+"""ApiVersions (key 18): tell clients only of versions that we can read.
+
+    response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
+               [v1+ int32 throttle_time_ms] [v3+ tags: features]
+
+From v3 on the array is compact. The response's header never has tags. A broker that does not know the request's version
+answers in v0 with error 35 (UNSUPPORTED_VERSION).
+
+Source: ApiVersionsResponse.json (0 to 4), ``ApiVersionsRequest.getErrorResponse`` in Apache Kafka; KIP-511.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from types import MappingProxyType
+from typing import Final
+
+from protocol.api import HIGHEST_VERSION, ApiKey
+from protocol.errors import TrailingBytes
+from protocol.primitives import Buffer, read_array_count, read_compact_array_count, read_int16, skip, skip_tags
+
+UNSUPPORTED_VERSION: Final = 35
+
+# The two APIs that are charged by what lies in them. All others pass through, whatever their version.
+CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
+    {key: HIGHEST_VERSION[key] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
+)
+
+_HEADER_END: Final = 8  # size and correlation_id
+_FIRST_THROTTLE: Final = 1
+_FIRST_FLEXIBLE: Final = 3
+_ENTRY: Final = Struct(">hhh")
+_MAX_VERSION: Final = Struct(">h")
+_MAX_VERSION_IN_ENTRY: Final = 4
+
+
+def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
+    """Clip the highest versions that a broker announces.
+
+    Args:
+        frame: A whole response with the four bytes of its size.
+        api_version: Of the request; one newer than 4 is read like 4.
+        ceilings: The highest version to announce, by api key. Where the broker's *lowest* version is above it, nothing
+            is left that both could speak, and the entry stays as it is.
+
+    Returns:
+        A frame of the same length; unknown tags and all else as it was.
+
+    Raises:
+        ProtocolError: The frame is not such a response.
+    """
+    entries, _throttle_time = _walk(frame, api_version)
+    out: bytearray | None = None
+    for entry in entries:
+        api_key, min_version, max_version = _ENTRY.unpack_from(frame, entry)
+        ceiling = ceilings.get(api_key, max_version)
+        if min_version <= ceiling < max_version:
+            out = out or bytearray(frame)
+            _MAX_VERSION.pack_into(out, entry + _MAX_VERSION_IN_ENTRY, ceiling)
+    return bytes(out) if out else frame
+
+
+def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
+    """Find ``throttle_time_ms`` in a whole response; None where it has none.
+
+    Raises:
+        ProtocolError: The frame is not such a response.
+    """
+    return _walk(frame, api_version)[1]
+
+
+def _walk(frame: Buffer, api_version: int) -> tuple[list[int], int | None]:
+    """Find the entries and throttle_time_ms."""
+    error_code, offset = read_int16(frame, _HEADER_END)
+    if error_code == UNSUPPORTED_VERSION:
+        api_version = 0
+    is_flexible = api_version >= _FIRST_FLEXIBLE
+    entries = []
+    count, offset = read_compact_array_count(frame, offset) if is_flexible else read_array_count(frame, offset)
+    for _ in range(count):
+        entries.append(offset)
+        offset = skip(frame, offset, _ENTRY.size)
+        if is_flexible:
+            offset = skip_tags(frame, offset)
+    throttle_time = None
+    if api_version >= _FIRST_THROTTLE:
+        throttle_time = offset
+        offset = skip(frame, offset, 4)
+    if is_flexible:
+        offset = skip_tags(frame, offset)
+    if offset != len(frame):
+        raise TrailingBytes(f"an ApiVersions response v{api_version} of {len(frame)} bytes ends at byte {offset}")
+    return entries, throttle_time

@@ -1,0 +1,188 @@
+"""Fetch (key 1): limits and replica_id of a request, the throttle field and the charge of a response.
+
+    request    [v0-14 int32 replica_id] int32 max_wait_ms, int32 min_bytes, [v3+ int32 max_bytes]
+               [v4+ int8 isolation_level] [v7+ int32 session_id, int32 session_epoch]
+               array of { v0-12 string topic | v13+ uuid topic_id, array of partitions of fixed size }
+               [v7+ array of { v7-12 string topic | v13+ uuid topic_id, array of int32 }] [v11+ string rack_id]
+               tags: v15+ 1: { int32 replica_id, int64 replica_epoch, tags }
+    response   [v1+ int32 throttle_time_ms] [v7+ int16 error_code, int32 session_id] array of topics
+
+From v12 on strings and arrays are compact, and each of the structures ends with tags. Since v15 (KIP-903) only the very
+end of a request tells whether a broker or a consumer sent it.
+
+Source: FetchRequest.json (0 to 18), FetchResponse.json in Apache Kafka.
+"""
+
+import sys
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
+from protocol.primitives import (
+    Buffer,
+    read_compact_array_count,
+    read_uvarint,
+    skip,
+    skip_compact_string,
+    skip_tags,
+)
+
+# What a consumer sends, and what the absence of the field means.
+NO_REPLICA: Final = -1
+UNLIMITED_BYTES: Final = 2**31 - 1
+
+_INT32: Final = Struct(">i").unpack_from
+_TWO_INT32: Final = Struct(">ii").unpack_from
+_FIRST_THROTTLE: Final = 1
+_FIRST_MAX_BYTES: Final = 3
+_FIRST_FLEXIBLE: Final = 12
+_FIRST_TOPIC_ID: Final = 13
+_FIRST_REPLICA_STATE: Final = 15
+_REPLICA_STATE_TAG: Final = 1
+# max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch of v15+.
+_FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
+# partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes of v12+.
+_PARTITION_BYTES: Final = 4 + 4 + 8 + 4 + 8 + 4
+
+
+class FetchLimits(NamedTuple):
+    """How much a client asks for, and where in the data it says so.
+
+    ``max_bytes_offset`` is -1 up to v2, which has no such field; Kafka then assumes ``UNLIMITED_BYTES``.
+    """
+
+    min_bytes_offset: int
+    max_bytes_offset: int
+    min_bytes: int
+    max_bytes: int
+
+
+def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
+    """Read ``min_bytes`` and ``max_bytes``.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        body: Where the request's body begins.
+        api_version: Of the request; one newer than 18 is read like 18.
+        end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
+
+    Returns:
+        The limits; None if more bytes are needed.
+
+    Raises:
+        FrameTooSmall: The frame ends before the fields.
+    """
+    offset = body + 4 if api_version >= _FIRST_REPLICA_STATE else body + 8
+    has_max_bytes = api_version >= _FIRST_MAX_BYTES
+    needed = offset + 8 if has_max_bytes else offset + 4
+    if needed > end:
+        raise FrameTooSmall(f"a Fetch request v{api_version} ends before its max_bytes")
+    if needed > len(data):
+        return None
+    if has_max_bytes:
+        min_bytes, max_bytes = _TWO_INT32(data, offset)
+        return FetchLimits(offset, offset + 4, min_bytes, max_bytes)
+    return FetchLimits(offset, -1, _INT32(data, offset)[0], UNLIMITED_BYTES)
+
+
+def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
+    """Read which broker fetches.
+
+    Args:
+        frame_body: Bytes that hold the whole body of the request.
+        offset: Where the body begins.
+        end: Where it ends.
+        api_version: Of the request; one newer than 18 is read like 18.
+
+    Returns:
+        The follower's node id (0 or more); below 0 it is a consumer.
+
+    Raises:
+        ProtocolError: The body is not a Fetch request of this version.
+    """
+    body = memoryview(frame_body)[:end]
+    if api_version < _FIRST_REPLICA_STATE:
+        skip(body, offset, 4)
+        return int(_INT32(body, offset)[0])
+    offset = _skip_topics(body, skip(body, offset, _FRONT_BYTES))
+    offset = _skip_forgotten_topics(body, offset)
+    offset = skip_compact_string(body, offset)
+    return _read_replica_state(body, offset)
+
+
+def throttle_time_offset(data: Buffer, offset: int, api_version: int) -> int | None:
+    """Find ``throttle_time_ms`` in a response of which perhaps only the front has come.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        offset: Where in ``data`` the frame's size is.
+        api_version: Of the request; one newer than 18 is read like 18.
+
+    Returns:
+        Where in ``data`` the int32 is; -1 for v0, which has none; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The frame ends before the field, or its header's tags cannot be right.
+    """
+    if api_version < _FIRST_THROTTLE:
+        return -1
+    position = offset + 8
+    if api_version >= _FIRST_FLEXIBLE:
+        if position < len(data) and data[position] == 0:
+            position += 1
+        else:
+            try:
+                position = skip_tags(data, position)
+            except Truncated:
+                position = len(data)
+    if offset + 4 <= len(data) and position + 4 > offset + 4 + _INT32(data, offset)[0]:
+        raise FrameTooSmall(f"a Fetch response v{api_version} ends before its throttle_time_ms")
+    return position if position + 4 <= len(data) else None
+
+
+def charged_bytes(size_bytes: int, api_version: int) -> int:
+    """Return what Kafka charges for a response: four bytes and the body, but not the header.
+
+    Args:
+        size_bytes: The frame's size, without the four bytes that hold it.
+        api_version: Of the request.
+
+    Source: ``FetchResponse.sizeOf`` in Apache Kafka. A header v0 is four bytes long, too, so it makes no difference; v1
+    has one more, its empty tag section.
+    """
+    return size_bytes - 1 if api_version >= _FIRST_FLEXIBLE else size_bytes
+
+
+def _skip_topics(body: Buffer, offset: int) -> int:
+    topics, offset = read_compact_array_count(body, offset)
+    for _ in range(topics):
+        partitions, offset = read_compact_array_count(body, skip(body, offset, 16))
+        for _ in range(partitions):
+            offset = skip_tags(body, offset + _PARTITION_BYTES)
+        offset = skip_tags(body, offset)
+    return offset
+
+
+def _skip_forgotten_topics(body: Buffer, offset: int) -> int:
+    topics, offset = read_compact_array_count(body, offset)
+    for _ in range(topics):
+        partitions, offset = read_compact_array_count(body, skip(body, offset, 16))
+        offset = skip_tags(body, skip(body, offset, 4 * partitions))
+    return offset
+
+
+def _read_replica_state(body: Buffer, offset: int) -> int:
+    replica_id = NO_REPLICA
+    tags, offset = read_uvarint(body, offset)
+    for _ in range(tags):
+        tag, offset = read_uvarint(body, offset)
+        size_bytes, offset = read_uvarint(body, offset)
+        value = offset
+        offset = skip(body, offset, size_bytes)
+        if tag == _REPLICA_STATE_TAG:
+            if size_bytes < 4:
+                raise MalformedLength(f"a replica_state has {size_bytes} bytes")
+            replica_id = _INT32(body, value)[0]
+    if offset != len(body):
+        raise TrailingBytes(f"a Fetch request ends {len(body) - offset} bytes before its frame")
+    return replica_id

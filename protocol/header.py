@@ -1,0 +1,205 @@
+"""The front of a frame: its size and its header. The rest of the frame need not have come.
+
+    request   int32 size | int16 api_key, int16 api_version, int32 correlation_id,
+              string client_id (header v1+; never compact), tags (header v2) | body
+    response  int32 size | int32 correlation_id, tags (header v1) | body
+
+``size`` counts what follows it: header and body. Kafka charges a produce quota with exactly that number.
+
+Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache Kafka.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.api import FIRST_FLEXIBLE_VERSION, NEVER, ApiKey
+from protocol.errors import (
+    FrameTooLarge,
+    FrameTooSmall,
+    HeadTooLong,
+    HttpOnKafka,
+    MalformedHeader,
+    NegativeFrameSize,
+    ProtocolError,
+    TlsOnPlaintext,
+    Truncated,
+    UnexpectedProxyProtocol,
+)
+from protocol.primitives import read_uvarint, skip_tags
+
+# A client_id has at most 32 KiB, and no Kafka has put a tag into a request header yet (4.1). What is longer than this
+# is not waited for: it would be kept in memory before anybody's quota is known.
+MAX_HEAD_BYTES: Final = 128 * 1024
+# Tags are walked anew whenever more bytes come; this bounds what a client can make us do with one byte each.
+MAX_HEAD_TAGS: Final = 256
+
+# size, api_key, api_version, correlation_id, and the length of client_id.
+_HEAD: Final = Struct(">ihhih")
+_HEAD_BYTES: Final = _HEAD.size
+_HEAD_V0: Final = Struct(">ihhi")
+_SIZE: Final = Struct(">i")
+_RESPONSE_HEAD: Final = Struct(">ii")
+_MIN_REQUEST_BYTES: Final = _HEAD_BYTES - 4
+
+_HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI ", b"HTTP")
+
+
+class RequestHead(NamedTuple):
+    """What the front of a request says.
+
+    Attributes:
+        size_bytes: The frame's size, without the four bytes that hold it.
+        client_id: As it came, valid UTF-8 or not; a null one is empty.
+        body: Where in the data the body begins.
+    """
+
+    size_bytes: int
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: bytes
+    body: int
+
+
+class ResponseHead(NamedTuple):
+    """What the front of a response says; ``size_bytes`` is without the four bytes that hold it."""
+
+    size_bytes: int
+    correlation_id: int
+
+
+def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
+    """Read a request's size and header.
+
+    A version newer than those in ``protocol.api`` is read like the newest there. Of an API that is not there at all we
+    cannot know whether its header has tags: ``body`` is then right behind client_id.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        offset: Where in ``data`` the frame's size is.
+        max_frame_size_bytes: The largest size to accept.
+
+    Returns:
+        The head; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: No Kafka client sends this; the message says what it may be.
+    """
+    available = len(data)
+    if offset + _HEAD_BYTES <= available:
+        size_bytes, api_key, api_version, correlation_id, client_id_bytes = _HEAD.unpack_from(data, offset)
+        client_id = offset + _HEAD_BYTES
+        body = client_id + client_id_bytes if client_id_bytes > 0 else client_id
+        if api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER):
+            # An empty tag section is one zero byte.
+            is_plain = body < available and data[body] == 0
+            body += 1
+        else:
+            is_plain = body <= available
+        if (
+            is_plain
+            and body - offset - 4 <= size_bytes <= max_frame_size_bytes
+            and client_id_bytes >= -1
+            and api_key >= 0 <= api_version
+            and (api_key != ApiKey.CONTROLLED_SHUTDOWN or api_version)
+        ):
+            id_end = client_id + client_id_bytes
+            return RequestHead(size_bytes, api_key, api_version, correlation_id, data[client_id:id_end], body)
+    return _read_rare_request_head(data, offset, max_frame_size_bytes)
+
+
+def read_response_head(data: bytes, offset: int, max_frame_size_bytes: int) -> ResponseHead | None:
+    """Read a response's size and correlation_id; None if more bytes are needed.
+
+    Raises:
+        FrameSizeError, NotKafka: No broker sends this size.
+    """
+    if offset + 8 <= len(data):
+        size_bytes, correlation_id = _RESPONSE_HEAD.unpack_from(data, offset)
+        if 4 <= size_bytes <= max_frame_size_bytes:
+            return ResponseHead(size_bytes, correlation_id)
+    size = read_frame_size(data, offset, max_frame_size_bytes)
+    if size is not None and size < 4:
+        raise FrameTooSmall(f"a response of {size} bytes cannot hold a correlation_id")
+    return None
+
+
+def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
+    """Read the size in front of a frame; None if more bytes are needed.
+
+    Raises:
+        FrameSizeError, NotKafka: The size is negative or too large.
+    """
+    if offset + 4 > len(data):
+        return None
+    size_bytes: int = _SIZE.unpack_from(data, offset)[0]
+    if not 0 <= size_bytes <= max_frame_size_bytes:
+        raise _frame_size_error(size_bytes, bytes(data[offset : offset + 4]), max_frame_size_bytes)
+    return size_bytes
+
+
+def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) -> ProtocolError:
+    if first[0] in (0x14, 0x15, 0x16, 0x17) and first[1] == 3:
+        return TlsOnPlaintext(f"the peer speaks TLS (it began with {first.hex(' ')}), this side plaintext")
+    if first in _HTTP:
+        return HttpOnKafka(f"the peer speaks HTTP (it began with {first!r}); this is a Kafka port")
+    if first in (b"PROX", b"\r\n\r\n"):
+        return UnexpectedProxyProtocol(
+            f"the peer sends a PROXY protocol header (it began with {first!r}), unexpectedly"
+        )
+    if size_bytes < 0:
+        return NegativeFrameSize(f"a frame has size {size_bytes} (bytes {first.hex(' ')}); is this Kafka's protocol?")
+    return FrameTooLarge(
+        f"a frame has {size_bytes} bytes, above the limit of {max_frame_size_bytes}; "
+        f"if its first bytes ({first.hex(' ')}) are Kafka's, raise the limit"
+    )
+
+
+def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
+    """As ``read_request_head``, for heads that are short of bytes, wrong, or have tags."""
+    size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
+    if size_bytes is None:
+        return None
+    if size_bytes < _HEAD_V0.size - 4:
+        raise FrameTooSmall(f"a request of {size_bytes} bytes cannot hold a header")
+    if offset + _HEAD_V0.size > len(data):
+        return None
+    _, api_key, api_version, correlation_id = _HEAD_V0.unpack_from(data, offset)
+    if api_key < 0 or api_version < 0:
+        raise MalformedHeader(f"a request has api_key {api_key} and api_version {api_version}")
+    if api_key == ApiKey.CONTROLLED_SHUTDOWN and api_version == 0:
+        return RequestHead(size_bytes, api_key, api_version, correlation_id, b"", offset + _HEAD_V0.size)
+    if size_bytes < _MIN_REQUEST_BYTES:
+        raise FrameTooSmall(f"a request of {size_bytes} bytes cannot hold a header with client_id")
+    if offset + _HEAD_BYTES > len(data):
+        return None
+
+    client_id_bytes = _HEAD.unpack_from(data, offset)[4]
+    if client_id_bytes < -1:
+        raise MalformedHeader(f"a request has a client_id of length {client_id_bytes}")
+    client_id = offset + _HEAD_BYTES
+    id_end = client_id + max(client_id_bytes, 0)
+    frame_end = offset + 4 + size_bytes
+    if id_end > frame_end:
+        raise FrameTooSmall(f"a request of {size_bytes} bytes cannot hold a client_id of {client_id_bytes}")
+    body: int | None = id_end
+    if api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER):
+        body = _skip_head_tags(data, id_end, limit=offset + MAX_HEAD_BYTES, frame_end=frame_end)
+    if body is None or body > len(data):
+        return None
+    return RequestHead(size_bytes, api_key, api_version, correlation_id, data[client_id:id_end], body)
+
+
+def _skip_head_tags(data: bytes, offset: int, *, limit: int, frame_end: int) -> int | None:
+    head = memoryview(data)[: min(limit, frame_end)]
+    try:
+        count, _ = read_uvarint(head, offset)
+        if count > MAX_HEAD_TAGS:
+            raise HeadTooLong(f"a request header has {count} tags, above {MAX_HEAD_TAGS}")
+        return skip_tags(head, offset)
+    except Truncated:
+        if len(data) >= frame_end:
+            raise FrameTooSmall("a request header has tags that do not fit in its frame") from None
+        if len(data) >= limit:
+            raise HeadTooLong(f"a request header has more than {MAX_HEAD_BYTES} bytes") from None
+        return None

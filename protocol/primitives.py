@@ -1,0 +1,142 @@
+"""Kafka's primitive types: read what we need, step over the rest; never copy.
+
+Each ``read_`` gives the value and the offset behind it, each ``skip_`` the offset behind. All are big-endian::
+
+    string          int16 length (-1: null), then UTF-8
+    compact string  uvarint length + 1 (0: null), then UTF-8
+    bytes           int32 length (-1: null), then bytes
+    compact bytes   uvarint length + 1 (0: null), then bytes
+    array           int32 count (-1: null), then elements
+    compact array   uvarint count + 1 (0: null), then elements
+    tags            uvarint count, then for each: uvarint tag, uvarint size, bytes
+
+Raises (all functions): Truncated at the end of the data, MalformedVarint, MalformedLength.
+
+Source: ``ByteUtils``, ``MessageGenerator`` and docs/protocol.html of Apache Kafka; KIP-482 for compact types and tags.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.errors import MalformedLength, MalformedVarint, Truncated
+
+Buffer = bytes | memoryview
+
+# Kafka refuses longer strings in both encodings (Short.MAX_VALUE, in the readers that MessageGenerator makes).
+MAX_STRING_BYTES: Final = 0x7FFF
+
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
+
+
+def read_int16(data: Buffer, offset: int) -> tuple[int, int]:
+    """Read two bytes, signed."""
+    end = skip(data, offset, 2)
+    return _INT16(data, offset)[0], end
+
+
+def read_int32(data: Buffer, offset: int) -> tuple[int, int]:
+    """Read four bytes, signed."""
+    end = skip(data, offset, 4)
+    return _INT32(data, offset)[0], end
+
+
+def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
+    """Read an unsigned varint: seven bits a byte, lowest first, the high bit set in all but the last."""
+    try:
+        byte = data[offset]
+        if byte < 0x80:
+            return byte, offset + 1
+        value = byte & 0x7F
+        for shift in (7, 14, 21, 28):
+            offset += 1
+            byte = data[offset]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise MalformedVarint("a varint has more than five bytes")
+    except IndexError:
+        raise Truncated(f"the data end at byte {len(data)}, inside a varint") from None
+    if value > 0xFFFF_FFFF:
+        raise MalformedVarint(f"a varint has more than 32 bits: {value}")
+    return value, offset + 1
+
+
+def write_uvarint(value: int) -> bytes:
+    """Encode ``value`` (0 to 2**32 - 1) as an unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip(data: Buffer, offset: int, size_bytes: int) -> int:
+    """Step over a field of fixed size."""
+    end = offset + size_bytes
+    if end > len(data):
+        raise Truncated(f"the data end at byte {len(data)}, a field at byte {end}")
+    return end
+
+
+def skip_tags(data: Buffer, offset: int) -> int:
+    """Step over a tag section, whatever its tags mean."""
+    count, offset = read_uvarint(data, offset)
+    for _ in range(count):
+        _tag, offset = read_uvarint(data, offset)
+        size_bytes, offset = read_uvarint(data, offset)
+        offset = skip(data, offset, size_bytes)
+    return offset
+
+
+def skip_string(data: Buffer, offset: int) -> int:
+    """Step over a string, null or not."""
+    length, offset = read_int16(data, offset)
+    if length < -1:
+        raise MalformedLength(f"a string has length {length}")
+    return skip(data, offset, max(length, 0))
+
+
+def skip_compact_string(data: Buffer, offset: int) -> int:
+    """Step over a compact string, null or not."""
+    length, offset = read_uvarint(data, offset)
+    if length - 1 > MAX_STRING_BYTES:
+        raise MalformedLength(f"a string has length {length - 1}, above {MAX_STRING_BYTES}")
+    return skip(data, offset, max(length - 1, 0))
+
+
+def skip_bytes(data: Buffer, offset: int) -> int:
+    """Step over bytes, null or not."""
+    length, offset = read_int32(data, offset)
+    if length < -1:
+        raise MalformedLength(f"a field of bytes has length {length}")
+    return skip(data, offset, max(length, 0))
+
+
+def skip_compact_bytes(data: Buffer, offset: int) -> int:
+    """Step over compact bytes, null or not."""
+    length, offset = read_uvarint(data, offset)
+    return skip(data, offset, max(length - 1, 0))
+
+
+def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
+    """Read how many elements follow; null counts as none."""
+    count, offset = read_int32(data, offset)
+    if count < -1:
+        raise MalformedLength(f"an array has {count} elements")
+    return _bounded(data, offset, count)
+
+
+def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
+    """Read how many elements follow; null counts as none."""
+    count, offset = read_uvarint(data, offset)
+    return _bounded(data, offset, count - 1)
+
+
+def _bounded(data: Buffer, offset: int, count: int) -> tuple[int, int]:
+    # No element of any message is empty, so a count above the bytes left is a lie. Kafka checks the same.
+    if count > len(data) - offset:
+        raise MalformedLength(f"an array has {count} elements in {len(data) - offset} bytes")
+    return max(count, 0), offset

@@ -1,0 +1,136 @@
+"""Produce (key 0): ``acks`` of a request, the throttle field of a response. Records are never looked at.
+
+    request    [v3+ string transactional_id] int16 acks, int32 timeout_ms, array of topics
+    response   array of { string name | v13+ uuid topic_id,
+                          array of { int32 index, int16 error_code, int64 base_offset, [v2+ int64 log_append_time_ms]
+                                     [v5+ int64 log_start_offset]
+                                     [v8+ array of { int32 batch_index, string message }, string error_message] } }
+               [v1+ int32 throttle_time_ms]
+
+From v9 on strings and arrays are compact, and each of the structures ends with tags.
+
+Source: ProduceRequest.json (0 to 13), ProduceResponse.json in Apache Kafka.
+"""
+
+import sys
+from struct import Struct
+from typing import Final
+
+from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
+from protocol.primitives import (
+    MAX_STRING_BYTES,
+    Buffer,
+    read_compact_array_count,
+    read_uvarint,
+    skip,
+    skip_compact_string,
+    skip_tags,
+)
+
+_INT16: Final = Struct(">h").unpack_from
+_FIRST_TRANSACTIONAL: Final = 3
+_FIRST_FLEXIBLE: Final = 9
+_FIRST_TOPIC_ID: Final = 13
+# index, error_code, base_offset, log_append_time_ms and log_start_offset of a partition, v5+.
+_PARTITION_BYTES: Final = 4 + 2 + 8 + 8 + 8
+# No record errors, no message, no tags: how nearly every partition's response ends.
+_NOTHING_MORE: Final = b"\x01\x00\x00"
+# Size, correlation_id, an empty array and throttle_time_ms.
+_MIN_RESPONSE_BYTES: Final = 16
+
+
+def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
+    """Read ``acks``: 0 says that no response will come.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        offset: Where the request's body begins.
+        api_version: Of the request; one newer than 13 is read like 13.
+        end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
+
+    Returns:
+        -1, 0 or 1 from a sane client; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The body cannot be right.
+    """
+    if api_version < _FIRST_TRANSACTIONAL:
+        position = offset
+    elif api_version < _FIRST_FLEXIBLE:
+        position = offset + 2
+        if position > len(data):
+            _check_fits(position, end)
+            return None
+        length = _INT16(data, offset)[0]
+        if length > 0:
+            position += length
+        elif length < -1:
+            raise MalformedLength(f"a transactional_id has length {length}")
+    else:
+        try:
+            length, position = read_uvarint(data, offset)
+        except Truncated:
+            _check_fits(len(data) + 1, end)
+            return None
+        if length > 1:
+            if length - 1 > MAX_STRING_BYTES:
+                raise MalformedLength(f"a transactional_id has length {length - 1}, above {MAX_STRING_BYTES}")
+            position += length - 1
+    if position + 2 > len(data) or position + 2 > end:
+        _check_fits(position + 2, end)
+        return None
+    acks: int = _INT16(data, position)[0]
+    return acks
+
+
+def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
+    """Find ``throttle_time_ms`` in a response.
+
+    Args:
+        frame: The whole frame with the four bytes of its size.
+        api_version: Of the request; one newer than 13 is read like 13.
+
+    Returns:
+        Where in ``frame`` the int32 is; None for v0, which has none.
+
+    Raises:
+        ProtocolError: The frame is not a Produce response of this version.
+    """
+    if api_version < 1:
+        return None
+    if api_version >= _FIRST_FLEXIBLE:
+        return _walk_flexible_response(frame, api_version)
+    if len(frame) < _MIN_RESPONSE_BYTES:
+        raise FrameTooSmall(f"a Produce response v{api_version} has {len(frame)} bytes in all")
+    return len(frame) - 4
+
+
+def _walk_flexible_response(frame: Buffer, api_version: int) -> int:
+    offset = skip_tags(frame, 8)
+    topics, offset = read_compact_array_count(frame, offset)
+    for _ in range(topics):
+        offset = skip(frame, offset, 16) if api_version >= _FIRST_TOPIC_ID else skip_compact_string(frame, offset)
+        partitions, offset = read_compact_array_count(frame, offset)
+        for _ in range(partitions):
+            offset += _PARTITION_BYTES
+            if frame[offset : offset + 3] == _NOTHING_MORE:
+                offset += 3
+            else:
+                offset = _skip_partition_end(frame, offset)
+        offset = skip_tags(frame, offset)
+    end = skip_tags(frame, skip(frame, offset, 4))
+    if end != len(frame):
+        raise TrailingBytes(f"a Produce response v{api_version} of {len(frame)} bytes ends at byte {end}")
+    return offset
+
+
+def _skip_partition_end(frame: Buffer, offset: int) -> int:
+    record_errors, offset = read_compact_array_count(frame, offset)
+    for _ in range(record_errors):
+        offset = skip_tags(frame, skip_compact_string(frame, skip(frame, offset, 4)))
+    return skip_tags(frame, skip_compact_string(frame, offset))
+
+
+def _check_fits(needed: int, end: int) -> None:
+    if needed > end:
+        raise FrameTooSmall("a Produce request ends before its acks")
