@@ -57,6 +57,7 @@ class BrokerQuotas:
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
+        self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
         self.produce = self._manager(config, QuotaKind.PRODUCE)
         self.fetch = self._manager(config, QuotaKind.FETCH)
 
@@ -69,6 +70,7 @@ class BrokerQuotas:
         """Put the rules of ``config`` in force, from the next request on; what was used stays."""
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
+        self.generation += 1
         for manager in self.managers:
             manager.update(
                 rules_of(config, manager.kind),
@@ -81,15 +83,18 @@ class BrokerQuotas:
         """Whether the ``replica_id`` of this principal's fetches is believed."""
         return principal in self._principals.brokers
 
-    def bucket(self, manager: ClientQuotaManager, *, principal: str, client_id: str, now_ms: int) -> Bucket:
-        """Return the bucket that a request of ``principal`` charges."""
+    def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, Bucket]:
+        """Return the buckets that the produce and fetch requests of ``principal`` charge."""
         user, is_exempt = self._principals.charged_user(principal)
-        return manager.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
+        return (
+            self.produce.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt),
+            self.fetch.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt),
+        )
 
     def expire(self, *, now_ms: int) -> None:
         """Forget buckets that were silent for an hour."""
-        for manager in self.managers:
-            manager.expire(now_ms=now_ms)
+        if sum(manager.expire(now_ms=now_ms) for manager in self.managers):
+            self.generation += 1
 
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
         return ClientQuotaManager(

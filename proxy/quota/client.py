@@ -142,8 +142,8 @@ class ClientQuotaManager:
     """All buckets of one kind at one broker.
 
     Rules change under the buckets: samples stay, so a lower limit throttles at once on past usage and a higher one
-    releases at the next request. A bucket takes its new limit when it is next asked for; whoever keeps one compares
-    ``generation``, which moves whenever a kept bucket may be out of date or gone.
+    releases at the next request. A bucket takes its new limit when it is next asked for (``BrokerQuotas.generation``
+    says when that is due).
     """
 
     def __init__(
@@ -221,8 +221,6 @@ class ClientQuotaManager:
         ]
         for tags in gone:
             del self._buckets[tags]
-        if gone:
-            self.generation += 1
         return len(gone)
 
     def max_value_in_window(self, limit: float) -> float:

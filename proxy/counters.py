@@ -1,0 +1,44 @@
+"""What a listener counts, in plain integers; metrics read them as they are."""
+
+from typing import Final
+
+from protocol.api import HIGHEST_VERSION, ApiKey
+from proxy.quota.client import Bucket
+
+# api_key is what a client says: the labels that it can make are bounded.
+_MAX_UNKNOWN: Final = 64
+OTHER: Final = -1
+
+
+class Counters:
+    """Frames by API, protocol errors and disconnects by reason, and who was throttled since somebody last looked."""
+
+    __slots__ = ("disconnects", "frames", "newly_throttled", "protocol_errors", "unknown_apis")
+
+    def __init__(self) -> None:
+        self.frames = [0] * (max(ApiKey) + 1)
+        self.unknown_apis: dict[int, int] = {}
+        self.protocol_errors: dict[str, int] = {}
+        self.disconnects: dict[str, int] = {}
+        self.newly_throttled: dict[Bucket, None] = {}
+
+    def frame(self, api_key: int, api_version: int) -> None:
+        """Count one request."""
+        if api_key < len(self.frames):
+            self.frames[api_key] += 1
+        if api_version > HIGHEST_VERSION.get(api_key, -1):
+            known = self.unknown_apis
+            key = api_key if api_key in known or len(known) < _MAX_UNKNOWN else OTHER
+            known[key] = known.get(key, 0) + 1
+
+    def protocol_error(self, reason: str) -> None:
+        """Count bytes that were not what they should be."""
+        self.protocol_errors[reason] = self.protocol_errors.get(reason, 0) + 1
+
+    def disconnect(self, cause: str) -> None:
+        """Count the end of a client connection."""
+        self.disconnects[cause] = self.disconnects.get(cause, 0) + 1
+
+    def throttled(self, bucket: Bucket) -> None:
+        """Remember that a bucket was over its limit."""
+        self.newly_throttled[bucket] = None
