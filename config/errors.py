@@ -1,0 +1,62 @@
+"""What may be wrong with the operator's file.
+
+::
+
+    ConfigError                every fault of one file, warnings among them
+    ├── UnreadableFileError    missing, not permitted, a directory, not UTF-8
+    ├── InvalidYamlError       not YAML, or YAML that this program does not take
+    └── InvalidConfigError     YAML, but not a configuration
+    UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """Whether the file can be used all the same."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that is wrong, and what would be right."""
+
+    file: str
+    line: int  # from 1
+    key: str  # path to the key, such as quotas[2].producer_byte_rate
+    message: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        warning = "warning: " if self.severity is Severity.WARNING else ""
+        return f"{self.file}:{self.line}: {self.key}: {warning}{self.message}"
+
+
+class ConfigError(Exception):
+    """A file that cannot be used. ``str`` of it is one line per fault."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = tuple(sorted(faults, key=lambda fault: fault.line))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class UnreadableFileError(ConfigError):
+    """The file cannot be opened, or its bytes are not UTF-8."""
+
+
+class InvalidYamlError(ConfigError):
+    """The file breaks YAML's own rules, so that nothing more can be said about its keys."""
+
+
+class InvalidConfigError(ConfigError):
+    """The file is YAML, but its keys or values are not a configuration."""
+
+
+class UnitError(ValueError):
+    """A text that is not the size, duration or address that it should be."""

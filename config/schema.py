@@ -1,0 +1,298 @@
+"""The keys of the file and what may stand under them. pydantic checks the structure; ``config.model`` has the defaults.
+
+A field has the name of the model's field, its alias is the key in the file. Values that YAML cannot be trusted with
+(names, units, choices) come through functions of our own, so that each message can say what would be right.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
+
+from config.model import (
+    DEFAULT,
+    UNLIMITED,
+    Address,
+    Enforcement,
+    EntityName,
+    LogFormat,
+    Shaping,
+)
+from config.units import parse_address, parse_duration_ms, parse_rate, parse_size
+
+_INT32_MAX: Final = 2**31 - 1
+_E = TypeVar("_E", bound=Enum)
+_T = TypeVar("_T")
+
+
+class TextWantedError(ValueError):
+    """A number, a boolean or a date stands where text is wanted. YAML's doing, mostly: ``007``, ``off``, ``NO``."""
+
+    def __init__(self, expected: str, *, quotable: bool) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.quotable = quotable  # whether any text would do, so that quoting is the cure
+
+
+def _text(value: object, expected: str) -> str:
+    if not isinstance(value, str):
+        raise TextWantedError(expected, quotable=True)
+    if not value:
+        raise ValueError(f"must not be empty; write {expected}")
+    return value
+
+
+def _quantity(parse: Callable[[str | float], _T], expected: str) -> Callable[[object], _T]:
+    def check(value: object) -> _T:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise TextWantedError(expected, quotable=False)
+        return parse(value)
+
+    return check
+
+
+def _address(value: object) -> Address:
+    if not isinstance(value, str):
+        raise TextWantedError("HOST:PORT, such as 127.0.0.1:9092", quotable=False)
+    return parse_address(value)
+
+
+def _choice(choices: type[_E]) -> Callable[[object], _E]:
+    names = [str(choice.value) for choice in choices]
+    return lambda value: choices(_one_of(value, names))
+
+
+def _one_of(value: object, names: list[str]) -> str:
+    expected = f"{', '.join(names[:-1])} or {names[-1]}"
+    if not isinstance(value, str):
+        raise TextWantedError(expected, quotable=False)
+    if value not in names:
+        raise ValueError(f"must be {expected}, not {value!r}")
+    return value
+
+
+def _log_level(value: object) -> str:
+    return _one_of(value, ["debug", "info", "warning", "error"])
+
+
+def _entity_name(value: object) -> EntityName:
+    name = _text(value, "a name or <default>")
+    return DEFAULT if name == DEFAULT.value else name
+
+
+def _principal_name(value: object) -> str:
+    name = _text(value, "a user's name")
+    if name == DEFAULT.value:
+        raise ValueError("<default> is no user here; list each user by name")
+    return name
+
+
+def _upstream(value: object) -> Address:
+    address = _address(value)
+    if address.port == 0:
+        raise ValueError("port 0 is out of range for an upstream; write the broker's port, 1 to 65535")
+    return address
+
+
+def _at_least(minimum: int, maximum: int, why: str = "") -> Callable[[object], int]:
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
+            raise ValueError(f"must be a whole number from {minimum} to {maximum}{why}")
+        return value
+
+    return check
+
+
+def _parse_frame_size(value: str | float) -> int:
+    size_bytes = parse_size(value)
+    if not 0 < size_bytes <= _INT32_MAX:
+        raise ValueError(f"must be from 1 to {_INT32_MAX} bytes, the length of a Kafka frame is an int32")
+    return size_bytes
+
+
+def _parse_positive_ms(value: str | float) -> int:
+    duration_ms = parse_duration_ms(value)
+    if not 0 < duration_ms <= _INT32_MAX:
+        raise ValueError(f"must be above 0 and at most {_INT32_MAX}ms, an int32; write a duration such as 1s")
+    return duration_ms
+
+
+def _parse_max_throttle_ms(value: str | float) -> int:
+    if parse_duration_ms(value) == 0:
+        raise ValueError("0 would throttle nobody; write enforcement: observe for that, or null for no bound")
+    return _parse_positive_ms(value)
+
+
+def _max_throttle_ms(value: object) -> int | None:
+    return None if value is None else _MAX_THROTTLE(value)
+
+
+_RATE: Final = _quantity(parse_rate, "bytes per second, such as 10MB or 10MiB")
+_SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
+_DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
+_MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
+
+
+def _static_default(value: object) -> int:
+    # Kafka's key is an int64 and its largest value, which a float rounds up, means "no quota".
+    return min(int(_RATE(value)), UNLIMITED)
+
+
+def _regex(value: object) -> str:
+    pattern = _text(value, "a regular expression")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return pattern
+
+
+# Any, so that None as "not there" is the default, while null in the file is a fault.
+Name = Annotated[Any, PlainValidator(_entity_name)]
+UserName = Annotated[str, PlainValidator(_principal_name)]
+Rate = Annotated[Any, PlainValidator(_RATE)]
+EnforcementChoice = Annotated[Any, PlainValidator(_choice(Enforcement))]
+ShapingChoice = Annotated[Any, PlainValidator(_choice(Shaping))]
+# Rate.windowSize in Kafka counts num - 1 whole windows at least: with 1, a window can be 1 ms long.
+WindowNum = Annotated[
+    int,
+    PlainValidator(
+        _at_least(2, _INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
+    ),
+]
+WindowSeconds = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX // 1_000))]
+
+
+class Section(BaseModel):
+    """What all sections have in common: unknown keys are faults, nothing is converted in silence."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that the file sets, by the model's names."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+class ListenerSection(Section):
+    """One element of ``listeners``."""
+
+    name: Annotated[str, PlainValidator(lambda value: _text(value, "a name"))]
+    bind: Annotated[Address, PlainValidator(_address)]
+    upstream: Annotated[Address, PlainValidator(_upstream)]
+    inter_broker: StrictBool = False
+    max_frame_size_bytes: Annotated[int, PlainValidator(_SIZE)] = Field(0, alias="max_frame_size")
+    enforcement: EnforcementChoice = None
+    shaping: ShapingChoice = None
+
+
+class KafkaSection(Section):
+    """``kafka``: a broker's own settings by their own names."""
+
+    quota_window_num: WindowNum = Field(0, alias="quota.window.num")
+    quota_window_size_seconds: WindowSeconds = Field(0, alias="quota.window.size.seconds")
+    client_quota_metric_value_enable: StrictBool = Field(True, alias="client.quota.metric.value.enable")
+    quota_producer_default: Annotated[int, PlainValidator(_static_default)] = Field(
+        UNLIMITED, alias="quota.producer.default"
+    )
+    quota_consumer_default: Annotated[int, PlainValidator(_static_default)] = Field(
+        UNLIMITED, alias="quota.consumer.default"
+    )
+    # Checked, so that one file serves this version and a later one; without effect, which a warning says.
+    replication_quota_window_num: WindowNum = Field(0, alias="replication.quota.window.num")
+    replication_quota_window_size_seconds: WindowSeconds = Field(0, alias="replication.quota.window.size.seconds")
+    controller_quota_window_num: WindowNum = Field(0, alias="controller.quota.window.num")
+    controller_quota_window_size_seconds: WindowSeconds = Field(0, alias="controller.quota.window.size.seconds")
+
+
+class QuotaSection(Section):
+    """One element of ``quotas``."""
+
+    user: Name = None
+    client_id: Name = Field(None, alias="client-id")
+    producer_byte_rate: Rate = None
+    consumer_byte_rate: Rate = None
+    enforcement: EnforcementChoice = None
+    shaping: ShapingChoice = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "QuotaSection":
+        if self.user is None and self.client_id is None:
+            raise ValueError("names nobody; give a user, a client-id or both (<default> is for all others)")
+        if self.producer_byte_rate is None and self.consumer_byte_rate is None:
+            raise ValueError("limits nothing; give producer_byte_rate, consumer_byte_rate or both")
+        return self
+
+
+class FoldSection(Section):
+    """One element of ``principals.fold``."""
+
+    match: Annotated[str, PlainValidator(_regex)]
+    to: Annotated[str, PlainValidator(lambda value: _text(value, "the name to share"))]
+
+    @model_validator(mode="after")
+    def _refers_to_groups_that_exist(self) -> "FoldSection":
+        try:
+            # An alternative that matches nothing at all makes re read the replacement. The line break ends a comment
+            # of an expression with (?x).
+            re.compile(f"{self.match}\n|").sub(self.to, "")
+        except (re.error, IndexError) as error:  # IndexError: an unknown \g<name>
+            raise ValueError(f"the replacement {self.to!r} does not fit {self.match!r}: {error}") from error
+        return self
+
+
+class PrincipalsSection(Section):
+    """``principals``."""
+
+    fold: list[FoldSection] = []
+    exempt: list[UserName] = []
+    brokers: list[UserName] = []
+
+
+class AdminSection(Section):
+    """``admin``."""
+
+    bind: Annotated[Address, PlainValidator(_address)]
+
+
+class LogSection(Section):
+    """``log``."""
+
+    format: Annotated[LogFormat, PlainValidator(_choice(LogFormat))] = LogFormat.TEXT
+    level: Annotated[str, PlainValidator(_log_level)] = "info"
+
+
+class FileSection(Section):
+    """The whole file."""
+
+    listeners: Annotated[list[ListenerSection], Field(min_length=1)]
+    enforcement: EnforcementChoice = Enforcement.RESPOND
+    max_throttle_time_ms: Annotated[int | None, PlainValidator(_max_throttle_ms)] = Field(
+        None, alias="max_throttle_time"
+    )
+    shaping: ShapingChoice = Shaping.SAMPLED
+    burst_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="burst")
+    kafka: KafkaSection | None = None
+    quotas: list[QuotaSection] = []
+    principals: PrincipalsSection | None = None
+    admin: AdminSection | None = None
+    log: LogSection | None = None
+
+
+def known_keys(section: type[Section]) -> list[str]:
+    """Return the keys that a section takes."""
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+# Which section stands where, list indexes left out.
+SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
+    (): FileSection,
+    ("listeners",): ListenerSection,
+    ("kafka",): KafkaSection,
+    ("quotas",): QuotaSection,
+    ("principals",): PrincipalsSection,
+    ("principals", "fold"): FoldSection,
+    ("admin",): AdminSection,
+    ("log",): LogSection,
+}

@@ -1,0 +1,129 @@
+"""Sizes, rates, durations and addresses as an operator writes them.
+
+Sizes and rates: a number and ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or ``KiB``, ``MiB``,
+``GiB``, ``TiB`` (powers of 1,024); a bare number is bytes. Durations: a number and ``ms``, ``s``, ``m`` or ``h``; a
+bare one is refused, because half of the readers would take it for seconds. A decimal point is fine while the result
+is whole.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+from config.errors import UnitError
+from config.model import UNLIMITED, Address
+
+_QUANTITY: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
+
+_BYTES_PER_UNIT: Final[Mapping[str, int]] = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KiB": 2**10,
+    "MiB": 2**20,
+    "GiB": 2**30,
+    "TiB": 2**40,
+}
+_MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+_SIZE_HELP: Final = "write a number of bytes or one with a unit, such as 10MB (10,000,000) or 10MiB (10,485,760)"
+_DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1h"
+_ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
+
+
+def parse_size(value: str | float) -> int:
+    """Return a size in whole bytes; 0 or more.
+
+    Raises:
+        UnitError: Not a size, negative, or not a whole number of bytes.
+    """
+    return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
+
+
+def parse_rate(value: str | float) -> float:
+    """Return a rate in bytes per second, above 0; a trailing ``/s`` is allowed.
+
+    Raises:
+        UnitError: Not a rate, zero, negative or beyond Kafka's int64.
+    """
+    text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
+    rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
+    if rate == 0:
+        raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
+    if rate > UNLIMITED:
+        raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {_shown(value)}")
+    return float(rate)
+
+
+def parse_duration_ms(value: str | float) -> int:
+    """Return a duration in whole milliseconds; 0 or more.
+
+    Raises:
+        UnitError: Not a duration, without a unit, negative, or not a whole number of milliseconds.
+    """
+    return _whole(_amount(value, _MS_PER_UNIT, kind="a duration", help_text=_DURATION_HELP), value, unit="milliseconds")
+
+
+def parse_address(value: str) -> Address:
+    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names; port 0 to 65535.
+
+    Raises:
+        UnitError: Not an address, or a port that does not exist.
+    """
+    if "://" in value:
+        protocol, _, rest = value.partition("://")
+        raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
+    if "," in value:
+        raise UnitError(f"one address is wanted, not a list; {_ADDRESS_HELP}")
+    match = _HOST_PORT.fullmatch(value)
+    if match is None:
+        raise UnitError(f"{_shown(value)} is not an address; {_ADDRESS_HELP}")
+    ipv6, host, digits = match.groups()
+    # int() refuses more than 4,300 digits with an error of its own.
+    port = int(digits) if len(digits) <= 5 else 65_536
+    if port > 65_535:
+        raise UnitError(f"port {digits} is out of range; a port is at most 65535")
+    return Address(host=ipv6 or host, port=port)
+
+
+def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
+    """Return number times unit, 0 or more. ``factors`` has the unit "" where a bare number means something."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UnitError(f"{kind} must be finite, got {value}; {help_text}")
+    match = _QUANTITY.fullmatch(value.strip() if isinstance(value, str) else f"{Decimal(str(value)):f}")
+    if match is None:
+        raise UnitError(f"{_shown(value)} is not {kind}; {help_text}")
+    number, unit = Decimal(match[1]), match[2]
+    if number < 0:
+        raise UnitError(f"{kind} cannot be negative, got {_shown(value)}; {help_text}")
+    if unit not in factors:
+        raise UnitError(_wrong_unit(value, unit, factors, kind=kind, help_text=help_text))
+    return number * factors[unit]
+
+
+def _wrong_unit(value: object, unit: str, factors: Mapping[str, int], *, kind: str, help_text: str) -> str:
+    if not unit:
+        return f"{_shown(value)} has no unit; {help_text}"
+    near = [known for known in factors if known.lower() in (unit.lower(), f"{unit}b".lower(), f"{unit}ib".lower())]
+    hint = f"did you mean {' or '.join(near)}?" if near else help_text
+    return f"{unit!r} is not a unit of {kind.removeprefix('a ')}; {hint}"
+
+
+def _whole(amount: Decimal, value: object, *, unit: str) -> int:
+    if amount != amount.to_integral_value():
+        raise UnitError(f"{_shown(value)} is not a whole number of {unit}")
+    return int(amount)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,108 @@
+"""pydantic's errors as faults: file, line, key, what is wrong and what would be right."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pydantic_core import ErrorDetails
+
+from config.document import Document, key_path
+from config.errors import Fault
+from config.schema import SECTIONS, TextWantedError, known_keys
+
+_NOT_A_QUOTA: Final = "is not supported by this version, so nothing would enforce it; remove it"
+_NOT_YET: Final = "is not supported by this version; remove it"
+_NO_REWRITING: Final = f"{_NOT_YET} and give upstream: HOST:PORT of one broker"
+
+# Keys that are documented for later versions. They must not look like typing errors, and above all must not be passed
+# over: a quota that is silently not enforced is worse than none.
+_UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
+    (): dict.fromkeys(("store", "quotas_from", "replication", "fair_call_queue", "usage_log"), _NOT_YET),
+    ("listeners",): {
+        **dict.fromkeys(("bootstrap_servers", "advertised_host", "broker_ports"), _NO_REWRITING),
+        **dict.fromkeys(
+            ("client_tls", "upstream_tls", "proxy_protocol", "max_connections", "max_connections_per_ip"), _NOT_YET
+        ),
+        **dict.fromkeys(("idle_timeout", "max_connection_age", "login_timeout"), _NOT_YET),
+    },
+    ("quotas",): dict.fromkeys(
+        ("request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"), _NOT_A_QUOTA
+    ),
+    ("principals",): {"admins": _NOT_YET},
+}
+_MISSING: Final[Mapping[str, str]] = {
+    "listeners": "is missing; give at least one, with name, bind and upstream",
+    "name": "is missing; give the listener a name, it appears in logs and metrics",
+    "bind": "is missing; write the address to listen on, such as 0.0.0.0:9092",
+    "upstream": "is missing; write the address of the broker, such as 127.0.0.1:19092",
+    "match": "is missing; write the regular expression that names must match",
+    "to": "is missing; write the name that matching users share",
+}
+
+
+def faults_of(errors: Iterable[ErrorDetails], document: Document) -> list[Fault]:
+    """Return one fault for each of pydantic's errors."""
+    return [
+        Fault(
+            file=document.file,
+            line=document.line(error["loc"]),
+            key=key_path(error["loc"]),
+            message=_message(error, document),
+        )
+        for error in errors
+    ]
+
+
+def _message(error: ErrorDetails, document: Document) -> str:
+    location = error["loc"]
+    match error["type"]:
+        case "extra_forbidden":
+            return _unknown_key(location)
+        case "missing":
+            return _MISSING[str(location[-1])]
+        case "value_error":
+            cause = error["ctx"]["error"]
+            return _text_wanted(cause, location, document) if isinstance(cause, TextWantedError) else str(cause)
+        case "too_short":
+            return "is empty; give at least one element"
+        case "list_type":
+            return f"must be a list, not {document.kind(location)}; begin each element with '- ', or write [] for none"
+        case "bool_type":
+            return f"must be true or false (without quotes), not {document.text(location) or document.kind(location)!r}"
+        case "model_type":
+            section = SECTIONS[tuple(step for step in location if isinstance(step, str))]
+            return f"must be a mapping, not {document.kind(location)}; its keys are {', '.join(known_keys(section))}"
+        case _:  # a rule of the schema that has no words here yet
+            return error["msg"]
+
+
+def _unknown_key(location: tuple[str | int, ...]) -> str:
+    key = str(location[-1])
+    where = tuple(step for step in location[:-1] if isinstance(step, str))
+    unsupported = _UNSUPPORTED.get(where, {})
+    if key in unsupported:
+        return unsupported[key]
+    known = known_keys(SECTIONS[where])
+    # Underscores and capitals are the usual slips: client_id, maxThrottleTime.
+    plain = {_plain(name): name for name in known}
+    near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)
+    if near:
+        return f"unknown key; did you mean {plain[near[0]]}?"
+    for path, section in SECTIONS.items():
+        if key in known_keys(section):
+            place = f"under {'.'.join(path)}" if path else "to the top of the file"
+            return f"unknown key here; it belongs {place}"
+    return f"unknown key; known here: {', '.join(known)}"
+
+
+def _plain(key: str) -> str:
+    return "".join(character for character in key.lower() if character.isalnum())
+
+
+def _text_wanted(cause: TextWantedError, location: tuple[str | int, ...], document: Document) -> str:
+    text, kind = document.text(location), document.kind(location)
+    if not text or kind == "nothing":
+        return f"has no value; write {cause.expected}"
+    if not cause.quotable:
+        return f"must be {cause.expected}; YAML reads {text} as {kind}"
+    return f'must be {cause.expected}; YAML reads {text} as {kind}, so quote it: "{text}"'
