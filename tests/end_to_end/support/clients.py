@@ -1,19 +1,211 @@
-"""Real clients of Kafka, each driven in the same way."""
+"""Real clients of Kafka, each driven in the same way: send numbered records, or read and check them."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import time
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+import aiokafka
+import confluent_kafka
+import kafka as kafka_python
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import HarnessError
+from tests.end_to_end.support.records import Checker, key, value
+
+JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Records.java"
+_PATIENCE_S: Final = 120
 
 
 def create_topic(kafka: Kafka, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-    """Make a topic of a new name, directly at the broker, and return the name once it has leaders."""
+    """Make a topic of a new name, directly at the broker, and return the name."""
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = NewTopic(topic, partitions, min(3, len(kafka.brokers)), config=config or {})
     admin.create_topics([wanted])[topic].result(timeout=30)
     return topic
+
+
+def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
+    """How many records a partition holds, asked of the broker directly."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
+    try:
+        _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
+    finally:
+        consumer.close()
+    return int(high)
+
+
+def run_java_program(kafka: Kafka, *arguments: str, timeout_s: float = _PATIENCE_S) -> dict[str, int]:
+    """Run ``Records.java`` with the client of this release; return the object that it prints."""
+    out = kafka.run_java(str(JAVA_PROGRAM), *arguments, timeout_s=timeout_s)
+    found: dict[str, int] = json.loads(out.splitlines()[-1])
+    return found
+
+
+class Client(Protocol):
+    """A client library. Both methods return when ``count`` records are acknowledged, or read and found right."""
+
+    def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """Send records 0 to ``count`` - 1 to partition 0, in order."""
+
+    def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """Read partition 0 from its start and check each record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """Kafka's own client, of the release that ``kafka`` runs."""
+
+    kafka: Kafka
+
+    def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        settings = [f"bootstrap.servers={address}", f"client.id={client_id}", "batch.size=65536", "linger.ms=5"]
+        done = run_java_program(self.kafka, "produce", topic, str(count), *settings)
+        assert done["acknowledged"] == count
+
+    def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        settings = [f"bootstrap.servers={address}", f"client.id={client_id}"]
+        done = run_java_program(self.kafka, "consume", topic, str(count), *settings)
+        assert done["seen"] == count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Librdkafka:
+    """``confluent-kafka``, with settings over the defaults."""
+
+    settings: Mapping[str, str | int | bool]
+
+    def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        failures: list[object] = []
+
+        def delivered(error: object, message: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": address, "client.id": client_id, "max.in.flight": 1, **self.settings}
+        )
+        for number in range(count):
+            while True:
+                try:
+                    producer.produce(topic, value(number), key(number), partition=0, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        left = producer.flush(_PATIENCE_S)
+        assert (left, failures[:3]) == (0, [])
+
+    def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        checker = Checker()
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": address, "client.id": client_id, "group.id": "unused", **self.settings}
+        )
+        try:
+            consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+            deadline = time.monotonic() + _PATIENCE_S
+            while checker.seen < count:
+                _in_time(deadline, checker)
+                for message in consumer.consume(1_000, timeout=0.5):
+                    if message.error() is not None:
+                        raise AssertionError(str(message.error()))
+                    checker.take(message.key(), message.value())
+        finally:
+            consumer.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaPython:
+    """``kafka-python``; ``api_version`` makes it speak as a client of that release did."""
+
+    api_version: tuple[int, ...] | None = None
+
+    def _settings(self, address: str, client_id: str) -> dict[str, Any]:
+        settings: dict[str, Any] = {"bootstrap_servers": address, "client_id": client_id}
+        return settings if self.api_version is None else {**settings, "api_version": self.api_version}
+
+    def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        producer = kafka_python.KafkaProducer(
+            **self._settings(address, client_id),
+            acks="all",
+            batch_size=65_536,
+            linger_ms=5,
+            enable_idempotence=False,
+            max_in_flight_requests_per_connection=1,
+        )
+        try:
+            futures = [producer.send(topic, value(n), key(n), partition=0) for n in range(count)]
+            producer.flush(_PATIENCE_S)
+            assert all(future.succeeded() for future in futures)
+        finally:
+            producer.close()
+
+    def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        checker = Checker()
+        consumer = kafka_python.KafkaConsumer(
+            **self._settings(address, client_id), group_id=None, auto_offset_reset="earliest"
+        )
+        try:
+            partition = kafka_python.TopicPartition(topic, 0)
+            consumer.assign([partition])
+            consumer.seek_to_beginning(partition)
+            deadline = time.monotonic() + _PATIENCE_S
+            while checker.seen < count:
+                _in_time(deadline, checker)
+                for messages in consumer.poll(timeout_ms=500).values():
+                    for message in messages:
+                        checker.take(message.key, message.value)
+        finally:
+            consumer.close()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aiokafka:
+    """``aiokafka``, which speaks the message versions before flexible ones."""
+
+    def produce(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        asyncio.run(self._produce(address, topic, client_id, count))
+
+    def consume(self, address: str, topic: str, *, client_id: str, count: int) -> None:
+        """See ``Client``."""
+        asyncio.run(self._consume(address, topic, client_id, count))
+
+    async def _produce(self, address: str, topic: str, client_id: str, count: int) -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=address, client_id=client_id, acks="all", max_batch_size=65_536, linger_ms=5
+        )
+        async with producer, asyncio.timeout(_PATIENCE_S):
+            futures = [await producer.send(topic, value(n), key(n), partition=0) for n in range(count)]
+            await asyncio.gather(*futures)
+
+    async def _consume(self, address: str, topic: str, client_id: str, count: int) -> None:
+        checker = Checker()
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=address, client_id=client_id, group_id=None, auto_offset_reset="earliest"
+        )
+        consumer.assign([aiokafka.TopicPartition(topic, 0)])
+        async with consumer, asyncio.timeout(_PATIENCE_S):
+            while checker.seen < count:
+                for messages in (await consumer.getmany(timeout_ms=500)).values():
+                    for message in messages:
+                        checker.take(message.key, message.value)
+
+
+def _in_time(deadline: float, checker: Checker) -> None:
+    if time.monotonic() > deadline:
+        raise HarnessError(f"only {checker.seen} records arrived within {_PATIENCE_S} s")

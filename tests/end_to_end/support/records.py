@@ -1,0 +1,45 @@
+"""Numbered records that prove they arrived once, in order and byte for byte.
+
+A record's key is its number in decimal; its value is int64 number, then filler that depends on the number, then the
+CRC-32 of both. ``java/Records.java`` makes and checks the same bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+VALUE_BYTES: Final = 100
+_FILLER_BYTES: Final = VALUE_BYTES - 8 - 4
+_COUNTING: Final = bytes(range(256)) * 2
+
+
+def key(number: int) -> bytes:
+    """The key of a record."""
+    return b"%d" % number
+
+
+def value(number: int) -> bytes:
+    """The value of a record, ``VALUE_BYTES`` long."""
+    start = number & 255
+    head = struct.pack(">q", number) + _COUNTING[start : start + _FILLER_BYTES]
+    return head + struct.pack(">I", zlib.crc32(head))
+
+
+class Checker:
+    """Takes records as they arrive and insists on 0, 1, 2, … with the bytes that belong to each."""
+
+    def __init__(self) -> None:
+        """Expect record 0."""
+        self.seen = 0
+
+    def take(self, got_key: bytes | None, got_value: bytes | None) -> None:
+        """Check one record.
+
+        Raises:
+            AssertionError: It is not the one that comes next, or not the same bytes.
+        """
+        if got_key != key(self.seen) or got_value != value(self.seen):
+            raise AssertionError(f"expected record {self.seen}, got key {got_key!r} with value {got_value!r}")
+        self.seen += 1
