@@ -12,6 +12,6 @@ decoded or copied, so that the cost of a frame does not grow with its records.
     api_versions    announce only the versions that we can read
     throttle_time   where a response tells its client how long to wait; write it there
 
-Functions that work on a stream give None while more bytes are needed. Whatever the bytes, only ``ProtocolError`` arises.
+Functions that work on a stream give None while more bytes are needed. Bytes raise ``ProtocolError`` and nothing else.
 Offsets are indices into the data given; a whole frame includes the four bytes of its size.
 """

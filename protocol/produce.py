@@ -21,6 +21,7 @@ from protocol.primitives import (
     MAX_STRING_BYTES,
     Buffer,
     read_compact_array_count,
+    read_int16,
     read_uvarint,
     skip,
     skip_compact_string,
@@ -54,33 +55,37 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
     Raises:
         ProtocolError: The body cannot be right.
     """
-    if api_version < _FIRST_TRANSACTIONAL:
+    # Nearly all producers have no transactional_id: null is told by its first one or two bytes.
+    if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
+        position: int | None = offset + 1
+    elif api_version < _FIRST_TRANSACTIONAL:
         position = offset
-    elif api_version < _FIRST_FLEXIBLE:
+    elif api_version < _FIRST_FLEXIBLE and offset + 2 <= len(data) and data[offset] == 0xFF == data[offset + 1]:
         position = offset + 2
-        if position > len(data):
-            _check_fits(position, end)
-            return None
-        length = _INT16(data, offset)[0]
-        if length > 0:
-            position += length
-        elif length < -1:
-            raise MalformedLength(f"a transactional_id has length {length}")
     else:
-        try:
-            length, position = read_uvarint(data, offset)
-        except Truncated:
-            _check_fits(len(data) + 1, end)
-            return None
-        if length > 1:
-            if length - 1 > MAX_STRING_BYTES:
-                raise MalformedLength(f"a transactional_id has length {length - 1}, above {MAX_STRING_BYTES}")
-            position += length - 1
-    if position + 2 > len(data) or position + 2 > end:
-        _check_fits(position + 2, end)
+        position = _skip_transactional_id(data, offset, is_compact=api_version >= _FIRST_FLEXIBLE)
+    needed = (len(data) if position is None else position) + 2
+    if needed > end:
+        raise FrameTooSmall(f"a Produce request v{api_version} ends before its acks")
+    if position is None or needed > len(data):
         return None
     acks: int = _INT16(data, position)[0]
     return acks
+
+
+def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> int | None:
+    try:
+        if is_compact:
+            length, offset = read_uvarint(data, offset)
+            length -= 1
+        else:
+            length, offset = read_int16(data, offset)
+    except Truncated:
+        return None
+    # The bytes need not have come: without this bound a caller would wait, and keep what comes, for up to 4 GiB.
+    if not -1 <= length <= MAX_STRING_BYTES:
+        raise MalformedLength(f"a transactional_id has length {length}")
+    return offset + max(length, 0)
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
@@ -129,8 +134,3 @@ def _skip_partition_end(frame: Buffer, offset: int) -> int:
     for _ in range(record_errors):
         offset = skip_tags(frame, skip_compact_string(frame, skip(frame, offset, 4)))
     return skip_tags(frame, skip_compact_string(frame, offset))
-
-
-def _check_fits(needed: int, end: int) -> None:
-    if needed > end:
-        raise FrameTooSmall("a Produce request ends before its acks")
