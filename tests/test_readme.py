@@ -1,0 +1,85 @@
+"""What README.md and docs/ show is real: files, commands, targets, configurations and worked examples."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from config.load import load_bytes
+
+REPOSITORY = Path(__file__).parent.parent
+PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").rglob("*.md")])
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    where: str
+    language: str
+    text: str
+
+
+def blocks(language: str) -> list[Block]:
+    """Return all fenced blocks of ``language``."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            where = f"{page.relative_to(REPOSITORY)}:{text.count(chr(10), 0, match.start()) + 1}"
+            found.append(Block(where, match[1], match[2]))
+    return [block for block in found if block.language == language]
+
+
+def commands(program: str) -> list[str]:
+    """Return the command lines of ``program`` in shell blocks and in the text, comments and environment left out."""
+    lines = [line for block in blocks("sh") for line in block.text.splitlines()]
+    for page in PAGES:
+        lines += _INLINE.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
+    found = (line.split("#")[0].strip().removeprefix(".venv/bin/") for line in lines)
+    return sorted({line for line in found if line.startswith(f"{program} ")})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_relative_link_leads_to_a_file(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    targets = [link.split("#")[0] for link in _LINK.findall(text) if "://" not in link]
+
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=lambda block: block.where)
+def test_each_yaml_block_is_a_valid_configuration_without_warnings(block: Block) -> None:
+    loaded = load_bytes(block.text.encode(), file=block.where)
+
+    assert loaded.config.listeners
+    assert loaded.warnings == ()
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.where)
+def test_each_python_block_runs_and_its_assertions_hold(block: Block) -> None:
+    assert "assert " in block.text
+
+    exec(compile(block.text, block.where, "exec"), {"__name__": "example"})  # noqa: S102  (our own documents)
+
+
+@pytest.mark.parametrize("line", commands("make"))
+def test_each_make_target_that_is_named_exists(line: str) -> None:
+    targets = [word for word in shlex.split(line)[1:] if "=" not in word]
+
+    plan = subprocess.run(["make", "--dry-run", *targets], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert plan.returncode == 0, plan.stderr
+
+
+def test_the_pages_show_something_to_test() -> None:
+    assert len(blocks("yaml")) >= 3
+    assert len(blocks("python")) >= 2
+    assert len(commands("make")) >= 4
+    assert len(commands("kafka-quota-proxy")) >= 4
