@@ -1,9 +1,9 @@
-"""The proxy. In six terms, from the floor up:
+"""The proxy, from the floor up.
 
-* ``quota``       the arithmetic: who is charged, how fast they are, how long they wait. Bytes and ``now_ms`` in, milliseconds out
-* ``session``     one client's connection without I/O: what was read goes in, what is to be written and until when to be silent comes out
+* ``quota``       the arithmetic: who is charged, how fast they are, how long they wait
+* ``session``     one client's connection without I/O: bytes and the time in, what to write and when to wait out
 * ``connection``  two transports and one timer around a session
-* ``server``      listeners, dials, sweeps, signals
-* ``metrics``, ``admin``, ``reload``, ``log``   what operators see and change
-* ``commands``    the command line
+* ``server``      listeners, dials, sweeps
+* ``metrics``, ``admin``, ``reload``, ``log``, ``throttle_log``   what operators see and change
+* ``commands``    the command line; ``demo`` what ``kafka-quota-proxy demo`` shows
 """

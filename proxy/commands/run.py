@@ -1,0 +1,77 @@
+"""``kafka-quota-proxy run``: the proxy itself."""
+
+import argparse
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import uvloop
+
+from config.errors import ConfigError
+from config.load import Loaded, load
+from proxy.admin import AdminServer
+from proxy.log import configure_logging
+from proxy.reload import Reloader
+from proxy.server import Server
+
+log = logging.getLogger(__name__)
+
+# The interpreter's default is 5 ms: that is how long a scrape in its thread could keep the loop waiting, each time.
+_SWITCH_INTERVAL_S = 0.0005
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``run``."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file; read again when it changes")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit status."""
+    try:
+        loaded = load(args.config)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(loaded.config.log)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    _raise_file_limit()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    # Requests make and drop many small objects and no cycles; the defaults would look for some 50 times a second.
+    gc.set_threshold(50_000, 50, 50)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(args.config, loaded))
+    except* OSError as errors:
+        for error in errors.exceptions:
+            sys.stderr.write(f"kafka-quota-proxy: {error}\n")
+        return 1
+    return 0
+
+
+async def _serve(path: Path, loaded: Loaded) -> None:
+    loop = asyncio.get_running_loop()
+    server = Server(loaded.config)
+    reloader = Reloader(path, loaded, on_loaded=lambda new: server.apply(new.config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    loop.add_signal_handler(signal.SIGHUP, reloader.request)
+    admin = loaded.config.admin
+    with AdminServer(admin.bind, server, reloader) if admin else nullcontext():
+        watching = loop.create_task(reloader.watch())
+        try:
+            await server.run()
+        finally:
+            watching.cancel()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets this process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

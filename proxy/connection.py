@@ -1,0 +1,300 @@
+"""Two transports around a session: bytes go down, what the session decided goes back up.
+
+Nothing is decided here. Each callback reads the clock once, hands the session what came, and then writes, pauses and
+arms the one timer as the session says. Back-pressure is the rest: when one side cannot be written to, the other is not
+read.
+
+A muted connection goes on being read until its client sends something, so that a client that leaves is noticed; only
+one that sends ahead is paused, and the server looks after those (neither asyncio nor uvloop tells of a lost peer while
+reading is paused).
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Final, cast
+
+from config.model import Address
+from protocol.errors import ProtocolError
+from proxy.latency import Latency
+from proxy.session import Listening, Session
+
+log = logging.getLogger(__name__)
+
+# A peer that vanished without a word (a lost machine, a cut cable) is given up after 30 + 3 * 5 s.
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+
+class Port:
+    """An open listener: what its connections share."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        upstream: Address,
+        listening: Listening,
+        dial: Callable[["ClientConnection"], None],
+    ) -> None:
+        self.name = name
+        self.upstream = upstream
+        self.listening = listening
+        self.dial = dial
+        self.latency = Latency()
+        self.connections: set[ClientConnection] = set()
+
+    def accept(self) -> "ClientConnection":
+        """Return the protocol of a new client connection."""
+        return ClientConnection(self)
+
+
+class ClientConnection(asyncio.Protocol):
+    """A client's transport, its session and, once the first request has come, the connection to the broker."""
+
+    __slots__ = (
+        "_broker",
+        "_broker_is_full",
+        "_client",
+        "_client_is_full",
+        "_has_client_ended",
+        "_is_closed",
+        "_is_dialling",
+        "_reads_broker",
+        "_reads_client",
+        "_request_ns",
+        "_timer",
+        "port",
+        "session",
+    )
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.session = Session(port.listening)
+        self._client: asyncio.Transport | None = None
+        self._broker: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._reads_client = True
+        self._reads_broker = True
+        self._client_is_full = False
+        self._broker_is_full = False
+        self._is_dialling = False
+        self._has_client_ended = False
+        self._is_closed = False
+        self._request_ns = 0
+
+    @property
+    def peer(self) -> str:
+        """The client's address, for the log."""
+        address = self._client.get_extra_info("peername") if self._client else None
+        return f"{address[0]}:{address[1]}" if address else "a client"
+
+    @property
+    def paused_socket(self) -> int | None:
+        """The descriptor of a client that is not being read now, and of whose end nobody would tell."""
+        if self._reads_client or self._client is None or self._is_closed:
+            return None
+        return cast(int, self._client.get_extra_info("socket").fileno())
+
+    # -- the client's side --
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take up a new client. The broker is dialled when the client has sent a request."""
+        self._client = cast(asyncio.Transport, transport)
+        sock = self._client.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        self.port.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on what the client sent."""
+        started_ns = monotonic_ns()
+        now_ms = started_ns // 1_000_000
+        try:
+            self.session.receive_from_client(data, now_ms=now_ms)
+        except ProtocolError as error:
+            self._refuse(error, "client")
+            return
+        self._act(now_ms)
+        self._request_ns = monotonic_ns() - started_ns
+
+    def eof_received(self) -> bool:
+        """Answer what a client asked before it closed its side, then close."""
+        self._has_client_ended = True
+        self._act(monotonic_ns() // 1_000_000)
+        return not self._is_closed
+
+    def pause_writing(self) -> None:
+        """Do not read the broker while its answers cannot be delivered."""
+        self._client_is_full = True
+        self._steer()
+
+    def resume_writing(self) -> None:
+        """Read the broker again."""
+        self._client_is_full = False
+        self._steer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the broker when the client has gone."""
+        self.close("client_lost" if exc else "client_closed")
+
+    # -- the broker's side --
+
+    def broker_connected(self, transport: asyncio.Transport) -> None:
+        """Send what has waited for the connection to the broker."""
+        self._is_dialling = False
+        if self._is_closed:
+            transport.abort()
+            return
+        self._broker = transport
+        self._act(monotonic_ns() // 1_000_000)
+
+    def broker_failed(self, cause: str) -> None:
+        """Close: the broker could not be reached."""
+        self._is_dialling = False
+        self.close(cause)
+
+    def broker_received(self, data: bytes) -> None:
+        """Pass on what the broker sent."""
+        started_ns = monotonic_ns()
+        now_ms = started_ns // 1_000_000
+        session = self.session
+        try:
+            session.receive_from_broker(data, now_ms=now_ms)
+        except ProtocolError as error:
+            self._refuse(error, "broker")
+            return
+        self._act(now_ms)
+        api_key = session.answered
+        if api_key >= 0:
+            session.answered = -1
+            self.port.latency.observe(api_key, monotonic_ns() - started_ns + self._request_ns)
+
+    def broker_full(self, is_full: bool) -> None:
+        """Do not read the client while its requests cannot be delivered."""
+        self._broker_is_full = is_full
+        self._steer()
+
+    def broker_lost(self, exc: Exception | None) -> None:
+        """Close: the broker has gone."""
+        self._broker = None
+        self.close("upstream_lost" if exc else "upstream_closed")
+
+    # -- both --
+
+    def close(self, cause: str) -> None:
+        """Close both sides once what is written has been sent. Harmless when they are closed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.session.close()
+        self.port.connections.discard(self)
+        self.port.listening.counters.disconnect(cause)
+        if self._timer is not None:
+            self._timer.cancel()
+        for transport in (self._client, self._broker):
+            if transport is not None:
+                transport.close()
+
+    def lose(self) -> None:
+        """Let go of a client of which the server has seen that it is gone."""
+        if self._client is not None:
+            self._client.abort()
+
+    def _act(self, now_ms: int) -> None:
+        """Write what the session has for either side, then steer."""
+        session = self.session
+        out = session.to_broker
+        if out:
+            if self._broker is not None:
+                if len(out) == 1:
+                    self._broker.write(out[0])
+                else:
+                    self._broker.writelines(out)
+                out.clear()
+            elif not self._is_dialling:
+                self._is_dialling = True
+                self.port.dial(self)
+        out = session.to_client
+        if out and self._client is not None:
+            if len(out) == 1:
+                self._client.write(out[0])
+            else:
+                self._client.writelines(out)
+            out.clear()
+        self._steer()
+        if session.wake_at_ms and self._timer is None:
+            self._arm(session.wake_at_ms - now_ms)
+        if self._has_client_ended and session.is_idle and not session.to_broker:
+            self.close("client_closed")
+
+    def _steer(self) -> None:
+        """Read from each side if, and only if, what it sends can be used."""
+        reads = not (self.session.is_blocked or self._broker_is_full or self._is_dialling)
+        if reads is not self._reads_client and self._client is not None and not self._is_closed:
+            self._reads_client = reads
+            if reads:
+                self._client.resume_reading()
+            else:
+                self._client.pause_reading()
+        reads = not (self._client_is_full or self.session.delayed_until_ms)
+        if reads is not self._reads_broker and self._broker is not None and not self._is_closed:
+            self._reads_broker = reads
+            if reads:
+                self._broker.resume_reading()
+            else:
+                self._broker.pause_reading()
+
+    def _arm(self, wait_ms: int) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1_000, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        if self._is_closed:
+            return
+        now_ms = monotonic_ns() // 1_000_000
+        try:
+            self.session.handle_timer(now_ms=now_ms)
+        except ProtocolError as error:
+            self._refuse(error, "peer")
+            return
+        self._act(now_ms)
+
+    def _refuse(self, error: ProtocolError, who: str) -> None:
+        """Close on bytes that are not Kafka's protocol; what came before them is still passed on."""
+        self.port.listening.counters.protocol_error(error.reason)
+        log.warning("closed %s on listener %s: its %s sent: %s", self.peer, self.port.name, who, error)
+        if self.session.to_broker and self._broker is not None:
+            self._broker.writelines(self.session.to_broker)
+        self.close("protocol_error")
+
+
+class BrokerConnection(asyncio.Protocol):
+    """The broker's transport; all it hears goes to its ``ClientConnection``."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: ClientConnection) -> None:
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See ``ClientConnection.broker_connected``."""
+        self._owner.broker_connected(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        """See ``ClientConnection.broker_received``."""
+        self._owner.broker_received(data)
+
+    def pause_writing(self) -> None:
+        """See ``ClientConnection.broker_full``."""
+        self._owner.broker_full(True)
+
+    def resume_writing(self) -> None:
+        """See ``ClientConnection.broker_full``."""
+        self._owner.broker_full(False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See ``ClientConnection.broker_lost``."""
+        self._owner.broker_lost(exc)
