@@ -36,6 +36,7 @@ def check(document: Document) -> list[Fault]:
 
     _check_listeners(document, say)
     _check_entities(document, say)
+    _check_max_throttle_time(document, say)
     _warn_of_small_rates(document, warn)
     _warn_of_windows(document, warn)
     _warn_of_users_that_never_come(document, warn)
@@ -123,6 +124,13 @@ def _check_entities(document: Document, say: _Say) -> None:
                 f"{key} {name}" for key, name in (("user", user), ("client-id", client_id)) if name is not None
             )
             say(("quotas", index), f"{entity} has a rule in line {line} already; put all limits of it into one rule")
+
+
+def _check_max_throttle_time(document: Document, say: _Say) -> None:
+    # To YAML no value is null, and null is no bound: that must be written.
+    location = ("max_throttle_time",)
+    if isinstance(document.data, dict) and location[0] in document.data and not document.text(location):
+        say(location, "has no value; write a duration such as 25s, or null for no bound")
 
 
 def _warn_of_small_rates(document: Document, warn: _Say) -> None:

@@ -192,8 +192,10 @@ def _syntax_fault(error: yaml.YAMLError, *, text: str, file: str) -> Fault:
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         message = f"a character that YAML does not allow: {error.character!r}"
-    lines = text.splitlines()
-    faulty = lines[line - 1] if line <= len(lines) else ""
+    lines = text.split("\n")
+    # What is missing at the end is found behind the last line.
+    line = min(line, max(1, len(lines) - text.endswith("\n")))
+    faulty = lines[line - 1]
     if "\t" in faulty[: len(faulty) - len(faulty.lstrip())]:
         message += "; indent with spaces, not tabs"
     elif _BRACKETED_ADDRESS.search(faulty):

@@ -137,7 +137,7 @@ _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s
 
 def _static_default(value: object) -> int:
     # Kafka's key is an int64 and its largest value, which a float rounds up, means "no quota".
-    return min(int(_RATE(value)), UNLIMITED)
+    return max(1, min(int(_RATE(value)), UNLIMITED))
 
 
 def _regex(value: object) -> str:

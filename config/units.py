@@ -18,7 +18,7 @@ from config.errors import UnitError
 from config.model import UNLIMITED, Address
 
 _QUANTITY: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
-_HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.%]+)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
+_HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
 
 _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
     "": 1,

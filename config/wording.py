@@ -101,8 +101,10 @@ def _plain(key: str) -> str:
 
 def _text_wanted(cause: TextWantedError, location: tuple[str | int, ...], document: Document) -> str:
     text, kind = document.text(location), document.kind(location)
-    if not text or kind == "nothing":
+    if kind == "nothing":
         return f"has no value; write {cause.expected}"
+    if not text:
+        return f"must be {cause.expected}, not {kind}"
     if not cause.quotable:
         return f"must be {cause.expected}; YAML reads {text} as {kind}"
     return f'must be {cause.expected}; YAML reads {text} as {kind}, so quote it: "{text}"'

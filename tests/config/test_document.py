@@ -1,0 +1,101 @@
+"""YAML into values that know their lines."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.document import Odd, key_path, parse
+from config.errors import InvalidYamlError
+
+
+def test_values_are_what_yaml_says() -> None:
+    document = parse("{a: x, b: 1, c: 1.5, d: true, e: null, f: [1_000], g: '1'}", file="f")
+
+    assert document.data == {"a": "x", "b": 1, "c": 1.5, "d": True, "e": None, "f": [1_000], "g": "1"}
+    assert document.faults == ()
+
+
+@pytest.mark.parametrize("written", ["007", "0x1F", "1:30", "2024-01-01", "0b1"])
+def test_what_only_yaml_takes_for_a_value_stays_as_it_is_written(written: str) -> None:
+    assert parse(f"a: {written}", file="f").data == {"a": Odd(written)}
+
+
+def test_lines_are_those_of_keys_and_of_elements() -> None:
+    document = parse("a: 1\nb:\n  - c: 2\n  - d: 3\n    e: 4\n", file="f")
+
+    assert document.line(("b", 1, "e")) == 5
+    assert document.line(("b", 1)) == 4
+    assert document.line(("b",)) == 2
+    assert document.element_lines("b") == [3, 4]
+
+
+def test_the_line_of_what_is_not_there_is_that_of_what_is_around_it() -> None:
+    document = parse("a: 1\nb:\n  - c: 2\n", file="f")
+
+    assert document.line(("b", 0, "missing")) == 3
+    assert document.line(("missing",)) == 1
+
+
+def test_a_key_given_twice_is_a_fault_that_names_both_lines() -> None:
+    document = parse("a:\n  b: 1\n  c: 2\n  b: 3\n", file="f.yaml")
+
+    assert [str(fault) for fault in document.faults] == [
+        "f.yaml:4: a.b: is given twice, first in line 2; keep one of them"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a: &x {b: 1}\nc: {<<: *x}", "merge keys are not supported"),
+        ("a: &x [*x]", "refers to itself"),
+        ("{[1]: 2}", "must be a plain name"),
+        ("a: !thing x", "tag !thing is not supported"),
+        ("a: !!float x", "is not what its tag"),
+        ("a: !!bool x", "is not what its tag"),
+    ],
+)
+def test_yaml_that_no_configuration_needs_is_a_fault(text: str, hint: str) -> None:
+    faults = parse(text, file="f").faults
+
+    assert [hint in fault.message for fault in faults] == [True]
+
+
+def test_an_alias_is_its_value() -> None:
+    assert parse("a: &x {b: 1}\nc: *x", file="f").data == {"a": {"b": 1}, "c": {"b": 1}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "hint"),
+    [
+        ("a:\n  - b\n c: 1\n", 3, "did not find expected"),
+        ("a: 1\nbind: [::1]:9092\nc: 1\n", 2, 'quote an address in brackets: "[::1]:9092"'),
+        ("a:\n\tb: 1\n", 2, "indent with spaces, not tabs"),
+        ('a: "\\1"\n', 1, "use single quotes"),
+        ("a: 1\n--- \nb: 2\n", 2, "single document"),
+        ("a: 1\nb: \x00\n", 2, "a character that YAML does not allow"),
+    ],
+)
+def test_a_fault_of_syntax_has_a_line_and_a_hint(text: str, line: int, hint: str) -> None:
+    with pytest.raises(InvalidYamlError) as caught:
+        parse(text, file="f.yaml")
+
+    (fault,) = caught.value.faults
+    assert fault.line == line
+    assert hint in fault.message
+    assert "\n" not in str(fault)
+
+
+@given(st.text(alphabet="ab:-[]{}<&*!?|>'\"# \n\t01%@,.~", max_size=60))
+def test_any_text_is_a_document_or_a_fault_of_syntax(text: str) -> None:
+    try:
+        faults = parse(text, file="f").faults
+    except InvalidYamlError as error:
+        faults = error.faults
+
+    assert all(1 <= fault.line <= text.count("\n") + 1 for fault in faults)
+
+
+def test_a_key_path_reads_as_in_a_program() -> None:
+    assert key_path(("quotas", 2, "user")) == "quotas[2].user"
+    assert key_path(()) == "(file)"

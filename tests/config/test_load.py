@@ -1,0 +1,476 @@
+"""A file is loaded whole, or refused with every fault at its line."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from config.errors import ConfigError, InvalidConfigError, InvalidYamlError, Severity, UnreadableFileError
+from config.load import Loaded, load, load_bytes
+from config.model import (
+    DEFAULT,
+    UNLIMITED,
+    Address,
+    Admin,
+    Enforcement,
+    Fold,
+    KafkaSettings,
+    Listener,
+    Log,
+    LogFormat,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+)
+from config.schema import SECTIONS, known_keys
+
+LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"
+
+
+def loaded(text: str) -> Loaded:
+    return load_bytes(dedent(text).encode(), file="f.yaml")
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    return str(caught.value).splitlines()
+
+
+def warnings(text: str) -> list[str]:
+    return [str(warning) for warning in loaded(text).warnings]
+
+
+def only_fault(text: str) -> str:
+    (fault,) = faults(text)
+    return fault
+
+
+def test_a_listener_is_enough_and_all_else_has_its_default() -> None:
+    config = loaded(LISTENERS).config
+
+    assert config == ProxyConfig(
+        listeners=(
+            Listener(
+                name="clients",
+                bind=Address(host="0.0.0.0", port=9092),  # noqa: S104
+                upstream=Address(host="127.0.0.1", port=19092),
+            ),
+        )
+    )
+
+
+def test_every_key_reaches_the_model() -> None:
+    config = loaded(
+        """\
+        listeners:
+          - name: inside
+            bind: "[::1]:9092"
+            upstream: broker:9093
+            inter_broker: true
+            max_frame_size: 1MiB
+            enforcement: delay
+            shaping: paced
+        enforcement: observe
+        max_throttle_time: 5s
+        shaping: paced
+        burst: 500ms
+        kafka:
+          quota.window.num: 5
+          quota.window.size.seconds: 2
+          client.quota.metric.value.enable: false
+          quota.producer.default: 1MB
+          quota.consumer.default: 9223372036854775807
+        quotas:
+          - {user: <default>, client-id: etl, producer_byte_rate: 1.5MiB, enforcement: respond, shaping: sampled}
+          - {client-id: <default>, consumer_byte_rate: 2000}
+        principals:
+          fold: [{match: 'ANON(.*)', to: 'A\\1'}]
+          exempt: [ANONYMOUS]
+          brokers: [ANONYMOUS]
+        admin: {bind: 127.0.0.1:9308}
+        log: {format: json, level: debug}
+        """
+    ).config
+
+    assert config == ProxyConfig(
+        listeners=(
+            Listener(
+                name="inside",
+                bind=Address(host="::1", port=9092),
+                upstream=Address(host="broker", port=9093),
+                inter_broker=True,
+                max_frame_size_bytes=1_048_576,
+                enforcement=Enforcement.DELAY,
+                shaping=Shaping.PACED,
+            ),
+        ),
+        enforcement=Enforcement.OBSERVE,
+        max_throttle_time_ms=5_000,
+        shaping=Shaping.PACED,
+        burst_ms=500,
+        kafka=KafkaSettings(
+            quota_window_num=5,
+            quota_window_size_seconds=2,
+            client_quota_metric_value_enable=False,
+            quota_producer_default=1_000_000,
+            quota_consumer_default=UNLIMITED,
+        ),
+        quotas=(
+            QuotaRule(
+                user=DEFAULT,
+                client_id="etl",
+                producer_byte_rate=1_572_864.0,
+                enforcement=Enforcement.RESPOND,
+                shaping=Shaping.SAMPLED,
+                source="f.yaml:20",
+            ),
+            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:21"),
+        ),
+        principals=Principals(
+            fold=(Fold(match="ANON(.*)", to="A\\1"),),
+            exempt=frozenset({"ANONYMOUS"}),
+            brokers=frozenset({"ANONYMOUS"}),
+        ),
+        admin=Admin(bind=Address(host="127.0.0.1", port=9308)),
+        log=Log(format=LogFormat.JSON, level="debug"),
+    )
+
+
+def test_the_example_shows_every_key_and_is_valid() -> None:
+    example = Path("config/example.yaml")
+
+    found = load(example)
+
+    assert found.warnings == ()
+    written = example.read_text(encoding="utf-8")
+    # Read off the schema, so that a key added there is missed here.
+    for section in SECTIONS.values():
+        for key in known_keys(section):
+            assert key in written or key.startswith(("replication.quota.", "controller.quota.")), key
+
+
+def test_the_hash_is_that_of_the_bytes() -> None:
+    one, other = loaded(LISTENERS), loaded(LISTENERS + "# a comment\n")
+
+    assert one.hash != other.hash
+    assert one.hash == loaded(LISTENERS).hash
+    assert len(one.hash) == 16
+
+
+def test_all_faults_come_at_once_in_the_order_of_lines() -> None:
+    assert faults(
+        """\
+        listeners:
+          - name: a
+            bind: 0.0.0.0:99999
+            upstrem: 127.0.0.1:19092
+        shapng: paced
+        quotas:
+          - {client-id: x, producer_byte_rate: 10mib}
+          - {client-id: x, producer_byte_rate: 1, producer_byte_rate: 2}
+        """
+    ) == [
+        "f.yaml:2: listeners[0].upstream: is missing; write the address of the broker, such as 127.0.0.1:19092",
+        "f.yaml:3: listeners[0].bind: port 99999 is out of range; a port is at most 65535",
+        "f.yaml:4: listeners[0].upstrem: unknown key; did you mean upstream?",
+        "f.yaml:5: shapng: unknown key; did you mean shaping?",
+        "f.yaml:7: quotas[0].producer_byte_rate: 'mib' is not a unit of byte rate; did you mean MiB?",
+        "f.yaml:8: quotas[1].producer_byte_rate: is given twice, first in line 8; keep one of them",
+        "f.yaml:8: quotas[1]: client-id x has a rule in line 7 already; put all limits of it into one rule",
+        "f.yaml:8: quotas[1].producer_byte_rate: warning: 1 bytes per second is very little; is a unit missing, "
+        "such as 1MiB?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "hint"),
+    [
+        ("{client_id: x, producer_byte_rate: 1MB}", "quotas[0].client_id: unknown key; did you mean client-id?"),
+        ("{clientId: x, producer_byte_rate: 1MB}", "quotas[0].clientId: unknown key; did you mean client-id?"),
+        ("{client-id: x, bind: 1, producer_byte_rate: 1MB}", "bind: unknown key here; it belongs under listeners"),
+        ("{client-id: x, zzz: 1, producer_byte_rate: 1MB}", "zzz: unknown key; known here: user, client-id"),
+        ("{producer_byte_rate: 1MB}", "quotas[0]: names nobody"),
+        ("{client-id: x}", "quotas[0]: limits nothing"),
+        ("{client-id: x, enforcement: observe}", "quotas[0]: limits nothing"),
+        ("{client-id: x, producer_byte_rate: }", "producer_byte_rate: has no value"),
+        ("{client-id: x, producer_byte_rate: null}", "producer_byte_rate: has no value"),
+        ("{client-id: x, producer_byte_rate: 0}", "must be above 0"),
+        ("{client-id: x, producer_byte_rate: -1MB}", "cannot be negative"),
+        ("{client-id: x, producer_byte_rate: .inf}", "must be finite"),
+        ("{client-id: x, producer_byte_rate: yes}", "YAML reads yes as true or false"),
+        ("{client-id: x, producer_byte_rate: [1MB]}", "must be bytes per second"),
+        ("{client-id: x, producer_byte_rate: 0100000}", "YAML reads 0100000 as a number in octal"),
+        (
+            "{client-id: 7, producer_byte_rate: 1MB}",
+            'client-id: must be a name or <default>; YAML reads 7 as a number, so quote it: "7"',
+        ),
+        ("{client-id: 007, producer_byte_rate: 1MB}", 'so quote it: "007"'),
+        ("{client-id: NO, producer_byte_rate: 1MB}", 'so quote it: "NO"'),
+        ("{client-id: 2024-01-01, producer_byte_rate: 1MB}", 'so quote it: "2024-01-01"'),
+        ("{client-id: 1.5, producer_byte_rate: 1MB}", 'so quote it: "1.5"'),
+        ("{client-id: null, producer_byte_rate: 1MB}", "client-id: has no value"),
+        ("{client-id: '', producer_byte_rate: 1MB}", "client-id: must not be empty"),
+        (
+            "{client-id: x, producer_byte_rate: 1MB, enforcement: off}",
+            "must be respond, delay or observe; YAML reads off",
+        ),
+        ("{client-id: x, producer_byte_rate: 1MB, shaping: smooth}", "must be sampled or paced, not 'smooth'"),
+        ("{client-id: x, producer_byte_rate: 1MB, shaping: null}", "shaping: has no value"),
+        ("just text", "quotas[0]: must be a mapping, not text"),
+        ("{client-id: x, request_percentage: 50}", "request_percentage: is not supported by this version, so nothing"),
+    ],
+)
+def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
+    fault = only_fault(f"{LISTENERS}quotas:\n  - {rule}\n")
+
+    assert fault.startswith("f.yaml:3: quotas[0]")
+    assert hint in fault
+
+
+@pytest.mark.parametrize("key", ["request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"])
+def test_a_quota_that_nothing_would_enforce_is_refused(key: str) -> None:
+    fault = only_fault(f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 1MB, {key}: 5}}]\n")
+
+    assert "is not supported by this version, so nothing would enforce it" in fault
+
+
+@pytest.mark.parametrize("key", ["store", "quotas_from", "replication", "fair_call_queue", "usage_log"])
+def test_a_section_of_another_version_is_refused(key: str) -> None:
+    assert only_fault(f"{LISTENERS}{key}: x\n") == f"f.yaml:2: {key}: is not supported by this version; remove it"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "bootstrap_servers",
+        "advertised_host",
+        "broker_ports",
+        "client_tls",
+        "upstream_tls",
+        "proxy_protocol",
+        "max_connections",
+        "max_connections_per_ip",
+        "idle_timeout",
+        "max_connection_age",
+        "login_timeout",
+    ],
+)
+def test_a_listener_key_of_another_version_is_refused(key: str) -> None:
+    fault = only_fault(f"listeners: [{{name: a, bind: a:1, upstream: b:2, {key}: x}}]\n")
+
+    assert f"listeners[0].{key}: is not supported by this version" in fault
+
+
+def test_admins_are_refused() -> None:
+    assert "not supported by this version" in only_fault(f"{LISTENERS}principals: {{admins: [admin]}}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("{}\n", "f.yaml:1: listeners: is missing"),
+        ("listeners: []\n", "f.yaml:1: listeners: is empty"),
+        ("listeners:\n", "f.yaml:1: listeners: must be a list, not nothing"),
+        ("listeners: {name: a}\n", "f.yaml:1: listeners: must be a list, not a mapping"),
+        ("listeners: [{bind: a:1, upstream: b:2}]\n", "listeners[0].name: is missing"),
+        ("listeners: [{name: a, upstream: b:2}]\n", "listeners[0].bind: is missing"),
+        ("listeners: [{name: a, bind: 9092, upstream: b:2}]\n", "bind: must be HOST:PORT"),
+        ("listeners: [{name: a, bind: a:1, upstream: b:0}]\n", "port 0 is out of range for an upstream"),
+        ("listeners: [{name: a, bind: a:1, upstream: b:2, inter_broker: 1}]\n", "must be true or false"),
+        ("listeners: [{name: a, bind: a:1, upstream: b:2, max_frame_size: 2GiB}]\n", "must be from 1 to 2147483647"),
+        ("listeners: [{name: a, bind: a:1, upstream: b:2, max_frame_size: 0}]\n", "must be from 1 to 2147483647"),
+        ("listeners: [{name: a, bind: a:1, upstream: a:1}]\n", "a:1 is bound by this proxy in line 1"),
+        ("listeners: [{name: a, bind: 0.0.0.0:1, upstream: localhost:1}]\n", "localhost:1 is bound by this proxy"),
+        (LISTENERS + "max_throttle_time: 25\n", "25 has no unit"),
+        (LISTENERS + "max_throttle_time: 0s\n", "0 would throttle nobody"),
+        (LISTENERS + "max_throttle_time:\n", "has no value; write a duration such as 25s, or null"),
+        (LISTENERS + "max_throttle_time: 600h\n", "at most 2147483647ms"),
+        (LISTENERS + "burst: 0s\n", "burst: must be above 0"),
+        (LISTENERS + "burst: null\n", "burst: has no value"),
+        (LISTENERS + "quota.window.num: 5\n", "unknown key here; it belongs under kafka"),
+        (LISTENERS + "kafka: {quota.window.num: 1}\n", "must be a whole number from 2"),
+        (LISTENERS + "kafka: {quota.window.num: 2.5}\n", "must be a whole number from 2"),
+        (LISTENERS + "kafka: {quota.window.size.seconds: 0}\n", "must be a whole number from 1"),
+        (LISTENERS + "kafka: {quota.producer.default: 0}\n", "must be above 0"),
+        (LISTENERS + "kafka: {client.quota.metric.value.enable: 'true'}\n", "must be true or false (without quotes)"),
+        (LISTENERS + "quotas: {client-id: a}\n", "quotas: must be a list, not a mapping"),
+        (LISTENERS + "principals: {exempt: ANONYMOUS}\n", "principals.exempt: must be a list, not text"),
+        (LISTENERS + "principals: {exempt: [7]}\n", 'so quote it: "7"'),
+        (LISTENERS + "principals: {brokers: [<default>]}\n", "<default> is no user here"),
+        (LISTENERS + "principals: {fold: [{match: '(a', to: b}]}\n", "fold[0].match: is not a regular expression"),
+        (LISTENERS + "principals: {fold: [{match: a, to: '\\1'}]}\n", "invalid group reference 1"),
+        (LISTENERS + "principals: {fold: [{match: a, to: '\\g<x>'}]}\n", "unknown group name 'x'"),
+        (LISTENERS + "principals: {fold: [{match: '(?x) a # all', to: '\\1'}]}\n", "invalid group reference 1"),
+        (LISTENERS + "principals: {fold: [{to: x}]}\n", "fold[0].match: is missing"),
+        (LISTENERS + "principals: {fold: [{match: x, to: ''}]}\n", "to: must not be empty"),
+        (LISTENERS + "admin: {}\n", "admin.bind: is missing"),
+        (LISTENERS + "admin: {bind: 127.0.0.1:9092}\n", "is already bound in line 1"),
+        (LISTENERS + "log: {level: INFO}\n", "must be debug, info, warning or error, not 'INFO'"),
+        (LISTENERS + "log: {format: xml}\n", "must be text or json, not 'xml'"),
+    ],
+)
+def test_a_faulty_key_is_refused(text: str, hint: str) -> None:
+    assert hint in only_fault(text)
+
+
+def test_two_listeners_need_two_names_and_two_addresses() -> None:
+    assert faults(
+        """\
+        listeners:
+          - {name: a, bind: 127.0.0.1:9092, upstream: b:1}
+          - {name: a, bind: 127.0.0.1:9093, upstream: b:1}
+          - {name: b, bind: 0.0.0.0:9092, upstream: b:1}
+        """
+    ) == [
+        "f.yaml:3: listeners[1].name: 'a' is also the name of the listener in line 2; give each its own",
+        "f.yaml:4: listeners[2].bind: 0.0.0.0:9092 is already bound in line 2; give each its own address or port",
+    ]
+
+
+def test_listeners_may_share_port_0_and_a_port_of_two_hosts() -> None:
+    found = loaded(
+        """\
+        listeners:
+          - {name: a, bind: 127.0.0.1:0, upstream: b:1}
+          - {name: b, bind: 127.0.0.1:0, upstream: b:1}
+          - {name: c, bind: 127.0.0.1:9092, upstream: b:1}
+          - {name: d, bind: 127.0.0.2:9092, upstream: b:1}
+        """
+    )
+
+    assert len(found.config.listeners) == 4
+
+
+def test_two_rules_for_one_entity_name_both_lines() -> None:
+    fault = only_fault(
+        LISTENERS
+        + "quotas:\n"
+        + "  - {user: <default>, client-id: etl, producer_byte_rate: 1MB}\n"
+        + "  - {client-id: etl, producer_byte_rate: 1MB}\n"
+        + "  - {user: '<default>', client-id: etl, consumer_byte_rate: 1MB}\n"
+    )
+
+    assert fault == (
+        "f.yaml:5: quotas[2]: user <default>, client-id etl has a rule in line 3 already; "
+        "put all limits of it into one rule"
+    )
+
+
+def test_a_bare_rate_under_1000_is_a_warning_and_holds() -> None:
+    text = f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 999, consumer_byte_rate: 1000}}]\n"
+
+    assert warnings(text) == [
+        "f.yaml:2: quotas[0].producer_byte_rate: warning: 999 bytes per second is very little; is a unit missing, "
+        "such as 999MiB?"
+    ]
+    assert loaded(text).config.quotas[0].producer_byte_rate == 999.0
+
+
+def test_a_small_rate_with_a_unit_is_meant() -> None:
+    assert warnings(f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 999B}}]\n") == []
+
+
+def test_a_small_static_default_is_a_warning() -> None:
+    (warning,) = warnings(f"{LISTENERS}kafka: {{quota.producer.default: 10}}\n")
+
+    assert warning.startswith("f.yaml:2: kafka.quota.producer.default: warning: 10 bytes per second")
+
+
+def test_windows_of_quotas_that_this_version_lacks_are_a_warning() -> None:
+    found = warnings(f"{LISTENERS}kafka:\n  replication.quota.window.num: 5\n  controller.quota.window.num: 5\n")
+
+    no_effect = "warning: has no effect in this version, which has no such quotas"
+    assert found == [
+        f"f.yaml:3: kafka.replication.quota.window.num: {no_effect}",
+        f"f.yaml:4: kafka.controller.quota.window.num: {no_effect}",
+    ]
+
+
+def test_a_rule_for_a_user_that_nobody_can_be_is_a_warning() -> None:
+    (warning,) = warnings(f"{LISTENERS}quotas: [{{user: alice, producer_byte_rate: 1MB}}]\n")
+
+    assert warning == (
+        "f.yaml:2: quotas[0].user: warning: no listener authenticates in this version, "
+        "so that every user is ANONYMOUS; this has no effect"
+    )
+
+
+@pytest.mark.parametrize("user", ["ANONYMOUS", "<default>"])
+def test_a_rule_for_everybody_is_no_warning(user: str) -> None:
+    assert warnings(f"{LISTENERS}quotas: [{{user: {user}, producer_byte_rate: 1MB}}]\n") == []
+
+
+def test_folding_changes_who_everybody_is() -> None:
+    text = (
+        f"{LISTENERS}quotas: [{{user: guests, producer_byte_rate: 1MB}}, {{user: ANONYMOUS, consumer_byte_rate: 1MB}}]"
+        "\nprincipals: {fold: [{match: 'ANON', to: part}, {match: 'ANON.*', to: guests}], exempt: [guests, alice]}\n"
+    )
+
+    assert [warning.split(" warning")[0] for warning in warnings(text)] == [
+        "f.yaml:2: quotas[1].user:",
+        "f.yaml:3: principals.exempt[1]:",
+    ]
+
+
+def test_a_broker_that_never_authenticates_is_a_warning() -> None:
+    (warning,) = warnings(f"{LISTENERS}principals: {{brokers: [broker1]}}\n")
+
+    assert "principals.brokers[0]: warning: no listener authenticates" in warning
+
+
+def test_errors_and_warnings_can_be_told_apart() -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        loaded(f"{LISTENERS}shapng: 1\nquotas: [{{client-id: a, producer_byte_rate: 1}}]\n")
+
+    assert [fault.severity for fault in caught.value.faults] == [Severity.ERROR, Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [("", "is empty"), ("# all\n", "is empty"), ("- a\n", "is a list"), ("a\n", "is text")]
+)
+def test_a_file_that_is_no_mapping_is_refused(text: str, what: str) -> None:
+    assert only_fault(text).startswith(f"f.yaml:1: (file): {what}; a configuration is a mapping")
+
+
+def test_a_fault_of_syntax_stands_alone() -> None:
+    with pytest.raises(InvalidYamlError, match=r"f\.yaml:2: \(yaml\): "):
+        loaded("shapng: x\nlisteners: [\n")
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match=r"absent\.yaml:1: \(file\): cannot be read: No such file"):
+        load(tmp_path / "absent.yaml")
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableFileError, match="Is a directory"):
+        load(tmp_path)
+
+
+def test_bytes_that_are_not_utf_8_are_refused_with_their_line() -> None:
+    with pytest.raises(UnreadableFileError, match=r"f\.yaml:2: \(file\): byte 0xff is not UTF-8"):
+        load_bytes(b"a: 1\nb: \xff\n", file="f.yaml")
+
+
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "bom.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + LISTENERS.encode())
+
+    assert load(path).config.listeners[0].name == "clients"
+
+
+def test_the_sources_of_kafkas_keys_are_known() -> None:
+    found = loaded(f"{LISTENERS}kafka:\n  quota.window.num: 5\n  quota.producer.default: 1MB\n")
+
+    assert found.kafka_sources == {"quota.window.num": "f.yaml:3", "quota.producer.default": "f.yaml:4"}
+
+
+def test_ten_thousand_rules_are_loaded_each_with_its_line() -> None:
+    rules = "".join(f"  - {{client-id: c{n}, producer_byte_rate: {n + 1}MiB}}\n" for n in range(10_000))
+
+    config = loaded(f"{LISTENERS}quotas:\n{rules}").config
+
+    assert [rule.source for rule in config.quotas] == [f"f.yaml:{n + 3}" for n in range(10_000)]
+    assert config.quotas[-1].producer_byte_rate == 10_000 * 1_048_576

@@ -1,0 +1,145 @@
+"""Sizes, rates, durations and addresses, as operators write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.errors import UnitError
+from config.model import UNLIMITED, Address
+from config.units import parse_address, parse_duration_ms, parse_rate, parse_size
+
+
+@pytest.mark.parametrize(
+    ("written", "size_bytes"),
+    [
+        (0, 0),
+        (1500, 1_500),
+        ("1500", 1_500),
+        ("1B", 1),
+        ("10kB", 10_000),
+        ("10KB", 10_000),
+        ("10KiB", 10_240),
+        ("10MB", 10_000_000),
+        ("10MiB", 10_485_760),
+        ("10 MiB", 10_485_760),
+        ("2GB", 2_000_000_000),
+        ("2GiB", 2_147_483_648),
+        ("1TB", 10**12),
+        ("1TiB", 2**40),
+        ("1.5MiB", 1_572_864),
+        (1.0e6, 1_000_000),
+    ],
+)
+def test_a_size_takes_powers_of_1000_and_of_1024(written: str | float, size_bytes: int) -> None:
+    assert parse_size(written) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("10mib", "did you mean MiB?"),
+        ("10m", "did you mean MB or MiB?"),
+        ("10M", "did you mean MB or MiB?"),
+        ("10Mbit", "'Mbit' is not a unit"),
+        ("ten", "'ten' is not a size"),
+        ("1e6", "'1e6' is not a size"),
+        ("", "'' is not a size"),
+        ("MiB", "'MiB' is not a size"),
+        ("-1MB", "cannot be negative"),
+        ("0.1B", "not a whole number of bytes"),
+        (float("inf"), "must be finite"),
+        (float("nan"), "must be finite"),
+        ("１０MB", "is not a size"),
+    ],
+)
+def test_what_is_no_size_says_what_would_be_one(written: str | float, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint.replace("?", r"\?")):
+        parse_size(written)
+
+
+@given(st.integers(0, 10**18), st.sampled_from(["", "B", "kB", "KiB", "MB", "MiB"]))
+def test_a_size_is_number_times_unit(number: int, unit: str) -> None:
+    assert parse_size(f"{number}{unit}") == number * parse_size(f"1{unit}")
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_quantity_or_a_unit_error(text: str) -> None:
+    for parse in (parse_size, parse_rate, parse_duration_ms, parse_address):
+        try:
+            value = parse(text)
+        except UnitError:
+            continue
+        assert isinstance(value, Address) or value >= 0
+
+
+@pytest.mark.parametrize("written", ["10MiB", "10MiB/s", "10 MiB / s".replace(" ", ""), 10_485_760])
+def test_a_rate_is_a_size_per_second_with_or_without_saying_so(written: str | int) -> None:
+    assert parse_rate(written) == 10_485_760.0
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"), [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**63, "at most")]
+)
+def test_a_rate_is_above_zero_and_within_kafkas_int64(written: str | int, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_rate(written)
+
+
+def test_kafkas_value_for_no_quota_is_a_rate() -> None:
+    assert parse_rate(UNLIMITED) == float(UNLIMITED)
+
+
+@pytest.mark.parametrize(
+    ("written", "duration_ms"),
+    [("500ms", 500), ("30s", 30_000), ("5m", 300_000), ("1h", 3_600_000), ("1.5s", 1_500), ("0s", 0)],
+)
+def test_a_duration_is_whole_milliseconds(written: str, duration_ms: int) -> None:
+    assert parse_duration_ms(written) == duration_ms
+
+
+@pytest.mark.parametrize("written", [30, "30", 1.5])
+def test_a_bare_number_is_no_duration(written: str | float) -> None:
+    with pytest.raises(UnitError, match="has no unit"):
+        parse_duration_ms(written)
+
+
+@pytest.mark.parametrize("written", ["-1s", "1d", "1.5ms", "s", "5MB"])
+def test_other_texts_are_no_duration(written: str) -> None:
+    with pytest.raises(UnitError):
+        parse_duration_ms(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "port"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1", 9092),
+        ("broker-1.example.com:9092", "broker-1.example.com", 9092),
+        ("[::1]:9092", "::1", 9092),
+        ("[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
+        ("localhost:0", "localhost", 0),
+        ("localhost:65535", "localhost", 65535),
+    ],
+)
+def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int) -> None:
+    address = parse_address(written)
+
+    assert address == Address(host=host, port=port)
+    assert str(address) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("localhost", "not an address"),
+        (":9092", "not an address"),
+        ("::1:9092", "not an address"),
+        ("localhost:http", "not an address"),
+        ("localhost:65536", "out of range"),
+        ("localhost:" + "9" * 5_000, "out of range"),
+        ("PLAINTEXT://localhost:9092", "without PLAINTEXT://"),
+        ("a:1,b:2", "not a list"),
+    ],
+)
+def test_what_is_no_address_says_why(written: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_address(written)
