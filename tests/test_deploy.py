@@ -1,0 +1,46 @@
+"""The examples of deploy/ and the Dockerfile fit the program."""
+
+import re
+import shlex
+from pathlib import Path
+
+import yaml
+
+from config.load import load_bytes
+
+REPOSITORY = Path(__file__).parent.parent
+DEPLOY = REPOSITORY / "deploy"
+
+
+def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its_ports_say() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
+    kinds = {document["kind"]: document for document in documents}
+
+    loaded = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml")
+
+    containers = {one["name"]: one for one in kinds["StatefulSet"]["spec"]["template"]["spec"]["containers"]}
+    ports = {port["name"]: port["containerPort"] for port in containers["quota-proxy"]["ports"]}
+    broker = {one["name"]: one["value"] for one in containers["broker"]["env"]}
+    listener, admin = loaded.config.listeners[0], loaded.config.admin
+    assert admin is not None
+    assert loaded.warnings == ()
+    assert ports == {"clients": listener.bind.port, "metrics": admin.bind.port}
+    assert f"CLIENTS://{listener.upstream}," in broker["KAFKA_LISTENERS"]
+    assert f":{listener.bind.port}," in broker["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_the_dockerfile_copies_what_exists_and_installs_base_dependencies_only() -> None:
+    text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
+    sources = [word for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for word in shlex.split(line)[:-1]]
+
+    assert sources
+    assert [source for source in sources if not (REPOSITORY / source).exists()] == []
+    assert "--constraint constraints.txt" in text
+    assert not re.search(r"pip (install|wheel).*\[", text), "an extra would bring test tools into the image"
+    assert re.search(r"^USER (?!0|root)", text, re.MULTILINE), "must not run as root"
+
+
+def test_every_pin_of_the_constraints_is_a_name_and_a_version() -> None:
+    lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
+
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+", line)] == []
