@@ -1,0 +1,181 @@
+"""A relay before the mock cluster that puts right what the mock gets wrong on the wire.
+
+* ApiVersions from v3 on: the mock's answer is readable to no client. It is asked for v0, and the answer rewritten.
+* Produce with acks=0: the mock answers, a broker of Apache Kafka does not. The answer is dropped.
+
+``Repairs`` decides, without I/O; ``serve`` moves frames. Frames here are without their int32 length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+_PRODUCE: Final = 0
+_API_VERSIONS: Final = 18
+_NEWEST_API_VERSIONS: Final = 4  # Kafka 3.9; same layout as v3
+_UNSUPPORTED_VERSION: Final = 35
+# Compact strings and tagged fields (KIP-482) begin here.
+_FLEXIBLE_API_VERSIONS: Final = 3
+_FLEXIBLE_PRODUCE: Final = 9
+# Large enough for a batch in one read, small enough for a laptop.
+_STREAM_LIMIT_BYTES: Final = 1 << 20
+_MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
+
+
+class _Answer(Enum):
+    DROP = "drop"
+    FLEXIBLE_API_VERSIONS = "flexible ApiVersions"
+    UNSUPPORTED_API_VERSIONS = "ApiVersions error"
+
+
+class Repairs:
+    """One connection's repairs: which answers are to be changed, by correlation id."""
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due: dict[int, _Answer] = {}
+
+    def request(self, frame: bytes) -> bytes:
+        """Return what the mock is sent, from int16 api_key, int16 api_version, int32 correlation_id and the rest.
+
+        Raises:
+            struct.error, IndexError: The frame ends too early.
+        """
+        api_key, api_version, correlation_id = struct.unpack_from(">hhi", frame)
+        if api_key == _API_VERSIONS and api_version >= _FLEXIBLE_API_VERSIONS:
+            known = api_version <= _NEWEST_API_VERSIONS
+            self._due[correlation_id] = _Answer.FLEXIBLE_API_VERSIONS if known else _Answer.UNSUPPORTED_API_VERSIONS
+            return api_versions_request_v0(correlation_id)
+        if api_key == _PRODUCE and produce_acks(frame) == 0:
+            self._due[correlation_id] = _Answer.DROP
+        return frame
+
+    def response(self, frame: bytes) -> bytes | None:
+        """Return what the client is sent, or ``None`` for nothing.
+
+        Raises:
+            struct.error: The frame ends too early.
+        """
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        match self._due.pop(correlation_id, None):
+            case _Answer.DROP:
+                return None
+            case _Answer.FLEXIBLE_API_VERSIONS:
+                return flexible_api_versions_response(frame)
+            case _Answer.UNSUPPORTED_API_VERSIONS:
+                # Apache Kafka answers a version that it does not know as v0, so that any client can read it (KIP-511).
+                return frame[:4] + struct.pack(">h", _UNSUPPORTED_VERSION) + frame[6:]
+            case None:
+                return frame
+
+
+def api_versions_request_v0(correlation_id: int) -> bytes:
+    """Return a request header v1 with a null client_id; ApiVersions v0 has no body."""
+    return struct.pack(">hhih", _API_VERSIONS, 0, correlation_id, -1)
+
+
+def flexible_api_versions_response(frame: bytes) -> bytes:
+    """Return an ApiVersions answer of v0 as v3 or v4, with a response header v0 as in each version.
+
+    v0: int32 correlation_id, int16 error_code, int32 count, then int16 api_key, min, max each. v3: the count is a
+    uvarint one too large, each entry and the whole end in tagged fields (none: a 0), int32 throttle_time_ms comes last.
+
+    Raises:
+        struct.error: The frame ends too early.
+    """
+    (count,) = struct.unpack_from(">i", frame, 6)
+    out = bytearray(frame[:6]) + _uvarint(count + 1)
+    for index in range(count):
+        api_key, oldest, newest = struct.unpack_from(">hhh", frame, 10 + 6 * index)
+        newest = _NEWEST_API_VERSIONS if api_key == _API_VERSIONS else newest
+        out += struct.pack(">hhhB", api_key, oldest, newest, 0)
+    return bytes(out + struct.pack(">iB", 0, 0))
+
+
+def produce_acks(frame: bytes) -> int:
+    """Return the acks of a Produce request of any version.
+
+    int16 api_key, int16 api_version, int32 correlation_id, nullable string client_id, (v9+: tagged fields),
+    (v3+: nullable string transactional_id, compact from v9 on), int16 acks.
+
+    Raises:
+        struct.error, IndexError: The frame ends too early.
+    """
+    (api_version, client_id_bytes) = struct.unpack_from(">h4xh", frame, 2)
+    position = 10 + max(client_id_bytes, 0)
+    if api_version >= _FLEXIBLE_PRODUCE:
+        tags, position = _read_uvarint(frame, position)
+        for _ in range(tags):
+            _, position = _read_uvarint(frame, position)
+            size, position = _read_uvarint(frame, position)
+            position += size
+        size_plus_one, position = _read_uvarint(frame, position)
+        position += max(size_plus_one - 1, 0)
+    elif api_version >= 3:
+        (size,) = struct.unpack_from(">h", frame, position)
+        position += 2 + max(size, 0)
+    acks: int = struct.unpack_from(">h", frame, position)[0]
+    return acks
+
+
+def _read_uvarint(frame: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+async def serve(*, mock_port: int) -> asyncio.Server:
+    """Listen on a free port of loopback and relay each connection to the mock."""
+
+    async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        repairs = Repairs()
+        try:
+            mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
+        except OSError:
+            writer.close()
+            return
+        # Either side's end is the other's: each pump closes what it writes to, which ends the other pump's reads.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(
+                _pump(reader, mock_writer, repairs.request), _pump(mock_reader, writer, repairs.response)
+            )
+
+    return await asyncio.start_server(on_client, "127.0.0.1", 0, limit=_STREAM_LIMIT_BYTES)
+
+
+async def _pump(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, repair: Callable[[bytes], bytes | None]
+) -> None:
+    try:
+        while True:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            if not 0 <= size <= _MAX_FRAME_BYTES:
+                return
+            frame = repair(await reader.readexactly(size))
+            if frame is not None:
+                writer.writelines((struct.pack(">i", len(frame)), frame))
+                await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError, struct.error, IndexError):
+        return
+    finally:
+        writer.close()

@@ -1,0 +1,63 @@
+"""How much each client moves at a time and how long the demo looks, from the rates that were asked for. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+PRODUCER_CLIENT_ID: Final = "demo-producer"
+CONSUMER_CLIENT_ID: Final = "demo-consumer"
+PRODUCER_TOPIC: Final = "demo-produce"
+CONSUMER_TOPIC: Final = "demo-fetch"
+
+# Below, the few bytes around a record weigh as much as the record; above, a laptop's two cores are the limit.
+MIN_RATE: Final = 16 * 1024
+MAX_RATE: Final = 64 * 1024 * 1024
+# Paced, the first second carries a burst and says nothing about the rate.
+MIN_SECONDS: Final = 3
+MAX_SECONDS: Final = 3_600
+# Kafka's own windows: a burst, then silence until it has left the window, 11 to 12.5 s by Kafka's default settings.
+SAMPLED_SECONDS: Final = 15
+# Where the machine is slow the burst takes longer; after this many seconds more there is no cycle to be seen.
+SAMPLED_PATIENCE_SECONDS: Final = 15
+
+# At the quota. Fine enough for an even picture, coarse enough to send a burst of eleven seconds' worth in one.
+_REQUESTS_PER_SECOND: Final = 40
+# The mock keeps 5 MiB per partition.
+_PRELOAD_BYTES: Final = 4 * 1024 * 1024
+_PRELOAD_RECORDS: Final = 400
+
+
+class Shape(Enum):
+    """How the proxy spreads what a quota allows; the configuration's ``shaping``."""
+
+    PACED = "paced"
+    SAMPLED = "sampled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user asked for. Rates in bytes per second."""
+
+    produce_rate: int
+    fetch_rate: int
+    seconds: int
+    shape: Shape
+
+
+def record_bytes(rate: int, *, overhead_bytes: int) -> int:
+    """Return the size of a record's value so that one request or response of one record has the right size."""
+    return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
+
+
+def preload_records(value_bytes: int) -> int:
+    """Return how many records of this size fit into a partition of the mock; the consumer reads them over and over."""
+    return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))
+
+
+def planned_seconds(options: Options) -> int:
+    """Return how long the demo runs: as asked, but long enough for a whole cycle of Kafka's windows."""
+    if options.shape is Shape.SAMPLED:
+        return max(options.seconds, SAMPLED_SECONDS)
+    return options.seconds
