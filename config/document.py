@@ -109,7 +109,11 @@ def parse(text: str, *, file: str) -> Document:
     except yaml.YAMLError as error:
         raise InvalidYamlError([_syntax_fault(error, text=text, file=file)]) from error
     walk = _Walk(file)
-    data = None if root is None else walk.value(root, ())
+    try:
+        data = None if root is None else walk.value(root, ())
+    except RecursionError as error:
+        fault = Fault(file=file, line=1, key="(yaml)", message="nested too deeply; a configuration has five levels")
+        raise InvalidYamlError([fault]) from error
     return Document(file=file, data=data, faults=tuple(walk.faults), root=root)
 
 

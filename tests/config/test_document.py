@@ -73,6 +73,7 @@ def test_an_alias_is_its_value() -> None:
         ("a:\n\tb: 1\n", 2, "indent with spaces, not tabs"),
         ('a: "\\1"\n', 1, "use single quotes"),
         ("a: 1\n--- \nb: 2\n", 2, "single document"),
+        (f"a: {'[' * 2000}{']' * 2000}\n", 1, "nested too deeply"),
         ("a: 1\nb: \x00\n", 2, "a character that YAML does not allow"),
     ],
 )

@@ -1,0 +1,106 @@
+"""The command line: ``kafka-quota-proxy COMMAND …``.
+
+Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration.
+A command's module is imported only when that command runs, so that ``check`` starts in no time and needs no extra.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, NamedTuple
+
+_PROGRAM: Final = "kafka-quota-proxy"
+
+
+class _Command(NamedTuple):
+    summary: str
+    example: str  # what --help shows at its end
+
+
+_COMMANDS: Final = {
+    "run": _Command(
+        "run the proxy",
+        "example: kafka-quota-proxy run config.yaml\n\n"
+        "Prints one line for each listener when it is ready. Reads the file again when it changes and on SIGHUP;\n"
+        "ends on SIGTERM and SIGINT.",
+    ),
+    "demo": _Command(
+        "show a producer and a consumer being held at their quotas",
+        "example: kafka-quota-proxy demo --produce-rate 10MiB --fetch-rate 5MiB --seconds 15",
+    ),
+    "check": _Command(
+        "show every fault of a configuration file",
+        "example: kafka-quota-proxy check config.yaml\n\n"
+        "Each fault is one line: FILE:LINE: KEY: what is wrong and what would be right. Warnings do not fail.",
+    ),
+    "explain": _Command(
+        "show which quota holds for a client, and why",
+        "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n\n"
+        "With --json: an object for each kind of quota, null where nothing limits.",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        arguments: without the program's name; those of the process if None.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((argument for argument in given if not argument.startswith("-")), None)
+    try:
+        args = _parser(command).parse_args(given)
+        status: int = importlib.import_module(f"proxy.commands.{args.command}").execute(args)
+        # Here and not at exit, where nobody could catch that the reader has gone.
+        sys.stdout.flush()
+    except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
+        sys.stdout = None  # or the interpreter would try, and complain, once more
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] in ("proxy", "protocol", "config"):
+            raise
+        sys.stderr.write(f"{_PROGRAM} {command}: {error.name} is not installed; {_install_hint(command)}\n")
+        return 1
+    return status
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line. Only the chosen command is imported and filled in."""
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Kafka quotas, enforced in front of any broker.",
+        epilog="example: kafka-quota-proxy demo\n\nCOMMAND --help tells more about each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in _COMMANDS.items():
+        subparser = commands.add_parser(
+            name,
+            help=command.summary,
+            description=f"{command.summary.capitalize()}.",
+            epilog=command.example,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == chosen:
+            importlib.import_module(f"proxy.commands.{name}").add_arguments(subparser)
+    return parser
+
+
+def _version() -> str:
+    try:
+        return version(_PROGRAM)
+    except PackageNotFoundError:
+        return "(not installed: run from its sources)"
+
+
+def _install_hint(command: str | None) -> str:
+    package = f"{_PROGRAM}[demo]" if command == "demo" else _PROGRAM
+    return f"install it with: pip install '{package}'"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""``kafka-quota-proxy check``: every fault of a file, each at its line."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from config.errors import ConfigError
+from config.load import load
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``check``."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the faults; return 0 if the file can be used and 2 if not."""
+    try:
+        loaded = load(args.config)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for warning in loaded.warnings:
+        sys.stderr.write(f"{warning}\n")
+    listeners, quotas = len(loaded.config.listeners), len(loaded.config.quotas)
+    sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}\n")
+    return 0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
