@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from config.load import load_bytes
+from proxy.__main__ import _parser
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").rglob("*.md")])
@@ -76,6 +77,21 @@ def test_each_make_target_that_is_named_exists(line: str) -> None:
     plan = subprocess.run(["make", "--dry-run", *targets], cwd=REPOSITORY, capture_output=True, text=True, check=False)
 
     assert plan.returncode == 0, plan.stderr
+
+
+@pytest.mark.parametrize("line", commands("kafka-quota-proxy"))
+def test_each_command_line_that_is_shown_is_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
+    if len(words) == 1:
+        words.append("--help")  # a command that is merely named
+
+    try:
+        _parser(words[0]).parse_args(words)
+        status = 0
+    except SystemExit as end:  # argparse has said on stderr what is wrong, or shown its help
+        status = end.code if isinstance(end.code, int) else 1
+
+    assert status == 0
 
 
 def test_the_pages_show_something_to_test() -> None:
