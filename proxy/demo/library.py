@@ -34,7 +34,7 @@ def load_librdkafka() -> ctypes.CDLL:
         raise MissingExtraError(missing_extra_message(error, soabi=_soabi())) from error
     # The loaded file first: confluent-kafka built from source uses a system library that no glob would find.
     maps = _MAPS.read_text() if _MAPS.exists() else ""
-    path = library_in_maps(maps) or _bundled_library(Path(str(module.__file__)).parent)
+    path = library_in_maps(maps) or bundled_library(Path(str(module.__file__)).parent)
     if path is None:
         raise LibraryError(f"no librdkafka beside confluent-kafka in {Path(str(module.__file__)).parent}: reinstall it")
     return ctypes.CDLL(path)
@@ -50,7 +50,8 @@ def library_in_maps(maps: str) -> str | None:
     return None
 
 
-def _bundled_library(package: Path) -> str | None:
+def bundled_library(package: Path) -> str | None:
+    """Return the path of the librdkafka that came in the wheel whose package directory is given, or ``None``."""
     for directory, pattern in _BUNDLED:
         for path in sorted((package / directory).glob(pattern)):
             return str(path.resolve())

@@ -1,0 +1,89 @@
+"""The embedded broker, with real clients. No proxy: the broker advertises itself."""
+
+import asyncio
+import re
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiokafka
+import pytest
+
+from proxy.demo import front
+from proxy.demo.broker import preload
+from proxy.demo.load import CONSUMER_TOPIC, PRODUCER_TOPIC
+from proxy.demo.mock import MockCluster
+from proxy.demo.processes import running
+
+with warnings.catch_warnings():
+    # It reads its JSON files with a deprecated function of importlib.resources.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaConsumer, KafkaProducer
+
+
+@pytest.fixture
+async def bootstrap() -> AsyncIterator[str]:
+    with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
+        server = await front.serve(mock_port=mock.port)
+        host, port = server.sockets[0].getsockname()
+        mock.advertise(host, port)
+        yield f"{host}:{port}"
+        server.close()
+        await server.wait_closed()
+
+
+async def test_what_is_preloaded_is_what_a_consumer_reads(bootstrap: str) -> None:
+    await preload(bootstrap, value_bytes=1_000, records=5)
+
+    async with aiokafka.AIOKafkaConsumer(
+        CONSUMER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        sizes = [(await consumer.getone()).serialized_value_size for _ in range(5)]
+
+    assert sizes == [1_000] * 5
+
+
+async def test_a_client_of_the_newest_api_versions_gets_on_and_acks_0_gets_no_answer(bootstrap: str) -> None:
+    """kafka-python asks for ApiVersions v4, whose bare answer it cannot read; an answer to acks=0 would end it."""
+    values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)
+
+    assert values == [b"0", b"1", b"2", b"acknowledged"]
+
+
+def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
+    for acks, texts in ((0, (b"0", b"1", b"2")), (1, (b"acknowledged",))):
+        producer = KafkaProducer(bootstrap_servers=bootstrap, acks=acks, enable_idempotence=False)
+        for text in texts:
+            producer.send(PRODUCER_TOPIC, text, partition=0).get(timeout=10)
+        producer.close(timeout=5)
+    consumer = KafkaConsumer(
+        PRODUCER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=1_500
+    )
+    values = [record.value for record in consumer]
+    consumer.close()
+    return values
+
+
+async def test_aiokafka_survives_acks_0(bootstrap: str) -> None:
+    """An answer that it does not wait for breaks its connection, and with it the next acknowledged batch."""
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as silent:
+        connections = []
+        for _ in range(5):
+            await silent.send_and_wait(PRODUCER_TOPIC, b"x", partition=0)
+            await silent.client.fetch_all_metadata()
+            connections.append(set(map(id, silent.client._conns.values())))
+
+    assert connections[1:] == connections[:-1]
+
+
+async def test_the_broker_names_the_proxy_to_its_clients(tmp_path: Path) -> None:
+    arguments = ("proxy.demo.broker", "--advertise", "127.0.0.1:12345", "--preload", "100:2")
+    async with running("the embedded broker", arguments, log=tmp_path / "log") as broker:
+        address = (await broker.wait_for_line(re.compile(r"ready on (\S+)")))[1]
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
+
+        await producer.client.bootstrap()
+
+        brokers = {(each.host, each.port) for each in producer.client.cluster.brokers()}
+        await producer.stop()
+    assert brokers == {("127.0.0.1", 12345)}

@@ -1,0 +1,105 @@
+"""What the relay before the mock cluster changes, on bytes."""
+
+import struct
+
+import pytest
+from kio.schema.api_versions.v3.response import ApiVersionsResponse
+from kio.serial import entity_reader
+
+from proxy.demo.front import Repairs, api_versions_request_v0, flexible_api_versions_response, produce_acks
+
+CLIENT_ID = struct.pack(">h", 4) + b"test"
+
+
+def _api_versions_v0(correlation_id: int, *ranges: tuple[int, int, int]) -> bytes:
+    return struct.pack(">ihi", correlation_id, 0, len(ranges)) + b"".join(struct.pack(">hhh", *each) for each in ranges)
+
+
+def _produce(version: int, *, acks: int, correlation_id: int = 5) -> bytes:
+    head = struct.pack(">hhi", 0, version, correlation_id) + CLIENT_ID
+    if version >= 9:
+        # One tagged field in the header (tag 0, two bytes), then the compact transactional id "ab".
+        return head + b"\x01\x00\x02xy" + b"\x03ab" + struct.pack(">hi", acks, 30_000) + b"rest"
+    transactional_id = struct.pack(">h", 2) + b"ab" if version >= 3 else b""
+    return head + transactional_id + struct.pack(">hi", acks, 30_000) + b"rest"
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_acks_are_found_in_every_version_of_produce(version: int, acks: int) -> None:
+    assert produce_acks(_produce(version, acks=acks)) == acks
+
+
+def test_a_null_client_id_and_a_null_transactional_id_take_no_bytes() -> None:
+    old = struct.pack(">hhih", 0, 8, 5, -1) + struct.pack(">h", -1) + struct.pack(">h", 1)
+    flexible = struct.pack(">hhih", 0, 9, 5, -1) + b"\x00" + b"\x00" + struct.pack(">h", 1)
+
+    assert [produce_acks(old), produce_acks(flexible)] == [1, 1]
+
+
+def test_the_answer_to_acks_0_is_dropped() -> None:
+    repairs = Repairs()
+    request = _produce(8, acks=0, correlation_id=5)
+
+    sent = repairs.request(request)
+
+    assert sent == request
+    assert repairs.response(struct.pack(">i", 5) + b"answer") is None
+
+
+def test_the_answer_to_acks_1_passes_also_after_a_dropped_one() -> None:
+    repairs = Repairs()
+    repairs.request(_produce(8, acks=0, correlation_id=5))
+    repairs.response(struct.pack(">i", 5) + b"answer")
+    repairs.request(_produce(8, acks=1, correlation_id=5))
+
+    answer = repairs.response(struct.pack(">i", 5) + b"answer")
+
+    assert answer == struct.pack(">i", 5) + b"answer"
+
+
+def test_the_newest_api_versions_is_asked_as_v0_and_answered_as_asked() -> None:
+    repairs = Repairs()
+
+    sent = repairs.request(struct.pack(">hhi", 18, 4, 7) + CLIENT_ID + b"\x00\x05name\x02v\x00")
+    answer = repairs.response(_api_versions_v0(7, (0, 0, 10), (18, 0, 2)))
+
+    assert sent == api_versions_request_v0(7)
+    assert answer == struct.pack(">ihB", 7, 0, 3) + struct.pack(">hhhBhhhB", 0, 0, 10, 0, 18, 0, 4, 0) + bytes(5)
+
+
+def test_an_old_api_versions_passes_unchanged() -> None:
+    repairs = Repairs()
+    request = struct.pack(">hhi", 18, 2, 7) + CLIENT_ID
+
+    sent = repairs.request(request)
+
+    assert sent == request
+    assert repairs.response(_api_versions_v0(7, (18, 0, 2))) == _api_versions_v0(7, (18, 0, 2))
+
+
+def test_an_api_versions_from_the_future_is_answered_with_error_35_as_v0() -> None:
+    """Source: KIP-511."""
+    repairs = Repairs()
+    repairs.request(struct.pack(">hhi", 18, 9, 7) + CLIENT_ID)
+
+    answer = repairs.response(_api_versions_v0(7, (18, 0, 2)))
+
+    assert answer == struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 126, 127, 200])
+def test_the_rewritten_api_versions_is_what_an_independent_codec_reads(count: int) -> None:
+    plain = _api_versions_v0(7, *((1_000 + key, 0, key) for key in range(count)))
+
+    answer = flexible_api_versions_response(plain)
+
+    parsed, size = entity_reader(ApiVersionsResponse)(answer, 4)
+    assert size == len(answer) - 4
+    assert [each.max_version for each in parsed.api_keys] == list(range(count))
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_a_frame_that_ends_too_early_is_an_error_and_no_guess(size: int) -> None:
+    with pytest.raises((struct.error, IndexError)):
+        Repairs().request(_produce(9, acks=0)[:size])
