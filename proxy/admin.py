@@ -1,0 +1,202 @@
+"""The admin port: ``/metrics``, ``/livez`` and ``/readyz``, in threads of their own that cannot stall the loop.
+
+A request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all; who comes above that or is
+slower is closed. Nothing here writes to the proxy's state.
+"""
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from io import StringIO
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+from wsgiref.simple_server import WSGIRequestHandler
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+
+from config.model import Address
+from proxy.metrics import ProxyCollector, Reloads
+from proxy.server import Server
+
+log = logging.getLogger(__name__)
+
+# A Prometheus server or two, probes, an operator's curl.
+MAX_REQUESTS: Final = 8
+_HEARTBEAT_S: Final = 2.0
+_SOCKET_TIMEOUT_S: Final = 5.0
+_DEADLINE_S: Final = 15.0
+_PATHS: Final = ("/metrics", "/livez", "/readyz")
+
+
+class AdminServer:
+    """The admin port, open between ``with`` and its end. To be made on the loop's thread.
+
+    Raises:
+        OSError: the address cannot be bound; its text names it.
+    """
+
+    def __init__(self, bind: Address, server: Server, reloader: Reloads) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(ProxyCollector(server, reloader))
+        application = _Application(make_wsgi_app(registry), Health(asyncio.get_running_loop(), server, reloader))
+        self._http = _bound(bind)
+        self._http.set_app(application)
+        self.port: int = self._http.server_address[1]
+        self._address = Address(host=bind.host, port=self.port)
+        self._thread = threading.Thread(target=self._http.serve_forever, name="admin", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        log.info("admin on http://%s", self._address)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class Health:
+    """Whether the proxy is alive, and whether it is of use."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, server: Server, reloads: Reloads) -> None:
+        self._loop = loop
+        self._server = server
+        self._reloads = reloads
+
+    def is_alive(self) -> bool:
+        """Whether the loop answers within two seconds. To be called in another thread than the loop's."""
+        beat = threading.Event()
+        try:
+            self._loop.call_soon_threadsafe(beat.set)
+        except RuntimeError:  # the loop is closed
+            return False
+        return beat.wait(_HEARTBEAT_S)
+
+    def readiness(self) -> dict[str, object]:
+        """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
+
+        A file that was refused leaves the proxy as ready as it was, for the one before it is still in force.
+        """
+        is_listening = self._server.is_listening
+        upstreams = {str(one.address): one.is_reachable for one in list(self._server.upstreams.values())}
+        state = "starting" if not is_listening else "ready" if all(upstreams.values()) else "degraded"
+        return {
+            "state": state,
+            "listeners": is_listening,
+            "configuration": self._reloads.last_reload_successful,
+            "upstreams": upstreams,
+        }
+
+
+WsgiApp = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
+
+
+class _Application:
+    def __init__(self, metrics: WsgiApp, health: Health) -> None:
+        self._metrics = metrics
+        self._health = health
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path not in _PATHS:
+            return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(_PATHS)}\n")
+        if environ["REQUEST_METHOD"] != "GET":
+            return _answer(start_response, "405 Method Not Allowed", "GET only\n", allow="GET")
+        match path:
+            case "/metrics":
+                return self._metrics(environ, start_response)
+            case "/livez":
+                if self._health.is_alive():
+                    return _answer(start_response, "200 OK", "alive\n")
+                return _answer(start_response, "503 Service Unavailable", "the event loop does not answer\n")
+            case _:
+                readiness = self._health.readiness()
+                status = "200 OK" if readiness["state"] == "ready" else "503 Service Unavailable"
+                return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
+
+
+def _answer(
+    start_response: StartResponse, status: str, body: str, *, kind: str = "text/plain; charset=utf-8", allow: str = ""
+) -> Iterable[bytes]:
+    content = body.encode()
+    headers = [("Content-Type", kind), ("Content-Length", str(len(content))), ("Cache-Control", "no-store")]
+    if allow:
+        headers.append(("Allow", allow))
+    start_response(status, headers)
+    return [content]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _SOCKET_TIMEOUT_S  # of each read and write; the deadline below is of all
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing: a line per scrape would drown the log."""
+
+    def get_stderr(self) -> StringIO:
+        """Return where wsgiref puts its tracebacks, those of clients that leave early among them."""
+        return StringIO()
+
+
+class _HttpServer(ThreadingWSGIServer):
+    """Threads with a bound on their number and on their time."""
+
+    allow_reuse_port = False  # a second proxy on this port is to fail
+
+    def __init__(self, family: socket.AddressFamily, address: tuple[str, int]) -> None:
+        self.address_family = family
+        self._started_s: dict[Any, float] = {}
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        """Bind, without the reverse look-up of our own name that http.server makes."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        host, port = self.socket.getsockname()[:2]
+        self.server_address = (host, port)
+        self.server_name, self.server_port = host, port
+        self.setup_environ()
+
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """Serve in a thread of its own, or close where there are too many."""
+        if len(self._started_s) >= MAX_REQUESTS:
+            self.shutdown_request(request)
+            return
+        self._started_s[request] = monotonic()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        """Forget a request that has ended."""
+        self._started_s.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut off who is too slow. Called twice a second."""
+        now_s = monotonic()
+        for request, started_s in list(self._started_s.items()):
+            if now_s - started_s > _DEADLINE_S:
+                with suppress(OSError):  # it may have just ended by itself
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say at debug level what http.server would print."""
+        log.debug("admin request from %s failed", client_address, exc_info=True)
+
+
+def _bound(bind: Address) -> _HttpServer:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return _HttpServer(family, (str(address[0]), bind.port))
+    except OSError as error:
+        raise OSError(error.errno, f"admin.bind: cannot listen on {bind}: {error.strerror or error}") from error
