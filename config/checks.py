@@ -10,12 +10,13 @@ from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
-from config.model import ANONYMOUS, DEFAULT, Address
+from config.model import ANONYMOUS, DEFAULT, Address, Shaping
 from config.units import parse_address, parse_rate
 
 _RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
+_DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _WITHOUT_EFFECT: Final = ("replication.quota.window.", "controller.quota.window.")
 _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = _ANY_HOST | {"localhost", "127.0.0.1", "::1"}
@@ -35,6 +36,7 @@ def check(document: Document) -> list[Fault]:
         say(location, message, Severity.WARNING)
 
     _check_listeners(document, say)
+    _check_shapings(document, say)
     _check_entities(document, say)
     _check_max_throttle_time(document, say)
     _warn_of_small_rates(document, warn)
@@ -87,6 +89,20 @@ def _check_listeners(document: Document, say: _Say) -> None:
         if line is not None:
             message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
             say(("listeners", index, "upstream"), message)
+
+
+def _check_shapings(document: Document, say: _Say) -> None:
+    """Listeners in front of one broker share its buckets, and a bucket has one arithmetic."""
+    file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
+    first: dict[Address, tuple[object, int]] = {}
+    for index, listener in _elements(document, "listeners"):
+        upstream, shaping = _address(listener.get("upstream")), listener.get("shaping", file_wide)
+        if upstream is None:
+            continue
+        other, line = first.setdefault(upstream, (shaping, document.line(("listeners", index))))
+        if other != shaping:
+            message = f"the listener in line {line} has shaping {other} and the same upstream, whose buckets they share"
+            say(("listeners", index, "shaping"), f"{message}; give both the same")
 
 
 def _check_bind(

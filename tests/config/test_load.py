@@ -343,6 +343,21 @@ def test_listeners_may_share_port_0_and_a_port_of_two_hosts() -> None:
     assert len(found.config.listeners) == 4
 
 
+def test_listeners_with_one_upstream_need_one_shaping() -> None:
+    text = """\
+        listeners:
+          - {name: a, bind: a:1, upstream: broker:1}
+          - {name: b, bind: a:2, upstream: broker:2, shaping: paced}
+          - {name: c, bind: a:3, upstream: broker:1, shaping: paced}
+        """
+
+    assert only_fault(text) == (
+        "f.yaml:4: listeners[2].shaping: the listener in line 2 has shaping sampled and the same upstream, "
+        "whose buckets they share; give both the same"
+    )
+    assert len(loaded(f"{dedent(text)}shaping: paced\n").config.listeners) == 3
+
+
 def test_two_rules_for_one_entity_name_both_lines() -> None:
     fault = only_fault(
         LISTENERS
