@@ -44,14 +44,15 @@ def execute(args: argparse.Namespace) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # Requests make and drop many small objects and no cycles; the defaults would look for some 50 times a second.
     gc.set_threshold(50_000, 50, 50)
+    status = 0
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(args.config, loaded))
     except* OSError as errors:
-        for error in errors.exceptions:
-            sys.stderr.write(f"kafka-quota-proxy: {error}\n")
-        return 1
-    return 0
+        for fault in errors.exceptions:
+            sys.stderr.write(f"kafka-quota-proxy: {fault}\n")
+        status = 1
+    return status
 
 
 async def _serve(path: Path, loaded: Loaded) -> None:
