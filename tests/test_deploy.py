@@ -1,4 +1,4 @@
-"""The examples of deploy/ and the Dockerfile fit the program."""
+"""The examples of deploy/, the Dockerfile and docs/operations.md fit the program."""
 
 import re
 import shlex
@@ -7,9 +7,48 @@ from pathlib import Path
 import yaml
 
 from config.load import load_bytes
+from proxy.metrics import ProxyCollector
+from proxy.server import Server
+
+_CONFIG = b"""
+listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092"}]
+quotas: [{client-id: etl, producer_byte_rate: 10MiB, consumer_byte_rate: 10MiB}]
+"""
+_SUFFIXES = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket"], "gauge": [""]}
 
 REPOSITORY = Path(__file__).parent.parent
 DEPLOY = REPOSITORY / "deploy"
+
+
+class FirstStart:
+    """What the collector asks of a reloader."""
+
+    last_reload_successful = True
+    last_reload_timestamp_seconds = 0.0
+    hash = "0123456789abcdef"
+
+
+def exposed() -> set[str]:
+    """Return the names of all metrics that the proxy exposes, as they are written in a query."""
+    collector = ProxyCollector(Server(load_bytes(_CONFIG, file="proxy.yaml").config), FirstStart())
+    return {family.name + suffix for family in collector.collect() for suffix in _SUFFIXES[family.type]}
+
+
+def test_operations_md_lists_exactly_the_metrics_that_are_exposed() -> None:
+    text = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+    tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("| `kafka_"))
+
+    listed = set(re.findall(r"`(kafka_\w+)\{?", tables))
+
+    assert listed == {name.removesuffix("_bucket") for name in exposed()}
+
+
+def test_each_alert_asks_for_metrics_that_are_exposed() -> None:
+    rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"kafka_quota_proxy_\w+", rule["expr"])}
+
+    assert len(asked) >= 5
+    assert asked <= exposed()
 
 
 def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its_ports_say() -> None:
