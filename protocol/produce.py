@@ -22,6 +22,7 @@ from protocol.primitives import (
     Buffer,
     read_compact_array_count,
     read_int16,
+    read_int32,
     read_uvarint,
     skip,
     skip_compact_string,
@@ -107,6 +108,8 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
         return _walk_flexible_response(frame, api_version)
     if len(frame) < _MIN_RESPONSE_BYTES:
         raise FrameTooSmall(f"a Produce response v{api_version} has {len(frame)} bytes in all")
+    if len(frame) != 4 + read_int32(frame, 0)[0]:
+        raise Truncated(f"a Produce response v{api_version} of {len(frame)} bytes is not one whole frame")
     return len(frame) - 4
 
 

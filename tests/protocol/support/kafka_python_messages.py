@@ -1,0 +1,80 @@
+"""Messages of kafka-python, which encodes from Kafka's own JSON files: an oracle for old versions, too."""
+
+import uuid
+import warnings
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+with warnings.catch_warnings():
+    # It reads its JSON files with a deprecated function of importlib.resources.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
+        import_module(f"kafka.protocol.{_name}")
+    from kafka.protocol.api_message import ApiMessage
+
+# Classes and messages made at run time, or without a common base.
+Untyped = Any
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+_SCALARS: Mapping[str, Any] = MappingProxyType(
+    {
+        "bool": True,
+        "float64": 0.5,
+        "uuid": uuid.UUID(int=3),
+        "string": "three",
+        "bytes": b"three",
+        "records": b"three",
+        "bitfield": frozenset({3}),
+    }
+)
+
+
+def messages(kind: str) -> list[tuple[Untyped, int]]:
+    """Return each message class and version; ``kind`` is "request" or "response"."""
+    # A class indexed by a version is a subclass, too; its None-th version is the class itself.
+    found = {cls.API_KEY: cls[None] for cls in ApiMessage.__subclasses__() if cls.type == kind}
+    return [(cls, version) for _, cls in sorted(found.items()) for version in range(cls.max_version + 1)]
+
+
+def example(cls: Untyped, version: int, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2) -> Untyped:
+    """Make a message in which nothing is null and no array is empty; ``values`` replace top fields."""
+    return cls(version=version, **{**_filled(cls.fields, version, array_length), **values})
+
+
+def empty(cls: Untyped, version: int) -> Untyped:
+    """Make a message of defaults: arrays are empty, tagged fields absent."""
+    return cls(version=version)
+
+
+def request_frame(message: Untyped, *, correlation_id: int = 7, client_id: str | None = "etl") -> bytes:
+    """Encode a request with its header and size."""
+    message.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(message.encode(header=True, framed=True))
+
+
+def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
+    """Encode a response with its header and size."""
+    flexible = message.flexible_version_q(message.API_VERSION)
+    message.with_header(correlation_id=correlation_id)
+    payload = message.encode_header(flexible=flexible) + message.encode()
+    return bytes(len(payload).to_bytes(4, "big") + payload)
+
+
+def _filled(fields: Mapping[str, Any], version: int, array_length: int) -> dict[str, Any]:
+    return {
+        name: _value(field, version, array_length) for name, field in fields.items() if field.for_version_q(version)
+    }
+
+
+def _value(field: Untyped, version: int, array_length: int) -> Untyped:
+    if field.is_struct_array():
+        element = field.data_class(version=version, **_filled(field.fields, version, array_length))
+        return [element] * array_length
+    if field.is_struct():
+        return field.data_class(version=version, **_filled(field.fields, version, array_length))
+    if field.is_array():
+        return [_SCALARS.get(field.type_str.removeprefix("[]"), 3)] * array_length
+    return _SCALARS.get(field.type_str, 3)

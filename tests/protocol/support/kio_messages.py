@@ -1,0 +1,125 @@
+"""Messages of kio, a codec generated from Kafka's own message files: an oracle for every API of Kafka 4."""
+
+import io
+import uuid
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, get_args, get_origin
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_writer
+
+# Classes and messages made at run time, or without a common base.
+Untyped = Any
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def api_versions() -> list[tuple[int, int]]:
+    """Return each (api_key, version) that kio has a request and a response of."""
+    return [(key, version) for key, name in sorted(api_key_map.items()) for version in sorted(schema_name_map[name])]
+
+
+def request_class(api_key: int, version: int) -> Untyped:
+    return load_request_schema(api_key, version)
+
+
+def response_class(api_key: int, version: int) -> Untyped:
+    return load_response_schema(api_key, version)
+
+
+def example(
+    entity: Untyped, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2, tagged: bool = True
+) -> Untyped:
+    """Make a message in which nothing is null and no array is empty.
+
+    Args:
+        entity: A class of kio.
+        values: Fields of the message itself to have these values instead.
+        array_length: How many elements each array has.
+        tagged: Whether tagged fields are set, too.
+    """
+    filled = {}
+    for field in fields(entity):
+        if field.name in values:
+            filled[field.name] = values[field.name]
+        elif tagged or "tag" not in field.metadata or (field.default, field.default_factory) == (MISSING, MISSING):
+            filled[field.name] = _value(field.type, array_length=array_length, tagged=tagged)
+    return entity(**filled)
+
+
+def milliseconds(value: int) -> timedelta:
+    """Make what kio has for a duration."""
+    return timedelta(milliseconds=value)
+
+
+def encode(message: Untyped) -> bytes:
+    """Encode a message or a header."""
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def request_frame(
+    message: Untyped, *, correlation_id: int = 7, client_id: str | None = "etl", header_tags: bytes | None = None
+) -> bytes:
+    """Encode a request with its header and size; ``header_tags`` replaces the header's empty tag section."""
+    kind = type(message)
+    header = encode(
+        kind.__header_schema__(
+            request_api_key=kind.__api_key__,
+            request_api_version=kind.__version__,
+            correlation_id=correlation_id,
+            client_id=client_id,
+        )
+    )
+    if header_tags is not None:
+        assert header[-1] == 0, "this header has no tag section"
+        header = header[:-1] + header_tags
+    return framed(header + encode(message))
+
+
+def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
+    """Encode a response with its header and size."""
+    return framed(encode(type(message).__header_schema__(correlation_id=correlation_id)) + encode(message))
+
+
+def framed(payload: bytes) -> bytes:
+    """Put the size in front."""
+    return len(payload).to_bytes(4, "big") + payload
+
+
+def _value(kind: Untyped, *, array_length: int, tagged: bool) -> Untyped:
+    origin: Any = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is tuple:
+        return (_value(arguments[0], array_length=array_length, tagged=tagged),) * array_length
+    if arguments:
+        # A union with None.
+        kind = next(argument for argument in arguments if argument is not type(None))
+        return _value(kind, array_length=array_length, tagged=tagged)
+    if is_dataclass(kind):
+        return example(kind, array_length=array_length, tagged=tagged)
+    return _scalar(kind)
+
+
+def _scalar(kind: Untyped) -> Untyped:
+    if kind is ErrorCode:
+        return ErrorCode.none
+    for base, value in (
+        (bool, True),
+        (int, 3),
+        (float, 0.5),
+        (str, "three"),
+        (bytes, b"three"),
+        (uuid.UUID, uuid.UUID(int=3)),
+        (timedelta, timedelta(milliseconds=3)),
+        (datetime, datetime.fromtimestamp(3, tz=UTC)),
+    ):
+        if issubclass(kind, base):
+            return value
+    raise AssertionError(f"no example for {kind}")

@@ -1,0 +1,76 @@
+"""The tables of APIs, against kio's generated classes and the JSON files that kafka-python ships."""
+
+import pytest
+from kio.schema.index import api_key_map, schema_name_map
+
+from protocol.api import (
+    API_NAMES,
+    FIRST_FLEXIBLE_VERSION,
+    HIGHEST_VERSION,
+    NEVER,
+    ApiKey,
+    is_flexible,
+    request_header_version,
+    response_header_version,
+)
+from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+# Gone in Kafka 4.0, so no codec here has them: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown.
+GONE = {4, 5, 6, 7}
+
+
+def header_version(schema: type) -> int:
+    """Read the version out of a header class's module: ``kio.schema.request_header.v2.header``."""
+    return int(schema.__module__.split(".")[-2].removeprefix("v"))
+
+
+def test_each_api_of_kio_is_known() -> None:
+    assert {int(key) for key in ApiKey} - GONE == set(api_key_map)
+
+
+@pytest.mark.parametrize("api_key", sorted(api_key_map))
+def test_the_highest_version_is_that_of_kio(api_key: int) -> None:
+    assert HIGHEST_VERSION[api_key] == max(schema_name_map[api_key_map[api_key]])
+
+
+@pytest.mark.parametrize("api_key", sorted(api_key_map))
+def test_the_name_is_kafkas(api_key: int) -> None:
+    assert API_NAMES[api_key] + "Request" == kio_messages.request_class(api_key, HIGHEST_VERSION[api_key]).__name__
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+def test_each_version_has_the_headers_that_kio_gives_it(api_key: int, version: int) -> None:
+    request = kio_messages.request_class(api_key, version)
+    response = kio_messages.response_class(api_key, version)
+
+    assert request_header_version(api_key, version) == header_version(request.__header_schema__)
+    assert response_header_version(api_key, version) == header_version(response.__header_schema__)
+    assert is_flexible(api_key, version) == request.__flexible__ == response.__flexible__
+
+
+@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
+def test_the_first_flexible_version_is_that_of_kafkas_file(cls: Untyped, version: int) -> None:
+    first = cls.json["flexibleVersions"].removesuffix("+")
+
+    assert FIRST_FLEXIBLE_VERSION[cls.API_KEY] == (NEVER if first == "none" else int(first))
+    assert is_flexible(cls.API_KEY, version) == cls.flexible_version_q(version)
+
+
+def test_only_the_first_controlled_shutdown_has_no_client_id() -> None:
+    without = {(key, version) for key in ApiKey for version in range(20) if request_header_version(key, version) == 0}
+
+    assert without == {(ApiKey.CONTROLLED_SHUTDOWN, 0)}
+
+
+def test_an_api_versions_response_never_has_tags_in_its_header() -> None:
+    assert [response_header_version(ApiKey.API_VERSIONS, version) for version in (0, 3, 4, 99)] == [0, 0, 0, 0]
+
+
+def test_an_unknown_api_is_not_flexible() -> None:
+    assert not is_flexible(1_000, 0x7FFF)
+
+
+def test_a_version_newer_than_the_table_stays_flexible() -> None:
+    assert is_flexible(ApiKey.PRODUCE, HIGHEST_VERSION[ApiKey.PRODUCE] + 1)
+    assert is_flexible(ApiKey.FETCH, HIGHEST_VERSION[ApiKey.FETCH] + 1)

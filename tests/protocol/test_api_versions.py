@@ -1,0 +1,166 @@
+"""Narrowing what a broker announces, checked by reading the result with kio and aiokafka."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from protocol.api_versions import CEILINGS, narrow, throttle_time_offset
+from protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
+from protocol.primitives import write_uvarint
+from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+API_VERSIONS = 18
+VERSIONS = range(5)
+# Key, lowest and highest version, as a broker newer than us may announce them.
+BROKER = [(0, 0, 14), (1, 4, 19), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
+NARROWED = [(0, 0, 13), (1, 4, 18), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
+
+
+def kio_response(version: int, announced: list[tuple[int, int, int]], *, tagged: bool = True) -> bytes:
+    cls = kio_messages.response_class(API_VERSIONS, version)
+    entry: Any = cls.__dataclass_fields__["api_keys"].type.__args__[0]
+    entries = tuple(entry(api_key=key, min_version=low, max_version=high) for key, low, high in announced)
+    return kio_messages.response_frame(kio_messages.example(cls, {"api_keys": entries}, tagged=tagged))
+
+
+def decode(frame: bytes, version: int) -> Untyped:
+    message, size = entity_reader(kio_messages.response_class(API_VERSIONS, version))(frame, 8)
+    assert size == len(frame) - 8
+    return message
+
+
+def announced(frame: bytes, version: int) -> list[tuple[int, int, int]]:
+    return [(entry.api_key, entry.min_version, entry.max_version) for entry in decode(frame, version).api_keys]
+
+
+def changed_bytes(before: bytes, after: bytes) -> int:
+    assert len(before) == len(after)
+    return sum(old != new for old, new in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tagged", [True, False])
+def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: bool) -> None:
+    frame = kio_response(version, BROKER, tagged=tagged)
+
+    narrowed = narrow(frame, version)
+
+    assert announced(narrowed, version) == NARROWED
+    assert changed_bytes(frame, narrowed) == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_of_kafka_python_is_narrowed(version: int) -> None:
+    cls = next(cls for cls, _ in kafka_python_messages.messages("response") if cls.API_KEY == API_VERSIONS)
+    entry = cls.fields["api_keys"].data_class
+    entries = [entry(version=version, api_key=key, min_version=low, max_version=high) for key, low, high in BROKER]
+    message = kafka_python_messages.example(cls, version, {"error_code": 0, "api_keys": entries})
+
+    narrowed = narrow(kafka_python_messages.response_frame(message), version)
+
+    read = cls.decode(narrowed, version=version, header=True, framed=True)
+    assert [(e.api_key, e.min_version, e.max_version) for e in read.api_keys] == NARROWED
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_that_announces_no_more_than_we_read_is_passed_as_it_is(version: int) -> None:
+    frame = kio_response(version, [(0, 0, 13), (1, 0, 18), (2, 1, 99)])
+
+    assert narrow(frame, version) is frame
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_api_whose_lowest_version_is_above_the_ceiling_is_left_alone(version: int) -> None:
+    """To announce 14 to 13 would be an API without versions; what a client does then is its own guess."""
+    frame = kio_response(version, [(0, 14, 15), (1, 18, 19)])
+
+    assert announced(narrow(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(data=st.data())
+def test_no_version_is_announced_that_the_broker_or_the_ceiling_forbids(version: int, data: st.DataObject) -> None:
+    versions = st.integers(0, 0x7FFF)
+    entries = data.draw(st.lists(st.tuples(st.integers(0, 5), versions, versions), max_size=8))
+    ceilings: Mapping[int, int] = data.draw(st.dictionaries(st.integers(0, 5), versions))
+    frame = kio_response(version, entries)
+
+    narrowed = announced(narrow(frame, version, ceilings), version)
+
+    for (key, low, high), after in zip(entries, narrowed, strict=True):
+        ceiling = ceilings.get(key, 0x7FFF)
+        assert after == (key, low, high if ceiling < low else min(high, ceiling))
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 99])
+@pytest.mark.parametrize("entries", [[], [(18, 0, 4)], BROKER])
+def test_a_refusal_is_in_the_oldest_format_whatever_was_asked(
+    version: int, entries: list[tuple[int, int, int]]
+) -> None:
+    """Source: KIP-511: UNSUPPORTED_VERSION (35) comes in v0, since 2.4 with the versions of ApiVersions."""
+    payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
+    frame = kio_messages.framed(payload)
+
+    narrowed = narrow(frame, version)
+
+    assert announced(narrowed, 0) == (NARROWED if entries == BROKER else entries)
+    assert throttle_time_offset(frame, version) is None
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 99])
+def test_unknown_tags_survive_byte_for_byte(version: int) -> None:
+    tags = b"\x02\x63" + write_uvarint(200) + bytes(range(200)) + b"\x64\x00"
+    entry = struct.pack(">hhh", 1, 0, 19) + tags
+    front = struct.pack(">ih", 7, 0) + b"\x02"
+    frame = kio_messages.framed(front + entry + struct.pack(">i", 3) + tags)
+
+    narrowed = narrow(frame, version)
+
+    assert narrowed == frame.replace(struct.pack(">hhh", 1, 0, 19), struct.pack(">hhh", 1, 0, 18))
+    assert throttle_time_offset(frame, version) == len(frame) - len(tags) - 4
+
+
+@pytest.mark.parametrize(
+    ("version", "payload", "error"),
+    [
+        (0, struct.pack(">ihi", 7, 0, 1_000_000), MalformedLength),
+        (0, struct.pack(">ihi", 7, 0, -2), MalformedLength),
+        (3, struct.pack(">ih", 7, 0) + b"\xff\xff\xff\xff\x0f" + bytes(40), MalformedLength),
+        (3, struct.pack(">ih", 7, 0) + b"\x01" + bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(40), Truncated),
+        (0, struct.pack(">ihi", 7, 0, 0) + b"?", TrailingBytes),
+        (3, struct.pack(">ih", 7, 0) + b"\x01" + bytes(4) + b"\0?", TrailingBytes),
+        (3, b"", Truncated),
+    ],
+)
+def test_nonsense_is_refused_at_once(version: int, payload: bytes, error: type[ProtocolError]) -> None:
+    with pytest.raises(error):
+        narrow(kio_messages.framed(payload), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_cut_anywhere_is_refused(version: int) -> None:
+    frame = kio_response(version, BROKER)
+
+    for size in range(len(frame)):
+        with pytest.raises(ProtocolError):
+            narrow(frame[:size], version)
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, 5, 99])
+@given(frame=st.binary(max_size=60))
+def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) -> None:
+    try:
+        narrowed = narrow(frame, version)
+    except ProtocolError:
+        return
+    assert len(narrowed) == len(frame)
+
+
+def test_the_ceilings_are_the_versions_that_the_readers_were_written_for() -> None:
+    assert dict(CEILINGS) == {0: 13, 1: 18}

@@ -1,0 +1,35 @@
+"""The tree of what can be wrong with a peer's bytes."""
+
+import inspect
+import re
+
+import pytest
+
+from protocol import errors
+from protocol.errors import ProtocolError
+
+LEAVES = [
+    cls
+    for _, cls in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(cls, ProtocolError) and not cls.__subclasses__()
+]
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_each_leaf_has_a_reason_of_its_own_in_snake_case(leaf: type[ProtocolError]) -> None:
+    others = {cls.reason for cls in LEAVES if cls is not leaf}
+
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", leaf.reason)
+    assert leaf.reason not in others
+
+
+def test_the_drawing_has_each_class_at_its_depth() -> None:
+    drawn = re.findall(r"^    ([│ ]*)(?:[├└]── )?([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE)
+
+    def depth(cls: type) -> int:
+        return len(cls.__mro__) - len(ProtocolError.__mro__)
+
+    classes = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, ProtocolError)]
+    assert {name for _, name in drawn} == {cls.__name__ for cls in classes}
+    for indent, name in drawn:
+        assert depth(getattr(errors, name)) == len(indent) // 4 + (name != "ProtocolError"), name

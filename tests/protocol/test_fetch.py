@@ -1,0 +1,292 @@
+"""Fetch: limits and replica_id of requests, throttle field and charge of responses, as three codecs write them."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import fetch
+from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes, Truncated
+from protocol.fetch import UNLIMITED_BYTES, FetchLimits, charged_bytes, read_limits, read_replica_id
+from protocol.primitives import write_uvarint
+from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+FETCH = 1
+KIO_VERSIONS = range(4, 19)
+MIN_BYTES, MAX_BYTES = 0x5EA, 0x5EAF00D
+THROTTLE_TIME_MS = 0x5EAF00D
+KAFKA_PYTHON = {
+    kind: [(cls, version) for cls, version in kafka_python_messages.messages(kind) if cls.API_KEY == FETCH]
+    for kind in ("request", "response")
+}
+
+
+def kio_request(version: int, *, replica_id: int = -1, array_length: int = 1, tagged: bool = False) -> Untyped:
+    """Make a request; a follower's has its id where its version wants it."""
+    cls = kio_messages.request_class(FETCH, version)
+    values: dict[str, Any] = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES}
+    if version < 15:
+        values["replica_id"] = replica_id
+    else:
+        state = cls.__dataclass_fields__["replica_state"].type
+        values["replica_state"] = state(replica_id=replica_id, replica_epoch=1) if replica_id != -1 else state()
+    return kio_messages.example(cls, values, array_length=array_length, tagged=tagged)
+
+
+def assert_limits_read_once_complete(body: bytes, version: int) -> None:
+    """Assert that the right fields are found, and None given for each shorter prefix."""
+    limits = read_limits(body, 0, version)
+    assert limits is not None
+    assert limits.min_bytes == MIN_BYTES
+    assert body[limits.min_bytes_offset :][:4] == MIN_BYTES.to_bytes(4, "big")
+    needed = limits.min_bytes_offset + 4
+    if version < 3:
+        assert limits[1:] == (-1, MIN_BYTES, UNLIMITED_BYTES)
+    else:
+        assert limits.max_bytes == MAX_BYTES
+        assert body[limits.max_bytes_offset :][:4] == MAX_BYTES.to_bytes(4, "big")
+        needed = limits.max_bytes_offset + 4
+    for size in range(min(len(body), needed + 3) + 1):
+        assert read_limits(body[:size], 0, version, end=len(body)) == (limits if size >= needed else None)
+    shifted = read_limits(b"before" + body, 6, version)
+    assert shifted is not None
+    assert shifted.min_bytes_offset == limits.min_bytes_offset + 6
+    assert shifted[2:] == limits[2:]
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+@pytest.mark.parametrize("tagged", [True, False])
+def test_limits_of_kio_are_read_at_each_length(version: int, tagged: bool) -> None:
+    assert_limits_read_once_complete(kio_messages.encode(kio_request(version, tagged=tagged)), version)
+
+
+@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["request"])
+def test_limits_of_kafka_python_are_read_at_each_length(cls: Untyped, version: int) -> None:
+    values = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES} if version >= 3 else {"min_bytes": MIN_BYTES}
+    message = kafka_python_messages.example(cls, version, values)
+
+    assert_limits_read_once_complete(message.encode(), version)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
+def test_limits_of_aiokafka_are_read_at_each_length(cls: Untyped) -> None:
+    message = aiokafka_messages.example(cls, {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES})
+
+    assert_limits_read_once_complete(message.encode(), cls.API_VERSION)
+
+
+@pytest.mark.parametrize("version", range(20))
+def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
+    needed = 12 if version < 3 or version >= 15 else 16
+
+    for size in range(needed):
+        with pytest.raises(FrameTooSmall):
+            read_limits(bytes(99), 0, version, end=size)
+        with pytest.raises(FrameTooSmall):
+            read_limits(bytes(size), 0, version, end=size)
+    assert read_limits(bytes(99), 0, version, end=needed) is not None
+
+
+def test_a_request_without_max_bytes_has_no_limit() -> None:
+    """Source: FetchRequest.json: the default of MaxBytes is 0x7fffffff."""
+    assert read_limits(struct.pack(">iii", -1, 500, 1), 0, 2) == FetchLimits(8, -1, 1, 2**31 - 1)
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+@pytest.mark.parametrize("replica_id", [-2, -1, 0, 2, 2**31 - 1])
+@pytest.mark.parametrize("tagged", [True, False])
+@pytest.mark.parametrize("array_length", [0, 1, 3, 30])
+def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bool, array_length: int) -> None:
+    message = kio_request(version, replica_id=replica_id, array_length=array_length, tagged=tagged)
+    body = kio_messages.encode(message)
+
+    assert read_replica_id(body, 0, len(body), version) == replica_id
+    assert read_replica_id(b"before" + body + b"\x07after", 6, 6 + len(body), version) == replica_id
+
+
+@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["request"])
+def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
+    # Its example has 3 in each integer, and so in replica_id, wherever it is.
+    body = kafka_python_messages.example(cls, version).encode()
+
+    assert read_replica_id(body, 0, len(body), version) == 3
+
+
+@pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
+def test_the_replica_id_of_aiokafka_is_read(cls: Untyped) -> None:
+    body = aiokafka_messages.example(cls, {"replica_id": 5}).encode()
+
+    assert read_replica_id(body, 0, len(body), cls.API_VERSION) == 5
+
+
+REPLICA_STATE = b"\x01\x0d" + struct.pack(">iqb", 4, 9, 0)
+
+
+@pytest.mark.parametrize("version", [15, 16, 17, 18, 19])
+@pytest.mark.parametrize(
+    ("tags", "replica_id"),
+    [
+        (b"\x01" + REPLICA_STATE, 4),
+        (b"\x03" + b"\x00\x02\x01x" + REPLICA_STATE + b"\x63\x02\x01\x0d", 4),
+        (b"\x02" + b"\x00\x0f\x01\x0d" + bytes(13) + REPLICA_STATE, 4),
+        (b"\x02" + b"\x00\x02\x01x" + b"\x63\x00", -1),
+        (b"\x00", -1),
+    ],
+    ids=["alone", "among others", "behind a look-alike", "absent among others", "no tags"],
+)
+def test_a_replica_state_is_found_among_unknown_tags(version: int, tags: bytes, replica_id: int) -> None:
+    unknown = b"\x02\x05\x01z\x06\x00"
+    partition = bytes(32) + unknown
+    topics = b"\x02" + bytes(16) + b"\x03" + partition * 2 + unknown
+    forgotten = b"\x02" + bytes(16) + b"\x03" + bytes(8) + unknown
+    body = bytes(21) + topics + forgotten + b"\x05rack" + tags
+
+    assert read_replica_id(body, 0, len(body), version) == replica_id
+
+
+@pytest.mark.parametrize("version", [15, 17, 18])
+@pytest.mark.parametrize("replica_id", [-1, 2])
+def test_a_request_cut_anywhere_has_no_replica_id(version: int, replica_id: int) -> None:
+    """Were one read from a cut request, a follower might pass for a consumer."""
+    body = kio_messages.encode(kio_request(version, replica_id=replica_id, array_length=2, tagged=True))
+
+    for size in range(len(body)):
+        with pytest.raises(ProtocolError):
+            read_replica_id(body[:size], 0, size, version)
+
+
+def test_a_request_with_bytes_left_over_has_no_replica_id() -> None:
+    body = bytes(21) + b"\x01\x01\x01" + b"\x00" + b"?"
+
+    with pytest.raises(TrailingBytes):
+        read_replica_id(body, 0, len(body), 15)
+
+
+def test_a_replica_state_without_an_id_is_malformed() -> None:
+    body = bytes(21) + b"\x01\x01\x01" + b"\x01\x01\x03abc"
+
+    with pytest.raises(MalformedLength):
+        read_replica_id(body, 0, len(body), 15)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error"),
+    [
+        (b"\xff\xff\xff\xff\x0f" + bytes(40), MalformedLength),
+        (b"\x02" + bytes(16) + b"\xff\xff\xff\xff\x0f" + bytes(40), MalformedLength),
+        (b"\x01" + b"\x02" + bytes(16) + b"\xff\xff\xff\xff\x0f" + bytes(40), MalformedLength),
+        (b"\x01" + b"\x01" + b"\x01" + b"\xff\xff\xff\xff\x0f" + bytes(40), Truncated),
+    ],
+    ids=["topics", "partitions", "forgotten partitions", "tags"],
+)
+def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: type[ProtocolError]) -> None:
+    body = bytes(21) + counts
+
+    with pytest.raises(error):
+        read_replica_id(body, 0, len(body), 15)
+
+
+@pytest.mark.parametrize("version", range(20))
+@given(data=st.binary(max_size=120), offset=st.integers(0, 20), end=st.integers(0, 140))
+def test_any_request_gives_values_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
+    try:
+        limits = read_limits(data, offset, version, end=end)
+    except ProtocolError:
+        limits = None
+    if limits is not None:
+        assert offset <= limits.min_bytes_offset < min(len(data), end) - 3
+    try:
+        assert -(2**31) <= read_replica_id(data, offset, end, version) < 2**31
+    except ProtocolError:
+        return
+
+
+def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None:
+    offset = fetch.throttle_time_offset(frame, 0, version)
+    assert offset is not None
+    if version == 0:
+        assert offset == -1
+        return
+    assert frame[offset : offset + 4] == THROTTLE_TIME_MS.to_bytes(4, "big")
+    for size in range(min(len(frame), offset + 7) + 1):
+        expected = offset if size >= offset + 4 else None
+        assert fetch.throttle_time_offset(frame[:size], 0, version) == expected
+    assert fetch.throttle_time_offset(b"before" + frame, 6, version) == offset + 6
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+def test_the_throttle_field_of_kio_is_found_at_each_length(version: int) -> None:
+    message = kio_messages.example(
+        kio_messages.response_class(FETCH, version), {"throttle_time": kio_messages.milliseconds(THROTTLE_TIME_MS)}
+    )
+
+    assert_throttle_field_read_once_complete(kio_messages.response_frame(message), version)
+
+
+@pytest.mark.parametrize(("cls", "version"), KAFKA_PYTHON["response"])
+def test_the_throttle_field_of_kafka_python_is_found_at_each_length(cls: Untyped, version: int) -> None:
+    values = {"throttle_time_ms": THROTTLE_TIME_MS} if version else {}
+    message = kafka_python_messages.example(cls, version, values)
+
+    assert_throttle_field_read_once_complete(kafka_python_messages.response_frame(message), version)
+
+
+@pytest.mark.parametrize("cls", aiokafka_messages.responses(FETCH))
+def test_the_throttle_field_of_aiokafka_is_found_at_each_length(cls: Untyped) -> None:
+    message = aiokafka_messages.example(cls, {"throttle_time_ms": THROTTLE_TIME_MS})
+
+    assert_throttle_field_read_once_complete(aiokafka_messages.response_frame(message), cls.API_VERSION)
+
+
+@pytest.mark.parametrize("version", [12, 17, 18, 19])
+def test_the_throttle_field_is_found_behind_unknown_tags_in_the_header(version: int) -> None:
+    tags = b"\x02\x05\x03abc" + write_uvarint(300) + write_uvarint(200) + bytes(200)
+    frame = kio_messages.framed(bytes(4) + tags + THROTTLE_TIME_MS.to_bytes(4, "big") + bytes(8))
+
+    assert_throttle_field_read_once_complete(frame, version)
+
+
+@pytest.mark.parametrize(
+    ("version", "payload"),
+    [(1, bytes(7)), (11, bytes(4)), (12, bytes(8)), (12, bytes(4)), (12, bytes(4) + b"\x01\x00\x09" + bytes(3))],
+)
+def test_a_throttle_field_beyond_its_frame_is_refused(version: int, payload: bytes) -> None:
+    frame = kio_messages.framed(payload)
+
+    with pytest.raises(FrameTooSmall):
+        fetch.throttle_time_offset(frame + bytes(99), 0, version)
+    with pytest.raises(FrameTooSmall):
+        fetch.throttle_time_offset(frame, 0, version)
+
+
+@pytest.mark.parametrize("version", range(20))
+@given(data=st.binary(max_size=40), offset=st.integers(0, 40))
+def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: bytes, offset: int) -> None:
+    try:
+        found = fetch.throttle_time_offset(data, offset, version)
+    except ProtocolError:
+        return
+    assert (found == -1) == (version == 0)
+    if found is not None and version:
+        assert offset + 8 <= found <= len(data) - 4
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+@pytest.mark.parametrize("array_length", [0, 1, 3])
+def test_a_response_is_charged_four_bytes_and_its_body(version: int, array_length: int) -> None:
+    """Source: ``FetchResponse.sizeOf`` in Apache Kafka; the header is not charged, the size in front is."""
+    message = kio_messages.example(kio_messages.response_class(FETCH, version), array_length=array_length, tagged=False)
+    frame = kio_messages.response_frame(message)
+
+    assert charged_bytes(len(frame) - 4, version) == 4 + len(kio_messages.encode(message))
+
+
+@pytest.mark.parametrize(("version", "charge"), [(0, 8), (1, 12), (6, 12), (7, 18), (11, 18), (12, 16), (17, 16)])
+def test_an_empty_response_is_charged_what_kafka_charges(version: int, charge: int) -> None:
+    cls = KAFKA_PYTHON["response"][version][0]
+    frame = kafka_python_messages.response_frame(kafka_python_messages.empty(cls, version))
+
+    assert charged_bytes(len(frame) - 4, version) == charge

@@ -1,0 +1,270 @@
+"""The front of a frame, as three other codecs write it."""
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import errors
+from protocol.api import ApiKey, is_flexible
+from protocol.errors import FrameTooSmall, HeadTooLong, MalformedHeader, ProtocolError
+from protocol.header import (
+    MAX_HEAD_BYTES,
+    MAX_HEAD_TAGS,
+    RequestHead,
+    ResponseHead,
+    read_frame_size,
+    read_request_head,
+    read_response_head,
+)
+from protocol.primitives import write_uvarint
+from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+LIMIT = 100 * 1024 * 1024
+FLEXIBLE, PLAIN = 11, 8  # versions of Produce
+
+
+def request(
+    *,
+    api_key: int = 0,
+    api_version: int = PLAIN,
+    client_id_bytes: int | None = None,
+    client_id: bytes = b"etl",
+    tags: bytes = b"",
+    body: bytes = b"body",
+) -> bytes:
+    """Build a request byte by byte; ``client_id_bytes`` replaces the length of ``client_id``."""
+    length = len(client_id) if client_id_bytes is None else client_id_bytes
+    payload = struct.pack(">hhih", api_key, api_version, 7, length) + client_id + tags + body
+    return struct.pack(">i", len(payload)) + payload
+
+
+def expected(message_key: int, version: int, frame: bytes, body: bytes, client_id: bytes) -> RequestHead:
+    return RequestHead(len(frame) - 4, message_key, version, -7, client_id, len(frame) - len(body))
+
+
+def assert_read_once_complete(frame: bytes, head: RequestHead) -> None:
+    """Assert that each prefix gives the head or None, and None exactly while the head is incomplete."""
+    for size in range(min(len(frame), head.body + 3) + 1):
+        assert read_request_head(frame[:size], 0, LIMIT) == (head if size >= head.body else None), size
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+@pytest.mark.parametrize("client_id", ["etl", "", None, "żółw" * 1_000])
+def test_a_request_of_kio_is_read_once_its_header_is_there(api_key: int, version: int, client_id: str | None) -> None:
+    message = kio_messages.example(kio_messages.request_class(api_key, version))
+    frame = kio_messages.request_frame(message, correlation_id=-7, client_id=client_id)
+    body = kio_messages.encode(message)
+
+    head = read_request_head(frame, 0, LIMIT)
+
+    assert head == expected(api_key, version, frame, body, (client_id or "").encode())
+    assert read_request_head(b"before" + frame + frame, 6, LIMIT) == head._replace(body=head.body + 6)
+
+
+@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
+def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version: int) -> None:
+    message = kafka_python_messages.example(cls, version)
+    frame = kafka_python_messages.request_frame(message, correlation_id=-7)
+
+    assert_read_once_complete(frame, expected(cls.API_KEY, version, frame, message.encode(), b"etl"))
+
+
+@pytest.mark.parametrize("cls", aiokafka_messages.requests())
+def test_a_request_of_aiokafka_is_read_at_each_length(cls: Untyped) -> None:
+    message = aiokafka_messages.example(cls)
+    frame = aiokafka_messages.request_frame(message, correlation_id=-7)
+
+    assert_read_once_complete(frame, expected(cls.API_KEY, cls.API_VERSION, frame, message.encode(), b"etl"))
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(k, v) for k, v in kio_messages.api_versions() if is_flexible(k, v)])
+def test_unknown_tags_in_a_header_are_stepped_over_at_each_length(api_key: int, version: int) -> None:
+    message = kio_messages.example(kio_messages.request_class(api_key, version))
+    tags = b"\x02\x05\x03abc" + write_uvarint(300) + write_uvarint(200) + bytes(200)
+    frame = kio_messages.request_frame(message, correlation_id=-7, header_tags=tags)
+
+    assert_read_once_complete(frame, expected(api_key, version, frame, kio_messages.encode(message), b"etl"))
+
+
+def test_a_client_id_that_is_not_utf_8_is_passed_on() -> None:
+    head = read_request_head(request(client_id=b"\xff\xfe"), 0, LIMIT)
+
+    assert head is not None
+    assert head.client_id == b"\xff\xfe"
+
+
+def test_a_head_without_any_body_is_a_head() -> None:
+    frame = request(api_version=FLEXIBLE, tags=b"\0", body=b"")
+
+    head = read_request_head(frame, 0, LIMIT)
+
+    assert head is not None
+    assert head.body == len(frame)
+
+
+def test_a_controlled_shutdown_v0_has_no_client_id() -> None:
+    """Source: RequestHeader.json: header v0 belongs to ControlledShutdown v0 alone."""
+    frame = struct.pack(">ihhii", 12, ApiKey.CONTROLLED_SHUTDOWN, 0, 7, 3)
+    head = RequestHead(12, ApiKey.CONTROLLED_SHUTDOWN, 0, 7, b"", 12)
+
+    assert_read_once_complete(frame, head)
+    assert read_request_head(frame + bytes(99), 0, LIMIT) == head
+
+
+def test_an_unknown_api_has_its_body_right_behind_the_client_id() -> None:
+    frame = request(api_key=1_000, api_version=3, tags=b"\xff", body=b"")
+
+    head = read_request_head(frame, 0, LIMIT)
+
+    assert head == RequestHead(len(frame) - 4, 1_000, 3, 7, b"etl", len(frame) - 1)
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
+def test_a_version_newer_than_ours_has_tags_in_its_header(api_key: int) -> None:
+    frame = request(api_key=api_key, api_version=99, tags=b"\x01\x00\x01x", body=b"body")
+
+    head = read_request_head(frame, 0, LIMIT)
+
+    assert head is not None
+    assert frame[head.body :] == b"body"
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "error", "hint"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", errors.TlsOnPlaintext, "TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", errors.TlsOnPlaintext, "TLS"),
+        (b"GET / HTTP/1.1\r\n", errors.HttpOnKafka, "HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n", errors.HttpOnKafka, "HTTP"),
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 5 6\r\n", errors.UnexpectedProxyProtocol, "PROXY"),
+        (b"\r\n\r\n\x00\r\nQUIT\n", errors.UnexpectedProxyProtocol, "PROXY"),
+        (b"\xff\xff\xff\xff", errors.NegativeFrameSize, "-1"),
+        (b"\x06\x40\x00\x01", errors.FrameTooLarge, "104857600"),
+        (b"\x7f\xff\xff\xff" + bytes(20), errors.FrameTooLarge, "raise the limit"),
+    ],
+)
+def test_a_peer_of_another_protocol_is_named_by_its_first_four_bytes(
+    first_bytes: bytes, error: type[ProtocolError], hint: str
+) -> None:
+    for size in range(4, len(first_bytes) + 1):
+        with pytest.raises(error, match=hint):
+            read_request_head(first_bytes[:size], 0, LIMIT)
+    with pytest.raises(error, match=hint):
+        read_response_head(first_bytes, 0, LIMIT)
+
+
+def test_a_frame_of_exactly_the_limit_is_accepted() -> None:
+    frame = request()
+    size_bytes = len(frame) - 4
+
+    assert read_request_head(frame, 0, size_bytes) is not None
+    with pytest.raises(errors.FrameTooLarge):
+        read_request_head(frame, 0, size_bytes - 1)
+
+
+@pytest.mark.parametrize(
+    ("frame", "error"),
+    [
+        (request(api_key=-1), MalformedHeader),
+        (request(api_version=-1), MalformedHeader),
+        (request(client_id_bytes=-2), MalformedHeader),
+        (request(client_id_bytes=-0x8000), MalformedHeader),
+        (request(client_id_bytes=8, body=b"body"), FrameTooSmall),
+        (request(client_id_bytes=0x7FFF), FrameTooSmall),
+        (request(api_version=FLEXIBLE, body=b""), FrameTooSmall),
+        (request(api_version=FLEXIBLE, tags=b"\x01\x00\x05", body=b"body"), FrameTooSmall),
+        (request(api_version=FLEXIBLE, tags=b"\x80", body=b""), FrameTooSmall),
+        (request(api_version=FLEXIBLE, tags=b"\xff" * 5), errors.MalformedVarint),
+        (struct.pack(">i", 0), FrameTooSmall),
+        (struct.pack(">ihhi", 8, 0, 0, 7), FrameTooSmall),
+    ],
+)
+def test_a_head_that_does_not_fit_in_its_frame_is_refused_whatever_follows(
+    frame: bytes, error: type[ProtocolError]
+) -> None:
+    with pytest.raises(error):
+        read_request_head(frame, 0, LIMIT)
+    with pytest.raises(error):
+        read_request_head(frame + request() * 3_000, 0, LIMIT)
+
+
+def test_a_header_of_more_than_128_kib_is_not_waited_for() -> None:
+    tags = b"\x01\x00" + write_uvarint(LIMIT // 2)
+    start = struct.pack(">ihhih", LIMIT, 0, FLEXIBLE, 7, 3) + b"etl" + tags
+
+    just_short = start + bytes(MAX_HEAD_BYTES - len(start) - 1)
+
+    assert read_request_head(just_short, 0, LIMIT) is None
+    with pytest.raises(HeadTooLong):
+        read_request_head(just_short + b"\0", 0, LIMIT)
+
+
+def test_a_header_of_many_tags_is_not_walked() -> None:
+    few = request(api_version=FLEXIBLE, tags=write_uvarint(MAX_HEAD_TAGS) + b"\x00\x00" * MAX_HEAD_TAGS)
+    many = request(api_version=FLEXIBLE, tags=b"\xff\xff\xff\xff\x0f" + bytes(99))
+
+    assert read_request_head(few, 0, LIMIT) is not None
+    with pytest.raises(HeadTooLong):
+        read_request_head(many, 0, LIMIT)
+
+
+@given(frame=st.binary(max_size=80), offset=st.integers(0, 4), small=st.booleans())
+def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes, offset: int, small: bool) -> None:
+    # Most random sizes are absurd; with a small one in front the rest of the head is met, too.
+    data = bytes(offset) + (len(frame).to_bytes(4, "big") if small else b"") + frame
+    try:
+        head = read_request_head(data, offset, LIMIT)
+    except ProtocolError:
+        return
+    if head is not None:
+        assert offset < head.body <= min(len(data), offset + 4 + head.size_bytes)
+        assert head.client_id in data
+
+
+@given(data=st.data())
+def test_a_head_is_the_same_however_the_bytes_were_cut(data: st.DataObject) -> None:
+    """None for a shorter prefix, then the same head or error for each longer one."""
+    api_key = data.draw(st.sampled_from([0, 1, 3, 7, 18, 1_000]))
+    body = data.draw(st.binary(max_size=30))
+    frame = request(
+        api_key=api_key,
+        api_version=data.draw(st.integers(-1, 20)),
+        client_id=data.draw(st.binary(max_size=5)),
+        client_id_bytes=data.draw(st.none() | st.integers(-3, 40)),
+        body=body,
+    )
+
+    results: list[Any] = []
+    for size in range(len(frame) + 1):
+        try:
+            results.append(read_request_head(frame[:size], 0, LIMIT))
+        except ProtocolError as error:
+            results.append(error.reason)
+
+    decided = [result for result in results if result is not None]
+    assert len(set(decided)) == 1
+    assert results[-len(decided) :] == decided
+
+
+def test_a_response_is_read_once_its_correlation_id_is_there() -> None:
+    frame = struct.pack(">ii", 6, -7) + b"xy"
+
+    for size in range(len(frame) + 1):
+        head = read_response_head(b"." + frame[:size], 1, LIMIT)
+        assert head == (ResponseHead(6, -7) if size >= 8 else None)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 3])
+def test_a_response_without_room_for_a_correlation_id_is_refused(size_bytes: int) -> None:
+    with pytest.raises(FrameTooSmall):
+        read_response_head(struct.pack(">i", size_bytes) + bytes(9), 0, LIMIT)
+
+
+def test_the_size_of_a_frame_may_be_zero() -> None:
+    """Raw SASL tokens, after a SaslHandshake v0, can be empty."""
+    assert read_frame_size(b"\0\0\0", 0, LIMIT) is None
+    assert read_frame_size(b"\0\0\0\0", 0, LIMIT) == 0

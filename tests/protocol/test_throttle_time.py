@@ -1,0 +1,136 @@
+"""Where throttle_time_ms lies, in each version of each response that kio or kafka-python can write."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.api import HIGHEST_VERSION, ApiKey, response_header_version
+from protocol.errors import ProtocolError
+from protocol.throttle_time import throttle_time_offset, write_throttle_time
+from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+THROTTLE_TIME_MS = 0x5EAF00D
+NEEDLE = THROTTLE_TIME_MS.to_bytes(4, "big")
+WITH_TAGS = [(key, version) for key, version in kio_messages.api_versions() if response_header_version(key, version)]
+
+
+def kio_frame(api_key: int, version: int, *, array_length: int = 2, tagged: bool = True) -> bytes:
+    """Build a response that tells THROTTLE_TIME_MS, if it can."""
+    cls = kio_messages.response_class(api_key, version)
+    duration = kio_messages.milliseconds(THROTTLE_TIME_MS)
+    values = {"throttle_time": duration} if "throttle_time" in cls.__dataclass_fields__ else {}
+    return kio_messages.response_frame(kio_messages.example(cls, values, array_length=array_length, tagged=tagged))
+
+
+def assert_found(frame: bytes, api_key: int, version: int) -> None:
+    """Assert that the field is found where it is, or not found where it is not."""
+    assert frame.count(NEEDLE) <= 1
+    where = frame.find(NEEDLE)
+    assert throttle_time_offset(frame, api_key, version) == (where if where >= 0 else None)
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+@pytest.mark.parametrize("tagged", [True, False])
+@pytest.mark.parametrize("array_length", [0, 1, 3])
+def test_the_field_is_where_kio_writes_it(api_key: int, version: int, tagged: bool, array_length: int) -> None:
+    assert_found(kio_frame(api_key, version, array_length=array_length, tagged=tagged), api_key, version)
+
+
+@pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("response"))
+@pytest.mark.parametrize("array_length", [0, 2])
+def test_the_field_is_where_kafka_python_writes_it(cls: Untyped, version: int, array_length: int) -> None:
+    field = cls.fields.get("throttle_time_ms")
+    has_field = field is not None and field.for_version_q(version)
+    values = {"throttle_time_ms": THROTTLE_TIME_MS} if has_field else {}
+    message = kafka_python_messages.example(cls, version, values, array_length=array_length)
+
+    assert_found(kafka_python_messages.response_frame(message), cls.API_KEY, version)
+
+
+@pytest.mark.parametrize(("api_key", "version"), WITH_TAGS)
+def test_the_field_is_found_behind_unknown_tags_in_the_header(api_key: int, version: int) -> None:
+    frame = kio_frame(api_key, version)
+    tags = b"\x02\x05\x03abc\x63\x81\x01" + bytes(129)
+    assert frame[8] == 0
+
+    assert_found(kio_messages.framed(frame[4:8] + tags + frame[9:]), api_key, version)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "payload"),
+    [
+        # The versions that Kafka 4.0 removed and no codec here can write, as Kafka 3.9 had them.
+        (ApiKey.CREATE_DELEGATION_TOKEN, 0, bytes(2) + b"\0\1a\0\1b" + bytes(24) + b"\0\1i\0\0\0\1h" + NEEDLE),
+        (ApiKey.RENEW_DELEGATION_TOKEN, 0, bytes(10) + NEEDLE),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, 0, bytes(10) + NEEDLE),
+        (ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, bytes(2) + bytes(4) + NEEDLE),
+        (ApiKey.ALTER_REPLICA_LOG_DIRS, 0, NEEDLE + bytes(4)),
+        (ApiKey.DESCRIBE_LOG_DIRS, 0, NEEDLE + bytes(4)),
+        (ApiKey.ALTER_PARTITION, 0, b"\0" + NEEDLE + bytes(2) + b"\1\0"),
+        (ApiKey.SHARE_FETCH, 0, b"\0" + NEEDLE + bytes(2) + b"\0\1\1\0"),
+        # Requests between brokers; no client's, and never throttled.
+        (ApiKey.CONTROLLED_SHUTDOWN, 0, bytes(6)),
+        (ApiKey.LEADER_AND_ISR, 7, bytes(6)),
+        (ApiKey.WRITE_TXN_MARKERS, 0, bytes(4)),
+    ],
+)
+def test_the_field_is_where_older_kafkas_write_it(api_key: int, version: int, payload: bytes) -> None:
+    assert_found(kio_messages.framed(bytes(4) + payload), api_key, version)
+
+
+def test_a_response_of_an_unknown_api_or_version_has_no_known_field() -> None:
+    frame = kio_messages.framed(bytes(40))
+
+    assert throttle_time_offset(frame, 1_000, 0) is None
+    for api_key in set(ApiKey) - {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS}:
+        assert throttle_time_offset(frame, api_key, HIGHEST_VERSION[api_key] + 1) is None
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+def test_a_longer_throttle_replaces_a_shorter_one_and_nothing_else(api_key: int, version: int) -> None:
+    frame = kio_frame(api_key, version)
+
+    written = write_throttle_time(frame, api_key, version, THROTTLE_TIME_MS + 1)
+
+    assert written == frame.replace(NEEDLE, (THROTTLE_TIME_MS + 1).to_bytes(4, "big"))
+
+
+@pytest.mark.parametrize("throttle_time_ms", [0, 1, THROTTLE_TIME_MS])
+def test_a_brokers_own_throttle_is_kept_if_it_is_longer(throttle_time_ms: int) -> None:
+    frame = kio_frame(ApiKey.METADATA, 12)
+
+    assert write_throttle_time(frame, ApiKey.METADATA, 12, throttle_time_ms) is frame
+
+
+def test_a_throttle_longer_than_an_int32_is_cut() -> None:
+    frame = kio_messages.framed(bytes(12))
+
+    written = write_throttle_time(frame, ApiKey.HEARTBEAT, 1, 2**40)
+
+    assert written == struct.pack(">iiii", 12, 0, 2**31 - 1, 0)
+
+
+@pytest.mark.parametrize(("api_key", "version"), kio_messages.api_versions())
+def test_a_response_cut_anywhere_never_has_the_field_elsewhere(api_key: int, version: int) -> None:
+    frame = kio_frame(api_key, version, array_length=1)
+    where = throttle_time_offset(frame, api_key, version)
+
+    for size in range(4, len(frame)):
+        try:
+            found = throttle_time_offset(frame[:size], api_key, version)
+        except ProtocolError:
+            continue
+        assert found == where
+
+
+@given(frame=st.binary(max_size=80), api_key=st.sampled_from(ApiKey), version=st.integers(0, 20))
+def test_any_bytes_give_an_offset_within_them_or_none_or_an_error(frame: bytes, api_key: int, version: int) -> None:
+    try:
+        offset = throttle_time_offset(frame, api_key, version)
+    except ProtocolError:
+        return
+    if offset is not None:
+        assert 8 <= offset <= len(frame) - 4
