@@ -1,0 +1,97 @@
+"""The command line as a user meets it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.__main__ import main
+
+COMMANDS = ["run", "demo", "check", "explain"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_each_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+
+    assert ended.value.code == 0
+    assert f"example: kafka-quota-proxy {command}" in capsys.readouterr().out
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n    {command} " in shown for command in COMMANDS)
+    assert "example: " in shown
+
+
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["check"], ["explain", "c.yaml", "--no-such-option"]])
+def test_wrong_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert "usage: kafka-quota-proxy" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("kafka-quota-proxy ")
+
+
+def test_check_and_explain_need_neither_the_demos_packages_nor_the_event_loop() -> None:
+    # A fresh interpreter: here, other tests have imported these long ago.
+    program = (
+        "import sys\n"
+        "from proxy.__main__ import main\n"
+        "status = main(['explain', 'config/example.yaml', '--client-id', 'etl'])\n"
+        "loaded = {'uvloop', 'aiokafka', 'confluent_kafka', 'rich', 'asyncio'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {loaded}' if loaded else status)\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_missing_package_is_one_line_with_a_hint() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['uvloop'] = None\n"
+        "from proxy.__main__ import main\n"
+        "sys.exit(main(['run', 'config/example.yaml']))\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "kafka-quota-proxy run: uvloop is not installed; install it with: pip install 'kafka-quota-proxy'\n"
+    )
+
+
+def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
+    rules = "".join(f"  - {{client-id: c{n}, producer_byte_rate: 1MB}}\n" for n in range(3))
+    config = tmp_path / "c.yaml"
+    config.write_text(f"listeners: [{{name: a, bind: a:1, upstream: b:2}}]\nquotas:\n{rules}")
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "proxy", "explain", str(config), "--client-id", "c1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, errors = "", process.stderr.read() if process.stderr else ""
+        status = process.wait()
+
+    assert (status, errors) == (1, "")
