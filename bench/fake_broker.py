@@ -16,8 +16,6 @@ from bench.frames import FETCH_MAX_BYTES_OFFSET, HEAD, PRODUCE, fetch_response, 
 
 # As large as a socket's receive buffer is likely to be: one call empties it.
 BUFFER_SIZE_BYTES = 1 << 20
-# A response waits for the client when this much is unsent; more would only measure our own memory.
-HIGH_WATER_BYTES = 4 << 20
 BACKLOG = 4096
 
 _CORRELATION_ID = struct.Struct(">i")
@@ -31,21 +29,58 @@ def _fetch_template(size_bytes: int) -> tuple[bytes, memoryview]:
     return bytes(frame[:4]), frame[8:]
 
 
+class Responder:
+    """Bytes of requests in, bytes of responses out. Holds the head of an unfinished frame, never its body."""
+
+    def __init__(self) -> None:
+        self._held = b""  # the start of a frame whose head, or whose Fetch, is not complete
+        self._body_left = 0  # bytes of a Produce body still to come
+        self._answer = b""  # what to send when they have come
+
+    def feed(self, data: bytes | bytearray, size_bytes: int) -> list[bytes | memoryview]:
+        """Return the answers to all requests that end within the first ``size_bytes`` of ``data``."""
+        at = 0
+        answers: list[bytes | memoryview] = []
+        if self._body_left:
+            if size_bytes < self._body_left:
+                self._body_left -= size_bytes
+                return answers
+            at, self._body_left = self._body_left, 0
+            answers.append(self._answer)
+        end = size_bytes
+        if self._held:
+            data = self._held + data[at:size_bytes]
+            at, end, self._held = 0, len(data), b""
+        while end - at >= HEAD.size:
+            length, api_key, _, correlation_id = HEAD.unpack_from(data, at)
+            is_whole = end - at >= 4 + length
+            if api_key == PRODUCE:
+                answer = produce_answer(correlation_id)
+                if not is_whole:
+                    self._body_left, self._answer = 4 + length - (end - at), answer
+                    return answers
+                answers.append(answer)
+            elif is_whole:
+                answers.extend(fetch_answer(correlation_id, max_bytes(data, at)))
+            else:
+                break
+            at += 4 + length
+        self._held = bytes(data[at:end])
+        return answers
+
+
 class FakeBrokerConnection(asyncio.BufferedProtocol):
-    """One client. Holds the head of an unfinished frame, never its body."""
+    """One client."""
 
     buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: every call to get_buffer is answered by buffer_updated at once
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
-        self._held = b""  # the start of a frame whose head is not complete
-        self._body_left = 0  # bytes of a Produce body still to come
-        self._answer = b""  # what to send when they have come
+        self._responder = Responder()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is none of asyncio's
-        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
 
     def get_buffer(self, sizehint: int) -> bytearray:
         """Receive into the shared buffer."""
@@ -53,37 +88,7 @@ class FakeBrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer every frame that has ended."""
-        at = 0
-        if self._body_left:
-            if nbytes < self._body_left:
-                self._body_left -= nbytes
-                return
-            at, self._body_left = self._body_left, 0
-            self._transport.write(self._answer)
-        data: bytes | bytearray = self.buffer
-        end = nbytes
-        if self._held:
-            data = self._held + self.buffer[at:nbytes]
-            at, end, self._held = 0, len(data), b""
-        answers: list[bytes | memoryview] = []
-        while end - at >= HEAD.size:
-            length, api_key, _, correlation_id = HEAD.unpack_from(data, at)
-            if api_key == PRODUCE:
-                answer = produce_answer(correlation_id)
-                if end - at < 4 + length:
-                    self._body_left, self._answer = 4 + length - (end - at), answer
-                    at = end
-                    break
-            else:
-                if end - at < 4 + length:
-                    break
-                answers.extend(fetch_answer(correlation_id, max_bytes(data, at)))
-                at += 4 + length
-                continue
-            answers.append(answer)
-            at += 4 + length
-        if at < end:
-            self._held = bytes(data[at:end])
+        answers = self._responder.feed(self.buffer, nbytes)
         if answers:
             self._transport.writelines(answers)
 

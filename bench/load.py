@@ -28,7 +28,7 @@ BUFFER_SIZE_BYTES = 1 << 20
 HIGH_WATER_BYTES = 8 << 20
 WARM_UP_S = 0.5
 WARM_UP_REQUESTS = 300
-_CORRELATION_ID = struct.Struct(">i")
+_INT32 = struct.Struct(">i")
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +38,33 @@ class Counts:
     responses: int = 0
     response_bytes: int = 0
     lost_connections: int = 0
+
+
+class ResponseCounter:
+    """Tells how many responses end in what has arrived; reads nothing but their int32 lengths."""
+
+    def __init__(self) -> None:
+        self._held = b""  # an unfinished length
+        self._left = 0  # bytes of a response still to come
+
+    def feed(self, data: bytes | bytearray, size_bytes: int) -> int:
+        """Return the number of responses that end within the first ``size_bytes`` of ``data``."""
+        at = ended = 0
+        while at < size_bytes:
+            if self._left == 0:
+                more = data[at : min(size_bytes, at + 4 - len(self._held))]
+                self._held += more
+                at += len(more)
+                if len(self._held) < 4:
+                    break
+                (self._left,) = _INT32.unpack(self._held)
+                self._held = b""
+                continue
+            step = min(self._left, size_bytes - at)
+            at += step
+            self._left -= step
+            ended += self._left == 0
+        return ended
 
 
 class PipelineConnection(asyncio.BufferedProtocol):
@@ -50,8 +77,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
         self._in_flight = in_flight
         self._counts = counts
         self._sent = 0
-        self._held = b""  # an unfinished int32 length
-        self._left = 0  # bytes of a response still to come
+        self._responses = ResponseCounter()
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,7 +89,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
 
     def _send(self) -> None:
         self._sent += 1
-        self._transport.writelines((self._head + _CORRELATION_ID.pack(self._sent), self._rest))
+        self._transport.writelines((self._head + _INT32.pack(self._sent), self._rest))
 
     def get_buffer(self, sizehint: int) -> bytearray:
         """Receive into the shared buffer."""
@@ -71,22 +97,8 @@ class PipelineConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Count the responses that have ended and send as many requests."""
+        ended = self._responses.feed(self.buffer, nbytes)
         self._counts.response_bytes += nbytes
-        at = ended = 0
-        while at < nbytes:
-            if self._left == 0:
-                more = self.buffer[at : min(nbytes, at + 4 - len(self._held))]
-                self._held += more
-                at += len(more)
-                if len(self._held) < 4:
-                    break
-                (self._left,) = _CORRELATION_ID.unpack(self._held)
-                self._held = b""
-                continue
-            step = min(self._left, nbytes - at)
-            at += step
-            self._left -= step
-            ended += self._left == 0
         self._counts.responses += ended
         for _ in range(ended):
             self._send()
@@ -128,8 +140,8 @@ async def pipeline(
 
 
 def _exchange(connection: socket.socket, request: bytes, correlation_id: int) -> None:
-    connection.sendall(request[:8] + _CORRELATION_ID.pack(correlation_id) + request[12:])
-    size = 4 + _CORRELATION_ID.unpack(_exactly(connection, 4))[0]
+    connection.sendall(request[:8] + _INT32.pack(correlation_id) + request[12:])
+    size = 4 + _INT32.unpack(_exactly(connection, 4))[0]
     _exactly(connection, size - 4)
 
 

@@ -1,0 +1,112 @@
+"""The report: ratios within a repetition, verdicts that cannot flatter."""
+
+import json
+
+from bench.figures import Samples, Spread
+from bench.report import Measured, cell, document, from_json, number, tables, to_json, verdict
+from bench.rows import ROWS, Row
+
+
+def row(key: str) -> Row:
+    return next(one for one in ROWS if one.key == key)
+
+
+def run(*, bytes_per_second: float, cpu_s: float) -> dict[str, float]:
+    return {"seconds": 1.0, "bytes": bytes_per_second, "requests": bytes_per_second / 16_384, "cpu_s": cpu_s}
+
+
+def measured(key: str, samples: Samples) -> Measured:
+    return Measured(row=row(key), date="2026-01-31", samples=samples)
+
+
+def test_ratios_are_made_within_a_repetition() -> None:
+    # The machine was half as fast in the second repetition, for all alike: the ratio has no spread.
+    samples = {
+        "direct": [run(bytes_per_second=2e9, cpu_s=0), run(bytes_per_second=1e9, cpu_s=0)],
+        "Envoy": [run(bytes_per_second=1e9, cpu_s=1), run(bytes_per_second=5e8, cpu_s=1)],
+        "ours": [run(bytes_per_second=8e8, cpu_s=1), run(bytes_per_second=4e8, cpu_s=1)],
+    }
+
+    text = tables([measured("produce-16k", samples)])
+
+    assert "| ours | 600 [400–800] | 0.40 [0.40–0.40] | 0.80 [0.80–0.80] |" in text
+
+
+def test_a_missed_target_stays_and_says_so() -> None:
+    samples = {
+        "Envoy": [run(bytes_per_second=1e9, cpu_s=1.0)],
+        "ours": [run(bytes_per_second=0.8e9, cpu_s=0.5)],
+    }
+
+    text = tables([measured("produce-16k", samples)])
+
+    # 0.8 of Envoy's bytes per second, but 1.6 of its bytes per CPU second.
+    assert "bytes/s ≥ 0.9 of Envoy's | 0.80 | 0.90 | **missed** |" in text
+    assert "per CPU second ≥ 0.9 of Envoy's | 1.60 | 0.90 | met |" in text
+    assert text.startswith("1 of 2 targets met, 1 missed, 0 not measured.")
+
+
+def test_a_target_whose_peer_was_left_out_is_not_met() -> None:
+    samples = {"ours": [run(bytes_per_second=1e9, cpu_s=0.1)]}
+
+    assert verdict([measured("produce-16k", samples)]) == "0 of 2 targets met, 0 missed, 2 not measured."
+
+
+def test_latency_targets_compare_p50_with_envoy_and_p99_with_the_best_peer() -> None:
+    def one(p50_us: float, p99_us: float) -> dict[str, float]:
+        return {"requests": 1_000, "cpu_s": 0.1, "p50_us": p50_us, "p99_us": p99_us}
+
+    samples = {
+        "direct": [one(50, 90)],
+        "Envoy": [one(100, 250)],
+        "Kroxylicious": [one(110, 200)],
+        "ours": [one(119, 210)],
+    }
+
+    text = tables([measured("latency-1k", samples)])
+
+    assert "p50 ≤ Envoy's + 20 µs | 19.0 | 20.0 | met |" in text
+    assert "p99 ≤ the best peer's (µs) | 210 | 200 | **missed** |" in text
+
+
+def test_against_a_real_broker_the_ratio_to_direct_must_reach_envoys_and_the_cpu_time_its_bound() -> None:
+    samples = {
+        "direct": [run(bytes_per_second=1e9, cpu_s=0)],
+        "Envoy": [run(bytes_per_second=0.8e9, cpu_s=0.4)],
+        "Kroxylicious": [run(bytes_per_second=0.6e9, cpu_s=0.6)],
+        "ours": [run(bytes_per_second=0.9e9, cpu_s=0.6)],
+    }
+
+    text = tables([measured("kafka-consume-1", samples)])
+
+    assert "bytes/s of direct ≥ Envoy's | 0.90 | 0.80 | met |" in text
+    assert "CPU s per GB ≤ 1.2 of Envoy's | 1.33 | 1.20 | **missed** |" in text
+    assert "CPU s per GB ≤ Kroxylicious' | 0.67 | 1.00 | met |" in text
+
+
+def test_what_is_stored_makes_the_same_document() -> None:
+    samples = {"Envoy": [run(bytes_per_second=1e9, cpu_s=1)], "ours": [run(bytes_per_second=9e8, cpu_s=1)]}
+    rows = [measured("produce-16k", samples)]
+
+    stored = from_json(json.loads(json.dumps(to_json(rows))))
+
+    about = {"machine": {"CPU": "one"}, "commands": {"All rows": "make bench"}}
+    assert document(stored, **about) == document(rows, **about)
+
+
+def test_rows_are_in_the_order_of_the_list_whatever_was_measured_first() -> None:
+    samples = {"ours": [run(bytes_per_second=1e9, cpu_s=1)]}
+
+    text = tables([measured("fetch-1m", samples), measured("produce-16k", samples)])
+
+    assert text.index("16 KiB") < text.index("1 MiB")
+
+
+def test_numbers_have_three_digits_at_most_below_a_thousand() -> None:
+    written = [number(value) for value in (0.01234, 0.567, 1.234, 12.34, 123.4, 1234.5)]
+
+    assert written == ["0.012", "0.57", "1.23", "12.3", "123", "1,234"]
+
+
+def test_a_spread_shows_median_least_and_greatest() -> None:
+    assert cell(Spread.of([3.0, 1.0, 2.0])) == "2.00 [1.00–3.00]"
