@@ -148,7 +148,8 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
         api_version: Of the request.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka. A header v0 is four bytes long, too, so it makes no difference; v1
-    has one more, its empty tag section.
+    has one more, its empty tag section. Unlike Kafka, which adds them later, we count the node_endpoints of a response
+    (v16+, a few dozen bytes, only when a partition's leader has moved): the size is known before they are seen.
     """
     return size_bytes - 1 if api_version >= _FIRST_FLEXIBLE else size_bytes
 
