@@ -85,8 +85,8 @@ class Document:
         line = node.start_mark.line + 1
         for step in location:
             if isinstance(node, yaml.MappingNode):
-                # The last one: of a key written twice, the second is the one that is complained of.
-                pair = next(((key, value) for key, value in reversed(node.value) if key.value == step), None)
+                # Of a key given twice, the first: its value is the one that was taken.
+                pair = next(((key, value) for key, value in node.value if key.value == step), None)
                 if pair is None:
                     break
                 line, node = pair[0].start_mark.line + 1, pair[1]

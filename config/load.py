@@ -86,7 +86,7 @@ def _without_cyclic_gc() -> Iterator[None]:
 
 def _decoded(data: bytes, file: str) -> str:
     try:
-        return data.decode("utf-8-sig")
+        return data.decode()  # PyYAML itself passes over a byte order mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"

@@ -234,9 +234,8 @@ class FoldSection(Section):
     @model_validator(mode="after")
     def _refers_to_groups_that_exist(self) -> "FoldSection":
         try:
-            # An alternative that matches nothing at all makes re read the replacement. The line break ends a comment
-            # of an expression with (?x).
-            re.compile(f"{self.match}\n|").sub(self.to, "")
+            # re reads the replacement before it looks for the first match.
+            re.compile(self.match).sub(self.to, "")
         except (re.error, IndexError) as error:  # IndexError: an unknown \g<name>
             raise ValueError(f"the replacement {self.to!r} does not fit {self.match!r}: {error}") from error
         return self

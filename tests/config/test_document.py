@@ -36,6 +36,13 @@ def test_the_line_of_what_is_not_there_is_that_of_what_is_around_it() -> None:
     assert document.line(("missing",)) == 1
 
 
+def test_of_a_key_given_twice_the_first_is_taken_and_looked_up() -> None:
+    document = parse("a: 1\nb: 2\na: 3\n", file="f")
+
+    assert document.data == {"a": 1, "b": 2}
+    assert (document.line(("a",)), document.text(("a",))) == (1, "1")
+
+
 def test_a_key_given_twice_is_a_fault_that_names_both_lines() -> None:
     document = parse("a:\n  b: 1\n  c: 2\n  b: 3\n", file="f.yaml")
 
