@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,7 +97,7 @@ def _run(options: load.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
         planned_s = load.planned_seconds(options)
         if planned_s > options.seconds:
             display.note(f"Kafka's windows make cycles of 11 to 12.5 s: running {planned_s} s to see a whole one.")
-        display.note("Starting an embedded broker and the proxy …")
+        display.note("Starting an embedded broker and the proxy ...")
         return uvloop.run(stage.run(options, display))
 
 
@@ -105,7 +106,9 @@ def _display(*, as_json: bool) -> Display:
 
     if as_json:
         return SilentDisplay()
-    return LiveDisplay() if sys.stdout.isatty() else PlainDisplay()
+    # The bars of the table are no ASCII, and a dumb terminal cannot draw in place.
+    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
+    return LiveDisplay() if can_draw else PlainDisplay()
 
 
 def _as_json(producer: Outcome, consumer: Outcome) -> str:
@@ -121,7 +124,7 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
 
 
 def _summary(producer: Outcome, consumer: Outcome) -> str:
-    from proxy.demo.display import format_rate
+    from proxy.demo.display import format_rate, format_seconds
 
     lines = []
     for name, outcome in (("producer", producer), ("consumer", consumer)):
@@ -130,7 +133,7 @@ def _summary(producer: Outcome, consumer: Outcome) -> str:
         lines.append(
             f"{name}: {verdict}, {format_rate(outcome.measured_bytes_per_second)} of "
             f"{format_rate(outcome.quota_bytes_per_second)} ({share:.1%}), "
-            f"throttled for {outcome.throttle_time_ms / 1000:.1f} s\n"
+            f"throttled for {format_seconds(outcome.throttle_time_ms)}\n"
         )
     return "".join(lines)
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from proxy.demo.measure import TOLERANCE
 from proxy.demo.scrape import Throttling
 
-HISTORY_S: Final = 24
+# What fits beside the numbers into 80 columns.
+HISTORY_S: Final = 14
 _BARS: Final = " ▁▂▃▄▅▆▇█"
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -25,7 +26,7 @@ _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 class ClientView:
     """One client at one moment. Rates in bytes per second."""
 
-    client_id: str
+    name: str
     quota: float
     rate_now: float
     rate: float | None  # since the first second, or over whole cycles; None: too early to say
@@ -123,39 +124,38 @@ class SilentDisplay:
 
 def table(views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> Table:
     """Return the live table."""
-    out = Table(
-        title=f"kafka-quota-proxy demo, {min(elapsed_s, planned_s):.0f} of {planned_s:.0f} s", title_justify="left"
-    )
-    out.add_column("client-id")
-    for heading in ("quota", "now", "average", "of quota", "throttled"):
-        out.add_column(heading, justify="right")
-    out.add_column("last seconds", min_width=HISTORY_S, no_wrap=True)
+    title = f"kafka-quota-proxy demo, {min(elapsed_s, planned_s):.0f} of {planned_s:.0f} s"
+    out = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    out.add_column("client", no_wrap=True)
+    for heading in ("quota", "now", "average", "throttled"):
+        out.add_column(heading, justify="right", no_wrap=True)
+    out.add_column("each second", min_width=HISTORY_S, no_wrap=True)
     for view in views:
         out.add_row(
-            view.client_id,
+            view.name,
             format_rate(view.quota),
             format_rate(view.rate_now),
-            "…" if view.rate is None else format_rate(view.rate),
-            _share(view),
-            format_throttling(view.throttling),
+            _average(view),
+            format_seconds(view.throttling.throttle_time_ms),
             sparkline(view.history),
         )
     return out
 
 
-def _share(view: ClientView) -> Text:
+def _average(view: ClientView) -> Text:
     if view.rate is None:
         return Text("…")
     share = view.rate / view.quota
-    return Text(f"{share:.1%}", style="green" if abs(share - 1) <= TOLERANCE else "yellow")
+    style = "green" if abs(share - 1) <= TOLERANCE else "yellow"
+    return Text.assemble(f"{format_rate(view.rate)} ", (f"{share:.1%}", style))
 
 
 def plain_line(view: ClientView) -> str:
     """Return one client in a few words."""
     average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
     return (
-        f"{view.client_id}: quota {format_rate(view.quota)}, now {format_rate(view.rate_now)}{average}, "
-        f"throttled {format_throttling(view.throttling)}"
+        f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
+        f"throttled {format_seconds(view.throttling.throttle_time_ms)}"
     )
 
 
@@ -169,10 +169,10 @@ def format_rate(bytes_per_second: float) -> str:
     """Return a rate with the binary unit that leaves at least 1 before the point."""
     for unit, size in _UNITS:
         if bytes_per_second >= size:
-            return f"{bytes_per_second / size:.2f} {unit}/s"
+            return f"{bytes_per_second / size:.1f} {unit}/s"
     return f"{bytes_per_second:.0f} B/s"
 
 
-def format_throttling(throttling: Throttling) -> str:
-    """Return the throttle time so far and over how many requests."""
-    return f"{throttling.throttle_time_ms / 1000:.1f} s in {throttling.throttled_requests}"
+def format_seconds(milliseconds: float) -> str:
+    """Return a time in seconds."""
+    return f"{milliseconds / 1000:.1f} s"

@@ -18,7 +18,7 @@ _GRACE_S: Final = 3
 
 
 def main(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input does; return its exit status."""
+    """Run ``command`` until it ends or standard input does; return its exit status, 128 + n for signal n."""
     # Its own process group, so that what it started goes with it; no standard input, which is ours to watch.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:
 
@@ -29,7 +29,8 @@ def main(command: list[str]) -> int:
 
         # A daemon: os.read may block for ever after the program has ended by itself.
         threading.Thread(target=stop_when_the_demo_is_gone, daemon=True).start()
-        return program.wait()
+        status = program.wait()
+        return status if status >= 0 else 128 - status
 
 
 def _stop(program: subprocess.Popen[bytes]) -> None:

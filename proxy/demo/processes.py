@@ -80,12 +80,12 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
-    """Run ``python -m ARGUMENTS…`` for the length of the block."""
-    python = (sys.executable, "-P", "-m")
+    """Run ``python ARGUMENTS…`` for the length of the block."""
+    python = (sys.executable, "-P")
     path = os.pathsep.join(filter(None, (str(_CODE), os.environ.get("PYTHONPATH"))))
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(*python, "proxy.demo.guard", *python, *arguments),
+            *(*python, "-m", "proxy.demo.guard", *python, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

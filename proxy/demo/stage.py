@@ -20,10 +20,10 @@ from proxy.demo import clients, load, measure, scrape
 from proxy.demo.display import HISTORY_S, ClientView, Display
 from proxy.demo.errors import ClientError, DemoError, MeasurementError
 from proxy.demo.load import Options, Shape
-from proxy.demo.processes import Child, free_ports, running
+from proxy.demo.processes import free_ports, running
 
 _REDRAW_S: Final = 0.25
-_SCRAPE_S: Final = 1.0
+_SCRAPE_S: Final = 0.5
 _FIRST_BYTE_TIMEOUT_S: Final = 20
 _READY: Final = re.compile(r"ready on (\S+)")
 _LISTENING: Final = re.compile(r"listening on (\S+)")
@@ -33,6 +33,7 @@ _LISTENING: Final = re.compile(r"listening on (\S+)")
 class Party:
     """One client of the demo, and what is known of it so far."""
 
+    name: str
     client_id: str
     quota: int  # bytes per second
     shape: Shape
@@ -55,7 +56,7 @@ class Party:
         seconds = int(now_s - start_s)
         shown = range(max(0, seconds - HISTORY_S), seconds)
         return ClientView(
-            client_id=self.client_id,
+            name=self.name,
             quota=self.quota,
             rate_now=self.flow.rate(now_s=now_s),
             rate=self._rate_so_far(now_s=now_s),
@@ -97,26 +98,33 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     # What a client cannot get over it raises; its log is about retries, also those of a connection that we close.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    producer = Party(load.PRODUCER_CLIENT_ID, options.produce_rate, options.shape)
-    consumer = Party(load.CONSUMER_CLIENT_ID, options.fetch_rate, options.shape)
+    producer = Party("producer", load.PRODUCER_CLIENT_ID, options.produce_rate, options.shape)
+    consumer = Party("consumer", load.CONSUMER_CLIENT_ID, options.fetch_rate, options.shape)
     proxy_port, admin_port = free_ports(2)
     fetch_bytes = load.record_bytes(options.fetch_rate, overhead_bytes=clients.FETCH_OVERHEAD_BYTES)
     preload = f"{fetch_bytes}:{load.preload_records(fetch_bytes)}"
-    broker_arguments = ("proxy.demo.broker", "--advertise", f"127.0.0.1:{proxy_port}", "--preload", preload)
+    broker_arguments = ("-m", "proxy.demo.broker", "--advertise", f"127.0.0.1:{proxy_port}", "--preload", preload)
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-demo-") as scratch:
         directory = Path(scratch)
         async with running("the embedded broker", broker_arguments, log=directory / "broker.log") as broker:
             upstream = (await broker.wait_for_line(_READY))[1]
             config = directory / "demo.yaml"
             config.write_text(proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream))
-            async with running("the proxy", ("proxy", "run", str(config)), log=directory / "proxy.log") as proxy:
+            async with running("the proxy", ("-m", "proxy", "run", str(config)), log=directory / "proxy.log") as proxy:
                 bootstrap = (await proxy.wait_for_line(_LISTENING))[1]
                 produce_bytes = load.record_bytes(options.produce_rate, overhead_bytes=clients.PRODUCE_OVERHEAD_BYTES)
-                produce = clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic)
-                consume = clients.consume(bootstrap, flow=consumer.flow, clock=monotonic)
                 metrics = f"http://127.0.0.1:{admin_port}/metrics"
-                show = _show(options, (producer, consumer), display, metrics=metrics)
-                ended_s = await _while_all_is_well(show, (produce, consume), (broker, proxy))
+                ended_s = await while_all_is_well(
+                    _show(options, (producer, consumer), display, metrics=metrics),
+                    (
+                        _client(
+                            clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic)
+                        ),
+                        _client(clients.consume(bootstrap, flow=consumer.flow, clock=monotonic)),
+                        broker.fail_when_ended(),
+                        proxy.fail_when_ended(),
+                    ),
+                )
     return _outcome(producer, now_s=ended_s), _outcome(consumer, now_s=ended_s)
 
 
@@ -131,22 +139,24 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
                 {"client-id": load.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
             ],
             "admin": {"bind": f"127.0.0.1:{admin_port}"},
-            "log": {"level": "warning"},
+            # Its warnings here would say that two clients are throttled, which is the point.
+            "log": {"level": "error"},
         },
         indent=2,
     )
 
 
-async def _while_all_is_well(
-    show: Coroutine[None, None, float], works: Sequence[Coroutine[None, None, None]], children: Sequence[Child]
-) -> float:
-    """Run ``show`` to its end beside the clients, and return when it ended; the first failure of any ends all."""
+async def while_all_is_well(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
+    """Run ``show`` to its end beside the others and return its result; the first failure of any ends all.
+
+    Raises:
+        DemoError: That failure.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             main = group.create_task(show)
-            others = [group.create_task(_client(work)) for work in works]
-            others += [group.create_task(child.fail_when_ended()) for child in children]
-            main.add_done_callback(lambda _: [other.cancel() for other in others])
+            beside = [group.create_task(other) for other in others]
+            main.add_done_callback(lambda _: [task.cancel() for task in beside])
     except BaseExceptionGroup as failures:
         expected, unexpected = failures.split(DemoError)
         if expected is None or unexpected is not None:

@@ -77,7 +77,7 @@ async def test_aiokafka_survives_acks_0(bootstrap: str) -> None:
 
 
 async def test_the_broker_names_the_proxy_to_its_clients(tmp_path: Path) -> None:
-    arguments = ("proxy.demo.broker", "--advertise", "127.0.0.1:12345", "--preload", "100:2")
+    arguments = ("-m", "proxy.demo.broker", "--advertise", "127.0.0.1:12345", "--preload", "100:2")
     async with running("the embedded broker", arguments, log=tmp_path / "log") as broker:
         address = (await broker.wait_for_line(re.compile(r"ready on (\S+)")))[1]
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
