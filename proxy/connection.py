@@ -18,8 +18,9 @@ from typing import Final, cast
 
 from config.model import Address
 from protocol.errors import ProtocolError
+from proxy.account import Listening
 from proxy.latency import Latency
-from proxy.session import Listening, Session
+from proxy.session import Session
 
 log = logging.getLogger(__name__)
 

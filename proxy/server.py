@@ -13,10 +13,10 @@ from time import monotonic, monotonic_ns
 from typing import Final
 
 from config.model import Address, Listener, ProxyConfig
+from proxy.account import Listening, Policy
 from proxy.connection import BrokerConnection, ClientConnection, Port
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
-from proxy.session import Listening, Policy
 from proxy.throttle_log import ThrottleLog
 
 log = logging.getLogger(__name__)

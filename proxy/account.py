@@ -1,0 +1,111 @@
+"""Who pays for a connection's requests, and how long its client must be silent for it."""
+
+from typing import NamedTuple
+
+from config.model import ANONYMOUS, Enforcement
+from proxy.counters import Counters
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import Bucket
+
+
+class Policy(NamedTuple):
+    """What a listener says about its connections."""
+
+    max_frame_size_bytes: int
+    enforcement: Enforcement
+    is_inter_broker: bool
+
+
+class Listening:
+    """What the connections of one listener share: its policy (which a reload replaces), quotas and counters."""
+
+    __slots__ = ("counters", "policy", "quotas")
+
+    def __init__(self, policy: Policy, quotas: BrokerQuotas, counters: Counters) -> None:
+        self.policy = policy
+        self.quotas = quotas
+        self.counters = counters
+
+
+class Account:
+    """The identity of one connection, the buckets that it charges, and its mute."""
+
+    __slots__ = (
+        "_client_id",
+        "_fetch_bucket",
+        "_generation",
+        "_produce_bucket",
+        "listening",
+        "muted_until_ms",
+        "principal",
+    )
+
+    def __init__(self, listening: Listening) -> None:
+        self.listening = listening
+        self.principal = ANONYMOUS
+        self.muted_until_ms = 0
+        self._client_id: bytes | None = None
+        self._generation = -1
+        self._produce_bucket: Bucket
+        self._fetch_bucket: Bucket
+
+    def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
+        """Return the bucket of the connection's Produce requests; kept until the rules or the client-id change."""
+        if client_id != self._client_id or self._generation != self.listening.quotas.generation:
+            self._look_up(client_id, now_ms)
+        return self._produce_bucket
+
+    def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
+        """Return the bucket of its Fetch requests, likewise."""
+        if client_id != self._client_id or self._generation != self.listening.quotas.generation:
+            self._look_up(client_id, now_ms)
+        return self._fetch_bucket
+
+    def enforcement(self, bucket: Bucket) -> Enforcement:
+        """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""
+        return bucket.enforcement or self.listening.policy.enforcement
+
+    def observes(self, bucket: Bucket) -> bool:
+        """Whether nothing is slowed for ``bucket``."""
+        return (bucket.enforcement or self.listening.policy.enforcement) is Enforcement.OBSERVE
+
+    def believes_replicas(self) -> bool:
+        """Whether a ``replica_id`` sent on this connection is believed. Else it is a consumer's, and pays."""
+        return self.listening.policy.is_inter_broker or self.listening.quotas.is_broker(self.principal)
+
+    def charge(self, bucket: Bucket, amount: int, *, now_ms: int, has_answer: bool = True) -> int:
+        """Charge ``amount`` bytes and mute the client where that is how it is slowed.
+
+        Args:
+            bucket: from ``produce_bucket`` or ``fetch_bucket``.
+            amount: bytes, as Kafka counts them.
+            now_ms: when the answer is ready; without an answer (acks=0), when the request has passed.
+            has_answer: whether there is an answer to be held back; without one, ``delay`` mutes as well.
+
+        Returns:
+            Milliseconds that the client is to be slowed down, 0 for none.
+        """
+        wait_ms = bucket.charge(amount, now_ms=now_ms)
+        if wait_ms <= 0:
+            return 0
+        enforcement = self.enforcement(bucket)
+        is_enforced = enforcement is not Enforcement.OBSERVE
+        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)
+        self.listening.counters.throttled(bucket)
+        if not is_enforced:
+            return 0
+        if enforcement is Enforcement.RESPOND or not has_answer:
+            self.mute(wait_ms, now_ms=now_ms)
+        return wait_ms
+
+    def mute(self, wait_ms: int, *, now_ms: int) -> None:
+        """Do not take up requests for that long; a longer mute stays."""
+        self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
+
+    def _look_up(self, client_id: bytes, now_ms: int) -> None:
+        quotas = self.listening.quotas
+        self._client_id = client_id
+        self._generation = quotas.generation
+        self._produce_bucket, self._fetch_bucket = quotas.buckets(
+            principal=self.principal, client_id=client_id.decode("utf-8", "backslashreplace"), now_ms=now_ms
+        )

@@ -1,0 +1,69 @@
+"""What the proxy changes in the bytes that pass: always as many bytes as were there, so nothing behind them moves."""
+
+from struct import Struct
+from typing import Final
+
+from protocol import api_versions, fetch, produce
+from protocol.api import ApiKey
+from protocol.errors import ProtocolError
+
+# Where in the data to put which bytes. () changes nothing.
+Change = tuple[int, bytes] | tuple[()]
+NOTHING: Final[Change] = ()
+
+# Produce and ApiVersions responses must be whole to be written into. 1 MiB is a Produce response of some 20,000
+# partitions; what is longer passes as it is (its client is muted all the same).
+MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
+
+_INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
+
+
+def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Change:
+    """Lower a fetch's max_bytes, and min_bytes with it, to what its quota allows in a window (KAFKA-9677)."""
+    if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
+        return NOTHING
+    # The two are neighbours in every version.
+    return limits.min_bytes_offset, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
+
+
+def response_change(
+    data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, wait_ms: int
+) -> Change | None:
+    """Return what to change in a response: its throttle time, or the versions that it announces.
+
+    Of the broker's throttle time and ours the larger stays.
+
+    Args:
+        data: bytes from the broker.
+        position: where in ``data`` the response's size prefix is.
+        frame_bytes: its length, with the prefix.
+        api_key: Produce, Fetch or ApiVersions.
+        api_version: of the request that it answers.
+        wait_ms: our throttle time.
+
+    Returns:
+        The change; () where there is nothing to be written, or it cannot be: a broker newer than we know, whose
+        response passes as it is. None if more bytes are needed.
+    """
+    try:
+        if api_key == ApiKey.FETCH:
+            at = fetch.throttle_time_offset(data, position, api_version)
+            if at is None or (at >= 0 and at + 4 > len(data)):
+                return None
+            return NOTHING if at < 0 else _larger(data, at, wait_ms)
+        if frame_bytes > MAX_HELD_RESPONSE_BYTES:
+            return NOTHING
+        if position + frame_bytes > len(data):
+            return None
+        frame = data[position : position + frame_bytes]
+        if api_key == ApiKey.API_VERSIONS:
+            return position, api_versions.narrow(frame, api_version)
+        offset = produce.throttle_time_offset(frame, api_version)
+        return NOTHING if offset is None else _larger(data, position + offset, wait_ms)
+    except ProtocolError:
+        return NOTHING
+
+
+def _larger(data: bytes, at: int, wait_ms: int) -> Change:
+    return at, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))
