@@ -9,7 +9,8 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import StringIO
 from time import monotonic
@@ -18,11 +19,11 @@ from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from config.model import Address
-from proxy.metrics import ProxyCollector, Reloads
+from proxy.metrics.families import Families, Reloads
+from proxy.metrics.text import CONTENT_TYPE, write
 from proxy.server import Server
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ log = logging.getLogger(__name__)
 MAX_REQUESTS: Final = 8
 _HEARTBEAT_S: Final = 2.0
 _SOCKET_TIMEOUT_S: Final = 5.0
-_DEADLINE_S: Final = 15.0
+_DEADLINE_S: Final = 30.0
+_GZIP: Final = zlib.MAX_WBITS | 16
 _PATHS: Final = ("/metrics", "/livez", "/readyz")
 
 
@@ -43,9 +45,7 @@ class AdminServer:
     """
 
     def __init__(self, bind: Address, server: Server, reloader: Reloads) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(ProxyCollector(server, reloader))
-        application = _Application(make_wsgi_app(registry), Health(asyncio.get_running_loop(), server, reloader))
+        application = _Application(Families(server, reloader), Health(asyncio.get_running_loop(), server, reloader))
         self._http = _bound(bind)
         self._http.set_app(application)
         self.port: int = self._http.server_address[1]
@@ -98,12 +98,9 @@ class Health:
         }
 
 
-WsgiApp = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
-
-
 class _Application:
-    def __init__(self, metrics: WsgiApp, health: Health) -> None:
-        self._metrics = metrics
+    def __init__(self, families: Families, health: Health) -> None:
+        self._families = families
         self._health = health
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -114,7 +111,7 @@ class _Application:
             return _answer(start_response, "405 Method Not Allowed", "GET only\n", allow="GET")
         match path:
             case "/metrics":
-                return self._metrics(environ, start_response)
+                return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
             case "/livez":
                 if self._health.is_alive():
                     return _answer(start_response, "200 OK", "alive\n")
@@ -123,6 +120,28 @@ class _Application:
                 readiness = self._health.readiness()
                 status = "200 OK" if readiness["state"] == "ready" else "503 Service Unavailable"
                 return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
+
+    def _metrics(self, start_response: StartResponse, *, is_zipped: bool) -> Iterator[bytes]:
+        headers = [("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")]
+        if is_zipped:
+            headers.append(("Content-Encoding", "gzip"))
+        start_response("200 OK", headers)
+        try:
+            pieces = write(self._families.now())
+            yield from _zipped(pieces) if is_zipped else pieces
+        except Exception:
+            # The status has gone out already; a scrape that breaks off is one that failed.
+            log.exception("a scrape of /metrics failed; this is a fault of this program")
+            raise
+
+
+def _zipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(level=1, wbits=_GZIP)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()
 
 
 def _answer(

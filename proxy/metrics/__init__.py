@@ -1,0 +1,10 @@
+"""Metrics: the plain integers that the loop counts in, put into words when somebody asks.
+
+* ``text``      Prometheus' text format, line by line
+* ``usage``     what each bucket has used; which of them have series of their own, under a cap
+* ``families``  every metric of the proxy
+
+All of it runs in the thread of a scrape while the loop goes on changing what it reads. So nothing of the proxy's is
+locked or changed, and a container is copied in one step of the interpreter before it is walked. Two numbers of one
+scrape may be some milliseconds apart.
+"""

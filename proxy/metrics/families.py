@@ -1,0 +1,232 @@
+"""Every metric of the proxy: its own family in base units, and Kafka's, by the names that its exporters use."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from operator import attrgetter
+from time import monotonic_ns
+from typing import Final, Protocol
+
+from config.model import EntityName
+from protocol.api import API_NAMES
+from proxy.connection import Port
+from proxy.counters import OTHER as OTHER_API
+from proxy.latency import BOUNDS_NS
+from proxy.metrics.text import Family, Rest, labels, paced, rest
+from proxy.metrics.usage import OTHER, Names, Row, Usage, read
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import ClientQuotaManager
+from proxy.quota.entity import QuotaKind
+from proxy.quota.sanitize import sanitize
+from proxy.server import Server
+
+_PREFIX: Final = "kafka_quota_proxy"
+_BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
+
+
+def _seconds(time_ms: int) -> float:
+    return time_ms / 1_000
+
+
+# name, what it means, how it is read
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[Usage], float]], ...]] = (
+    ("bytes", "Bytes that were charged.", attrgetter("amount")),
+    ("requests", "Requests that were charged.", attrgetter("requests")),
+    ("throttled_requests", "Requests that were answered with a wait.", attrgetter("throttled_requests")),
+    ("throttle_seconds", "Waits that were enforced.", lambda usage: _seconds(usage.throttle_time_ms)),
+    (
+        "observed_throttle_seconds",
+        "Waits that were computed and not enforced.",
+        lambda usage: _seconds(usage.observed_throttle_time_ms),
+    ),
+)
+
+
+class Reloads(Protocol):
+    """What is asked of ``proxy.reload.Reloader``."""
+
+    last_reload_successful: bool
+    last_reload_timestamp_seconds: float
+
+    @property
+    def hash(self) -> str:
+        """Which content is in force."""
+
+
+class Families:
+    """The metrics of one proxy; to be kept, for it remembers which buckets have names."""
+
+    def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
+        self._server = server
+        self._reloads = reloads
+        self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in QuotaKind}
+
+    def now(self, rest: Rest = rest) -> Iterator[Family]:
+        """Return all families as they are now."""
+        now_ms = monotonic_ns() // 1_000_000
+        quotas = [upstream.quotas for upstream in list(self._server.upstreams.values())]
+        ports = list(self._server.ports)
+        yield from _of_configuration(self._reloads)
+        yield from _of_listeners(ports, now_ms)
+        yield _added_latency(ports)
+        # All brokers have the same rules.
+        yield _limits(manager for one in quotas[:1] for manager in one.managers)
+        own: dict[QuotaKind, list[Row]] = {}
+        other: dict[QuotaKind, Usage | None] = {}
+        for kind, names in self._names.items():
+            rows = read([_manager(one, kind) for one in quotas], now_ms=now_ms, rest=rest)
+            own[kind], other[kind] = names.divide(rows)
+        yield from _of_buckets(own, other, rest)
+        has_values = self._server.config.kafka.client_quota_metric_value_enable
+        for kind, rows in own.items():
+            yield from _of_kafka(
+                kind, rows, rest, has_values=self._server.config.kafka.client_quota_metric_value_enable
+            )
+
+
+def _of_configuration(reloads: Reloads) -> Iterator[Family]:
+    yield _gauge(
+        "config_last_reload_successful",
+        "Whether the configuration was taken when it last changed.",
+        [("", int(reloads.last_reload_successful))],
+    )
+    yield _gauge(
+        "config_last_reload_timestamp_seconds",
+        "When a configuration was last taken, Unix time.",
+        [("", reloads.last_reload_timestamp_seconds)],
+    )
+    yield _gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
+    yield _gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
+
+
+def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
+    connections: list[tuple[str, float]] = []
+    muted: list[tuple[str, float]] = []
+    disconnects: list[tuple[str, float]] = []
+    frames: dict[str, int] = {}
+    unknown: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    for port in ports:
+        open_now = tuple(port.connections)
+        connections.append((labels(listener=port.name), len(open_now)))
+        muted.append((labels(listener=port.name), sum(one.session.muted_until_ms > now_ms for one in open_now)))
+        counters = port.listening.counters
+        for cause, count in counters.disconnects.copy().items():
+            disconnects.append((labels(listener=port.name, cause=cause), count))
+        _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))
+        _add(unknown, ((labels(api_key=_api_key(key)), n) for key, n in counters.unknown_apis.copy().items()))
+        _add(errors, ((labels(reason=reason), n) for reason, n in counters.protocol_errors.copy().items()))
+    yield _gauge("connections", "Open client connections.", connections)
+    yield _gauge("muted_connections", "Client connections that wait out a throttle time.", muted)
+    yield _counter("frames", "Requests by API.", frames.items())
+    yield _counter("unknown_api", "Requests whose API or version is not known here; they pass.", unknown.items())
+    yield _counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
+    yield _counter("disconnects", "Ends of client connections.", disconnects)
+
+
+def _added_latency(ports: Iterable[Port]) -> Family:
+    counts: dict[int, list[int]] = {}
+    sums_ns: dict[int, int] = {}
+    for port in ports:
+        for api_key, per_bound in port.latency.counts.copy().items():
+            known = counts.get(api_key) or [0] * len(per_bound)
+            counts[api_key] = [mine + its for mine, its in zip(known, per_bound, strict=True)]
+            sums_ns[api_key] = sums_ns.get(api_key, 0) + port.latency.sums_ns.get(api_key, 0)
+    samples: list[tuple[str, float]] = []
+    for api_key, per_bound in counts.items():
+        up_to_here = 0
+        for bound, count in zip(_BOUNDS, per_bound, strict=True):
+            up_to_here += count
+            samples.append(("_bucket" + labels(api=_api(api_key), le=bound), up_to_here))
+        samples.append(("_count" + labels(api=_api(api_key)), up_to_here))
+        samples.append(("_sum" + labels(api=_api(api_key)), sums_ns[api_key] / 1e9))
+    help_ = "Time that a request and its response were inside the proxy, throttling excluded."
+    return Family(f"{_PREFIX}_added_latency_seconds", "histogram", help_, samples)
+
+
+def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
+    samples = [
+        (labels(kind=manager.kind.label, user=_entity(rule.user), client_id=_entity(rule.client_id)), limit)
+        for manager in managers
+        for rule in manager.table.rules()
+        if (limit := manager.kind.limit_of(rule)) is not None
+    ]
+    return _gauge("quota_limit", "The limit in force of each rule, bytes per second.", samples)
+
+
+def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | None], rest: Rest) -> Iterator[Family]:
+    rows = [
+        (labels(kind=kind.label, user=row.tags.user, client_id=row.tags.client_id), row)
+        for kind, of_a_kind in own.items()
+        for row in paced(of_a_kind, rest)
+    ]
+    usages = [(text, row.usage) for text, row in rows]
+    usages += [
+        (labels(kind=kind.label, user=OTHER.user, client_id=OTHER.client_id), usage)
+        for kind, usage in other.items()
+        if usage is not None
+    ]
+    for name, help_, value in _COUNTERS:
+        yield _counter(name, help_, ((text, value(usage)) for text, usage in usages))
+    yield _gauge(
+        "quota_utilisation_ratio",
+        "Rate over limit of each active bucket.",
+        ((text, row.utilisation) for text, row in rows if row.utilisation is not None),
+    )
+
+
+def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bool) -> Iterator[Family]:
+    prefix = f"kafka_server_{kind.label}"
+    rows = [(labels(user=sanitize(row.tags.user), client_id=row.tags.client_id), row) for row in paced(own, rest)]
+    yield Family(f"{prefix}_byte_rate", "gauge", "Bytes per second.", ((text, row.byte_rate) for text, row in rows))
+    yield Family(
+        f"{prefix}_throttle_time",
+        "gauge",
+        "Mean throttle time of the last minute, ms; NaN where there was none.",
+        ((text, row.throttle_time_ms) for text, row in rows),
+    )
+    if has_values:
+        yield Family(
+            f"{prefix}_byte_quota_value",
+            "gauge",
+            "The limit in force, bytes per second.",
+            ((text, row.limit) for text, row in rows if row.limit is not None),
+        )
+
+
+def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
+    return Family(f"{_PREFIX}_{name}", "gauge", help_, samples)
+
+
+def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
+    return Family(f"{_PREFIX}_{name}_total", "counter", help_, samples)
+
+
+def _manager(quotas: BrokerQuotas, kind: QuotaKind) -> ClientQuotaManager:
+    return quotas.produce if kind is QuotaKind.PRODUCE else quotas.fetch
+
+
+def _entity(name: EntityName) -> str:
+    return "" if name is None else str(name)
+
+
+def _api(key: int) -> str:
+    return API_NAMES.get(key, str(key))
+
+
+def _api_key(key: int) -> str:
+    return "other" if key == OTHER_API else str(key)
+
+
+def _add(counts: dict[str, int], more: Iterable[tuple[str, int]]) -> None:
+    for text, count in more:
+        counts[text] = counts.get(text, 0) + count
+
+
+def _version() -> str:
+    try:
+        return version("kafka-quota-proxy")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+VERSION: Final = _version()
