@@ -1,0 +1,105 @@
+"""Frames of Kafka's protocol, field by field, for tests below the end-to-end ones.
+
+One topic ``t`` with one partition each; sizes are whole frames' ``size_bytes``, which exclude the four of the prefix.
+"""
+
+from struct import pack
+
+PRODUCE = 0
+FETCH = 1
+METADATA = 3
+API_VERSIONS = 18
+
+
+def framed(payload: bytes) -> bytes:
+    """Put the size in front."""
+    return pack(">i", len(payload)) + payload
+
+
+def request_header(api_key: int, version: int, correlation_id: int, client_id: str, *, is_flexible: bool) -> bytes:
+    """Return header v1, or v2 with an empty tag section."""
+    name = client_id.encode()
+    return pack(">hhih", api_key, version, correlation_id, len(name)) + name + (b"\0" if is_flexible else b"")
+
+
+def produce_request(
+    correlation_id: int = 1, *, version: int = 7, client_id: str = "etl", acks: int = 1, size_bytes: int = 400
+) -> bytes:
+    """Return a Produce request of exactly that size; what stands for records is zeros."""
+    is_flexible = version >= 9
+    header = request_header(PRODUCE, version, correlation_id, client_id, is_flexible=is_flexible)
+    transactional_id = b"" if version < 3 else b"\0" if is_flexible else b"\xff\xff"
+    front = header + transactional_id + pack(">hi", acks, 30_000)
+    return framed(front + bytes(size_bytes - len(front)))
+
+
+def produce_response(correlation_id: int = 1, *, version: int = 7, throttle_time_ms: int = 0) -> bytes:
+    """Return the answer to ``produce_request``."""
+    fixed = (
+        pack(">ihq", 0, 0, 42) + (pack(">q", -1) if version >= 2 else b"") + (pack(">q", 0) if version >= 5 else b"")
+    )
+    if version >= 9:
+        topic = bytes(16) if version >= 13 else b"\x02t"
+        body = b"\x02" + topic + b"\x02" + fixed + b"\x01\x00\x00" + b"\x00"
+        return framed(pack(">i", correlation_id) + b"\0" + body + pack(">i", throttle_time_ms) + b"\0")
+    if version >= 8:
+        fixed += pack(">ih", 0, -1)
+    body = pack(">ih", 1, 1) + b"t" + pack(">i", 1) + fixed
+    return framed(pack(">i", correlation_id) + body + (pack(">i", throttle_time_ms) if version >= 1 else b""))
+
+
+def fetch_request(
+    correlation_id: int = 1,
+    *,
+    version: int = 11,
+    client_id: str = "etl",
+    max_bytes: int = 50 * 1024 * 1024,
+    min_bytes: int = 1,
+    replica_id: int = -1,
+) -> bytes:
+    """Return a sessionless Fetch of partition 0."""
+    is_flexible = version >= 12
+    front = pack(">i", replica_id) if version < 15 else b""
+    front += pack(">ii", 500, min_bytes) + (pack(">i", max_bytes) if version >= 3 else b"")
+    front += (b"\0" if version >= 4 else b"") + (pack(">ii", 0, -1) if version >= 7 else b"")
+    partition = pack(">i", 0) + (pack(">i", -1) if version >= 9 else b"") + pack(">q", 0)
+    partition += pack(">i", -1) if is_flexible else b""
+    partition += (pack(">q", 0) if version >= 5 else b"") + pack(">i", 1024 * 1024)
+    if is_flexible:
+        topic = (bytes(16) if version >= 13 else b"\x02t") + b"\x02" + partition + b"\0" + b"\0"
+        replica_state = pack(">iq", replica_id, 1) + b"\0"
+        tags = b"\x01\x01" + bytes([len(replica_state)]) + replica_state if version >= 15 and replica_id >= 0 else b"\0"
+        body = front + b"\x02" + topic + b"\x01" + b"\x01" + tags
+    else:
+        body = front + pack(">ih", 1, 1) + b"t" + pack(">i", 1) + partition
+        body += (pack(">i", 0) if version >= 7 else b"") + (pack(">h", 0) if version >= 11 else b"")
+    return framed(request_header(FETCH, version, correlation_id, client_id, is_flexible=is_flexible) + body)
+
+
+def fetch_response(
+    correlation_id: int = 1, *, version: int = 11, size_bytes: int = 1_000, throttle_time_ms: int = 0
+) -> bytes:
+    """Return an answer of exactly that size; behind its throttle time there are zeros."""
+    front = pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
+    front += pack(">i", throttle_time_ms) if version >= 1 else b""
+    return framed(front + bytes(size_bytes - len(front)))
+
+
+def other_request(
+    correlation_id: int = 1, *, api_key: int = METADATA, version: int = 5, client_id: str = "etl"
+) -> bytes:
+    """Return a request that is nobody's business here: Metadata of all topics, or of any key."""
+    return framed(
+        request_header(api_key, version, correlation_id, client_id, is_flexible=False) + pack(">i?", -1, False)
+    )
+
+
+def other_response(correlation_id: int = 1, *, size_bytes: int = 100) -> bytes:
+    """Return an opaque answer."""
+    return framed(pack(">i", correlation_id) + bytes(size_bytes - 4))
+
+
+def api_versions_response(correlation_id: int = 1, *, produce_max: int = 99, fetch_max: int = 99) -> bytes:
+    """Return the answer to ApiVersions v0."""
+    entries = pack(">hhhhhhhhh", PRODUCE, 0, produce_max, FETCH, 4, fetch_max, METADATA, 0, 77)
+    return framed(pack(">ihi", correlation_id, 0, 3) + entries)

@@ -1,0 +1,81 @@
+"""A session with hands on both ends and on the clock."""
+
+from config.model import Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from proxy.account import Listening, Policy
+from proxy.counters import Counters
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import Bucket
+from proxy.session import Session
+
+# As from time.monotonic_ns: neither 0 nor an epoch.
+START_MS = 86_400_000
+
+
+class Wire:
+    """What a client and a broker would see of a session. Nothing sleeps: ``wait`` moves the clock."""
+
+    def __init__(
+        self,
+        *rules: QuotaRule,
+        enforcement: Enforcement = Enforcement.RESPOND,
+        shaping: Shaping = Shaping.SAMPLED,
+        principals: Principals | None = None,
+        is_inter_broker: bool = False,
+        max_frame_size_bytes: int = 104_857_600,
+        max_throttle_time_ms: int | None = None,
+    ) -> None:
+        self.config = ProxyConfig(
+            listeners=(),
+            quotas=rules,
+            shaping=shaping,
+            principals=principals or Principals(),
+            max_throttle_time_ms=max_throttle_time_ms,
+        )
+        self.now_ms = START_MS
+        policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker)
+        self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
+        self.session = Session(self.listening)
+
+    def client(self, *data: bytes) -> bytes:
+        """Let the client send each piece; return what the broker gets."""
+        for piece in data:
+            self.session.receive_from_client(piece, now_ms=self.now_ms)
+        return self.to_broker()
+
+    def broker(self, *data: bytes) -> bytes:
+        """Let the broker send each piece; return what the client gets."""
+        for piece in data:
+            self.session.receive_from_broker(piece, now_ms=self.now_ms)
+        return self.to_client()
+
+    def wait(self, wait_ms: int) -> None:
+        """Let time pass, and the session be woken where it asked to be."""
+        end_ms = self.now_ms + wait_ms
+        while 0 < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
+            self.now_ms = max(self.now_ms + 1, wake_at_ms)
+            self.session.handle_timer(now_ms=self.now_ms)
+        self.now_ms = max(self.now_ms, end_ms)
+
+    def to_broker(self) -> bytes:
+        """Take what waits to be written to the broker."""
+        data = b"".join(self.session.to_broker)
+        self.session.to_broker.clear()
+        return data
+
+    def to_client(self) -> bytes:
+        """Take what waits to be written to the client."""
+        data = b"".join(self.session.to_client)
+        self.session.to_client.clear()
+        return data
+
+    def bucket(self, kind: str = "produce", *, client_id: str = "etl") -> Bucket:
+        """Return the bucket that this client charges."""
+        buckets = self.listening.quotas.buckets(
+            principal=self.session.account.principal, client_id=client_id, now_ms=self.now_ms
+        )
+        return buckets[0] if kind == "produce" else buckets[1]
+
+    @property
+    def muted_for_ms(self) -> int:
+        """How long the client's next request would wait."""
+        return max(0, self.session.muted_until_ms - self.now_ms)
