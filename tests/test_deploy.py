@@ -7,21 +7,20 @@ from pathlib import Path
 import yaml
 
 from config.load import load_bytes
-from proxy.metrics import ProxyCollector
+from proxy.metrics.families import Families
 from proxy.server import Server
 
 _CONFIG = b"""
 listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092"}]
 quotas: [{client-id: etl, producer_byte_rate: 10MiB, consumer_byte_rate: 10MiB}]
 """
-_SUFFIXES = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket"], "gauge": [""]}
 
 REPOSITORY = Path(__file__).parent.parent
 DEPLOY = REPOSITORY / "deploy"
 
 
 class FirstStart:
-    """What the collector asks of a reloader."""
+    """What metrics ask of a reloader."""
 
     last_reload_successful = True
     last_reload_timestamp_seconds = 0.0
@@ -30,8 +29,11 @@ class FirstStart:
 
 def exposed() -> set[str]:
     """Return the names of all metrics that the proxy exposes, as they are written in a query."""
-    collector = ProxyCollector(Server(load_bytes(_CONFIG, file="proxy.yaml").config), FirstStart())
-    return {family.name + suffix for family in collector.collect() for suffix in _SUFFIXES[family.type]}
+    families = Families(Server(load_bytes(_CONFIG, file="proxy.yaml").config), FirstStart())
+    return {
+        f"{family.name}_bucket" if family.type == "histogram" else family.name
+        for family in families.now(rest=lambda: None)
+    }
 
 
 def test_operations_md_lists_exactly_the_metrics_that_are_exposed() -> None:
