@@ -1,0 +1,12 @@
+"""How many examples the property tests take: ``HYPOTHESIS_PROFILE=deep`` looks for long, by chance."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The same examples in each run: a red build has one cause, and it is in the change.
+settings.register_profile("fast", derandomize=True, database=None, max_examples=100, deadline=None)
+settings.register_profile(
+    "deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

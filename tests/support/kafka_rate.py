@@ -1,0 +1,175 @@
+"""Kafka's metrics core a second time, as slow and as literal as it is described: an oracle for ``proxy.quota``.
+
+Every number is a double and every step is taken in Kafka's order, so that results can be compared with ``==``. Nothing
+is kept up to date that can be found by looking: slots are walked each time. Source: ``SampledStat``, ``WindowedSum``,
+``Rate``, ``SimpleRate``, ``Avg`` and ``TokenBucket`` of org.apache.kafka.common.metrics.stats, in the form since 3.8.
+"""
+
+from dataclasses import dataclass, field
+from math import floor, inf, nan
+
+MAX_INT32 = 2**31 - 1
+
+
+@dataclass(kw_only=True)
+class MetricConfig:
+    """What a stat is told with each call: N, W and the quota. Replacing it leaves what was recorded alone."""
+
+    samples: int = 2
+    window_ms: int = 30_000
+    bound: float | None = None
+
+
+@dataclass(kw_only=True)
+class Slot:
+    """One window of a sampled stat."""
+
+    start_ms: int
+    last_event_ms: int
+    value: float = 0.0
+    events: int = 0
+
+    def reset(self, now_ms: int) -> None:
+        self.value = 0.0
+        self.events = 0
+        self.start_ms = now_ms
+        self.last_event_ms = now_ms
+
+
+@dataclass
+class SampledStat:
+    """A ring of up to N + 1 slots."""
+
+    slots: list[Slot] = field(default_factory=list)
+    current: int = 0
+
+    def record(self, config: MetricConfig, value: float, now_ms: int) -> None:
+        if not self.slots:
+            self.slots.append(Slot(start_ms=now_ms, last_event_ms=now_ms))
+        slot = self.slots[self.current]
+        is_complete = now_ms - slot.start_ms >= config.window_ms
+        if is_complete:
+            self.current = (self.current + 1) % (config.samples + 1)
+            if self.current >= len(self.slots):
+                self.slots.append(Slot(start_ms=now_ms, last_event_ms=now_ms))
+            else:
+                self.slots[self.current].reset(now_ms)
+            slot = self.slots[self.current]
+        slot.value = slot.value + value
+        slot.events = slot.events + 1
+        slot.last_event_ms = now_ms
+
+    def purge(self, config: MetricConfig, now_ms: int) -> None:
+        for slot in self.slots:
+            if now_ms - slot.last_event_ms >= config.samples * config.window_ms:
+                slot.reset(now_ms)
+
+    def oldest(self, now_ms: int) -> Slot:
+        if not self.slots:
+            self.slots.append(Slot(start_ms=now_ms, last_event_ms=now_ms))
+        oldest = self.slots[0]
+        for slot in self.slots:
+            if slot.start_ms < oldest.start_ms:
+                oldest = slot
+        return oldest
+
+    def measure_sum(self, config: MetricConfig, now_ms: int) -> float:
+        self.purge(config, now_ms)
+        total = 0.0
+        for slot in self.slots:
+            total = total + slot.value
+        return total
+
+    def measure_count(self, config: MetricConfig, now_ms: int) -> int:
+        self.purge(config, now_ms)
+        return sum(slot.events for slot in self.slots)
+
+    def measure_average(self, config: MetricConfig, now_ms: int) -> float:
+        total = self.measure_sum(config, now_ms)
+        count = self.measure_count(config, now_ms)
+        return nan if count == 0 else total / count
+
+
+@dataclass
+class Rate:
+    """Units per second, as client quotas use it."""
+
+    stat: SampledStat = field(default_factory=SampledStat)
+
+    def record(self, config: MetricConfig, value: float, now_ms: int) -> None:
+        self.stat.record(config, value, now_ms)
+
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        value = self.stat.measure_sum(config, now_ms)
+        return value / (self.window_ms(config, now_ms) / 1000.0)
+
+    def measure_events(self, config: MetricConfig, now_ms: int) -> float:
+        """Return events per second instead of units per second."""
+        count = self.stat.measure_count(config, now_ms)
+        return float(count) / (self.window_ms(config, now_ms) / 1000.0)
+
+    def window_ms(self, config: MetricConfig, now_ms: int) -> int:
+        self.stat.purge(config, now_ms)
+        elapsed_ms = now_ms - self.stat.oldest(now_ms).start_ms
+        full_windows = elapsed_ms // config.window_ms
+        least_full_windows = config.samples - 1
+        if full_windows < least_full_windows:
+            elapsed_ms = elapsed_ms + (least_full_windows - full_windows) * config.window_ms
+        return max(elapsed_ms, 1)
+
+
+class SimpleRate(Rate):
+    """Units per second, as replication quotas use it: no windows are taken for granted."""
+
+    def window_ms(self, config: MetricConfig, now_ms: int) -> int:
+        self.stat.purge(config, now_ms)
+        return max(now_ms - self.stat.oldest(now_ms).start_ms, config.window_ms)
+
+
+@dataclass
+class TokenBucket:
+    """Units that may pass, as controller mutation quotas use it. Starts full only because epoch times are large."""
+
+    tokens: float = 0.0
+    last_ms: int = 0
+
+    def record(self, config: MetricConfig, value: float, now_ms: int) -> None:
+        assert config.bound is not None
+        self.refill(config, now_ms)
+        self.tokens = min(self.burst(config), self.tokens - value)
+
+    def measure(self, config: MetricConfig, now_ms: int) -> float:
+        assert config.bound is not None
+        self.refill(config, now_ms)
+        return self.tokens
+
+    def refill(self, config: MetricConfig, now_ms: int) -> None:
+        assert config.bound is not None
+        elapsed_s = (now_ms - self.last_ms) / 1000.0
+        self.tokens = min(self.burst(config), self.tokens + config.bound * elapsed_s)
+        self.last_ms = now_ms
+
+    def burst(self, config: MetricConfig) -> float:
+        assert config.bound is not None
+        return config.samples * (config.window_ms / 1000.0) * config.bound
+
+
+def java_round(value: float) -> int:
+    """``Math.round``: half goes up, also below 0."""
+    return floor(value + 0.5)
+
+
+def throttle_time_ms(rate: Rate, config: MetricConfig, now_ms: int) -> int:
+    """``QuotaUtils.throttleTime``, with a saturated int32 where Kafka wraps around."""
+    assert config.bound is not None
+    difference = rate.measure(config, now_ms) - config.bound
+    wait_ms = difference / config.bound * rate.window_ms(config, now_ms)
+    return MAX_INT32 if wait_ms == inf else min(java_round(wait_ms), MAX_INT32)
+
+
+def record_and_get_throttle_time_ms(rate: Rate, config: MetricConfig, value: float, now_ms: int) -> int:
+    """``recordAndGetThrottleTimeMs``: record, check the bound (equality passes), and only then compute a wait."""
+    rate.record(config, value, now_ms)
+    assert config.bound is not None
+    is_violated = not rate.measure(config, now_ms) <= config.bound
+    return throttle_time_ms(rate, config, now_ms) if is_violated else 0
