@@ -67,9 +67,14 @@ class Rate:
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
         """Return what ``measure`` would return were ``more`` recorded first. Changes nothing; safe from a thread."""
+        slots = self._slots[:]
+        if more and slots and now_ms - slots[self._current][1] >= self._window_ms:
+            # The record would begin a slot, in the place of this one if the ring is full.
+            following = (self._current + 1) % (self._samples + 1)
+            del slots[following : following + 1]
         total = more
         oldest_ms = now_ms
-        for value, start_ms, last_event_ms in tuple(self._slots):
+        for value, start_ms, last_event_ms in slots:
             if now_ms - last_event_ms < self._span_ms:
                 total += value
                 oldest_ms = min(oldest_ms, start_ms)

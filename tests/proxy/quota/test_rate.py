@@ -1,0 +1,212 @@
+"""Rates over sampled windows: equal to Kafka's to the last bit, whoever reads in between and whenever.
+
+Kafka's own numbers are in ``test_vectors``.
+"""
+
+from copy import deepcopy
+from math import isnan
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from proxy.quota.rate import Average, Rate
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+# A clock that was just started, one that runs for days, and one that counts from 1970.
+STARTS_MS = (0, 1, 17, 999, 86_400_000, 1_767_225_600_000)
+
+RECORD, MEASURE, WINDOW, PEEK = "record", "measure", "window", "peek"
+Step = tuple[int, str, int]
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> MetricConfig:
+    """N and W: Kafka's defaults, the smallest ones and odd ones."""
+    samples = draw(st.sampled_from([2, 3, 5, 11]))
+    return MetricConfig(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
+    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are likelier than what lies between."""
+    config = draw(shapes())
+    window_ms, span_ms = config.window_ms, config.samples * config.window_ms
+    edges = [0, 1, window_ms - 1, window_ms, window_ms + 1, span_ms - window_ms, span_ms - 1, span_ms, span_ms + 1]
+    pauses = st.one_of(
+        st.just(0), st.sampled_from(edges), st.integers(0, window_ms), st.integers(0, span_ms + 3 * window_ms)
+    )
+    values = st.one_of(st.integers(-1_000, 5_000), st.integers(0, 2**31 - 1))
+    actions = st.sampled_from([RECORD, RECORD, RECORD, MEASURE, WINDOW, PEEK])
+    steps = draw(st.lists(st.tuples(pauses, actions, values), max_size=60))
+    return config, draw(st.sampled_from(STARTS_MS)), steps
+
+
+def rate_of(config: MetricConfig) -> Rate:
+    return Rate(samples=config.samples, window_ms=config.window_ms)
+
+
+@given(history=histories())
+def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
+    history: tuple[MetricConfig, int, list[Step]],
+) -> None:
+    config, now_ms, steps = history
+    rate, kafkas = rate_of(config), kafka_rate.Rate()
+
+    for pause_ms, action, value in steps:
+        now_ms += pause_ms
+        if action == RECORD:
+            rate.record(value, now_ms=now_ms)
+            kafkas.record(config, value, now_ms)
+        elif action == MEASURE:
+            assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
+        elif action == WINDOW:
+            assert rate.window_ms(now_ms=now_ms) == kafkas.window_ms(config, now_ms)
+        else:
+            # On a copy: a peek that changed anything would show in what follows.
+            assert rate.peek(now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
+    assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
+    assert rate.total == kafkas.stat.measure_sum(config, now_ms)
+
+
+@given(history=histories(), more=st.integers(1, 10_000))
+@example(
+    # The slot that the record would reuse began, at a reading, later than the one that leaves at this very moment.
+    history=(
+        MetricConfig(samples=2, window_ms=1_000),
+        0,
+        [(0, RECORD, 5), (1_001, RECORD, 5), (999, MEASURE, 0), (1, RECORD, 5), (1_000, PEEK, 0)],
+    ),
+    more=1,
+)
+def test_a_peek_at_more_tells_the_rate_before_it_is_recorded(
+    history: tuple[MetricConfig, int, list[Step]], more: int
+) -> None:
+    config, now_ms, steps = history
+    rate = rate_of(config)
+    for pause_ms, action, value in steps:
+        now_ms += pause_ms
+        if action == RECORD:
+            rate.record(value, now_ms=now_ms)
+        elif action == MEASURE:
+            rate.measure(now_ms=now_ms)
+
+        foretold = rate.peek(now_ms=now_ms, more=more)
+
+        told = deepcopy(rate)
+        told.record(more, now_ms=now_ms)
+        assert foretold == told.measure(now_ms=now_ms)
+
+
+@given(history=histories(), amount=st.integers(1, 10**9))
+def test_what_is_taken_back_at_once_leaves_no_trace_in_the_total(
+    history: tuple[MetricConfig, int, list[Step]], amount: int
+) -> None:
+    config, now_ms, steps = history
+    rate = rate_of(config)
+    for pause_ms, _, value in steps:
+        now_ms += pause_ms
+        rate.record(value, now_ms=now_ms)
+    rate.measure(now_ms=now_ms)
+    before = rate.total
+
+    rate.record(amount, now_ms=now_ms)
+    rate.record(-amount, now_ms=now_ms)
+
+    assert rate.total == before
+    # Nor later, when the slot that held both has left.
+    assert rate.measure(now_ms=now_ms + 2 * config.samples * config.window_ms) == 0
+
+
+@pytest.mark.parametrize("start_ms", STARTS_MS)
+def test_the_origin_of_the_clock_does_not_matter(start_ms: int) -> None:
+    rate = Rate(samples=11, window_ms=1_000)
+    for second in range(30):
+        rate.record(1_000, now_ms=start_ms + second * 1_000)
+
+    now_ms = start_ms + 29_500
+
+    # The slots of the seconds 19 to 29.
+    assert rate.measure(now_ms=now_ms) == 11_000 / 10.5
+    assert rate.peek(now_ms=now_ms) == 11_000 / 10.5
+    assert rate.window_ms(now_ms=now_ms) == 10_500
+
+
+def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:
+    rate = Rate(samples=3, window_ms=1_000)
+
+    assert rate.measure(now_ms=5_000) == 0
+    rate.record(9_000, now_ms=8_100)
+
+    # As if three windows had passed without a byte, not as if it had just begun.
+    assert rate.window_ms(now_ms=8_100) == 2_000
+    assert rate.peek(now_ms=8_100) == 4_500
+
+
+def test_a_peek_at_nothing_is_zero_and_starts_no_clock() -> None:
+    rate = Rate(samples=3, window_ms=1_000)
+
+    assert rate.peek(now_ms=7_000) == 0
+    rate.record(1_000, now_ms=7_500)
+
+    assert rate.window_ms(now_ms=7_600) == 2_100
+
+
+def test_the_window_snaps_back_at_each_full_window_while_it_is_young() -> None:
+    rate = Rate(samples=11, window_ms=1_000)
+    rate.record(12_000, now_ms=0)
+
+    assert [rate.window_ms(now_ms=now_ms) for now_ms in (0, 999, 1_000, 1_999, 9_999, 10_000)] == [
+        10_000,
+        10_999,
+        10_000,
+        10_999,
+        10_999,
+        10_000,
+    ]
+
+
+def test_a_window_is_never_longer_than_one_slot_above_the_span() -> None:
+    """The oldest slot leaves by its last event: (N + 1) * W - 2 at most."""
+    rate = Rate(samples=11, window_ms=1_000)
+    rate.record(1, now_ms=0)
+    rate.record(1, now_ms=999)
+    rate.record(1, now_ms=5_000)
+
+    assert rate.window_ms(now_ms=11_998) == 11_998
+    assert rate.window_ms(now_ms=11_999) == 11_999 - 5_000 + 4_000
+
+
+def test_a_burst_leaves_the_sum_at_once() -> None:
+    rate = Rate(samples=11, window_ms=1_000)
+    rate.record(11_000, now_ms=0)
+
+    assert rate.measure(now_ms=10_999) == pytest.approx(1_000.09, abs=0.01)
+    assert rate.measure(now_ms=11_000) == 0
+
+
+@given(
+    start_ms=st.sampled_from(STARTS_MS),
+    pauses_ms=st.lists(
+        st.one_of(st.integers(0, 40_000), st.sampled_from([29_999, 30_000, 59_999, 60_000])), max_size=30
+    ),
+)
+def test_an_average_is_kafkas_avg_over_two_half_minutes(start_ms: int, pauses_ms: list[int]) -> None:
+    config = MetricConfig()
+    average, kafkas = Average(), kafka_rate.SampledStat()
+    now_ms = start_ms
+    for value, pause_ms in enumerate(pauses_ms, start=1):
+        now_ms += pause_ms
+        average.record(value, now_ms=now_ms)
+        kafkas.record(config, value, now_ms)
+
+        for later_ms in (0, 30_000, 59_999, 60_000):
+            mean = average.peek(now_ms=now_ms + later_ms)
+            kafkas_mean = deepcopy(kafkas).measure_average(config, now_ms + later_ms)
+
+            assert mean == kafkas_mean or (isnan(mean) and isnan(kafkas_mean))
+
+
+def test_the_average_of_nothing_is_not_a_number() -> None:
+    assert isnan(Average().peek(now_ms=0))
