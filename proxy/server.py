@@ -9,6 +9,7 @@ import gc
 import logging
 import select
 import sys
+from collections.abc import Coroutine
 from time import monotonic, monotonic_ns
 from typing import Final
 
@@ -54,6 +55,7 @@ class Server:
         self.is_listening = False
         self._stopping = asyncio.Event()
         self._dials = asyncio.Semaphore(_MAX_DIALS)
+        self._dialling: set[asyncio.Task[None]] = set()
         self._tasks: asyncio.TaskGroup
         self._throttle_log = ThrottleLog()
         for listener in config.listeners:
@@ -82,8 +84,11 @@ class Server:
         """Stop serving: close listeners and connections, and let ``run`` return."""
         self._stopping.set()
 
-    async def run(self) -> None:
+    async def run(self, *, beside: Coroutine[None, None, None] | None = None) -> None:
         """Serve until ``stop``.
+
+        Args:
+            beside: what is to run for as long as the server does; its failure is the server's.
 
         Raises:
             OSError: a listener's address cannot be bound.
@@ -107,6 +112,7 @@ class Server:
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
                 *(self._tasks.create_task(self._probe(upstream)) for upstream in self.upstreams.values()),
+                *([self._tasks.create_task(beside)] if beside else []),
             ]
             await self._stopping.wait()
             for server in servers:
@@ -114,13 +120,15 @@ class Server:
             for port in self.ports:
                 for connection in tuple(port.connections):
                     connection.close("shutdown")
-            for task in background:
+            for task in (*background, *self._dialling):
                 task.cancel()
 
     # -- dials --
 
     def _start_dial(self, connection: ClientConnection) -> None:
-        self._tasks.create_task(self._dial(connection))
+        task = self._tasks.create_task(self._dial(connection))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
 
     async def _dial(self, connection: ClientConnection) -> None:
         upstream = self.upstreams[connection.port.upstream]

@@ -64,11 +64,7 @@ async def _serve(path: Path, loaded: Loaded) -> None:
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     admin = loaded.config.admin
     with AdminServer(admin.bind, server, reloader) if admin else nullcontext():
-        watching = loop.create_task(reloader.watch())
-        try:
-            await server.run()
-        finally:
-            watching.cancel()
+        await server.run(beside=reloader.watch())
 
 
 def _raise_file_limit() -> None:
