@@ -78,9 +78,11 @@ class Families:
         yield from _of_buckets(own, other, rest)
         has_values = self._server.config.kafka.client_quota_metric_value_enable
         for kind, rows in own.items():
-            yield from _of_kafka(
-                kind, rows, rest, has_values=self._server.config.kafka.client_quota_metric_value_enable
-            )
+            yield from _of_kafka(kind, rows, rest, has_values=has_values)
+        for rows in own.values():
+            # Freed in one step, 10,000 of them would hold the interpreter for 5 ms.
+            for _ in paced(range(len(rows)), rest):
+                rows.pop()
 
 
 def _of_configuration(reloads: Reloads) -> Iterator[Family]:
