@@ -20,13 +20,13 @@ class TokenBucket:
 
     def __init__(self, *, burst_ms: int, byte_rate_limit: float, now_ms: int) -> None:
         self.burst_ms = burst_ms
-        self._tokens = byte_rate_limit * burst_ms / 1000
+        self._tokens = burst_ms / 1000 * byte_rate_limit
         self._last_ms = now_ms
 
     def record(self, value: int, *, byte_rate_limit: float, now_ms: int) -> float:
         """Take ``value`` bytes (negative: put back) and return what is left, negative where bytes are owed."""
-        burst = byte_rate_limit * self.burst_ms / 1000
-        tokens = self._tokens + byte_rate_limit * (now_ms - self._last_ms) / 1000
+        burst = self.burst_ms / 1000 * byte_rate_limit
+        tokens = self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000)
         if tokens > burst:
             tokens = burst
         tokens -= value
@@ -36,5 +36,5 @@ class TokenBucket:
 
     def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
         """Return the bytes that may pass at ``now_ms``. Changes nothing."""
-        burst = byte_rate_limit * self.burst_ms / 1000
-        return min(burst, self._tokens + byte_rate_limit * (now_ms - self._last_ms) / 1000)
+        burst = self.burst_ms / 1000 * byte_rate_limit
+        return min(burst, self._tokens + byte_rate_limit * ((now_ms - self._last_ms) / 1000))

@@ -30,7 +30,7 @@ def shapes(draw: st.DrawFn) -> MetricConfig:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
-    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are likelier than what lies between."""
+    """A shape, a start, and steps: a pause in milliseconds, then an action. Edges are likelier than the rest."""
     config = draw(shapes())
     window_ms, span_ms = config.window_ms, config.samples * config.window_ms
     edges = [0, 1, window_ms - 1, window_ms, window_ms + 1, span_ms - window_ms, span_ms - 1, span_ms, span_ms + 1]

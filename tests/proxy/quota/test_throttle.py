@@ -1,0 +1,96 @@
+"""How long a client is silent: Kafka's formula, its rounding, and an end where Kafka wraps around."""
+
+from fractions import Fraction
+from math import floor, inf
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+LIMITS = st.one_of(st.sampled_from([1.0, 0.5, 1_000.0, 1_024.0, 10_485_760.0]), st.floats(0.001, 1e12))
+WINDOWS_MS = st.integers(1, 400_000)
+
+
+@given(
+    amount=st.integers(0, 2**40),
+    limit=LIMITS,
+    samples=st.integers(2, 20),
+    window_ms=st.sampled_from([1, 1_000, 30_000]),
+)
+def test_the_wait_is_kafkas(amount: int, limit: float, samples: int, window_ms: int) -> None:
+    config = MetricConfig(samples=samples, window_ms=window_ms, bound=limit)
+    kafkas = kafka_rate.Rate()
+    kafkas.record(config, amount, 5_000)
+    expected = kafka_rate.throttle_time_ms(kafkas, config, 5_000)
+
+    wait_ms = throttle_time_ms(
+        byte_rate=kafkas.measure(config, 5_000), byte_rate_limit=limit, window_ms=kafkas.window_ms(config, 5_000)
+    )
+
+    assert wait_ms == expected
+
+
+@given(byte_rate=st.floats(0, 1e12), limit=LIMITS, window_ms=WINDOWS_MS)
+def test_a_rate_spread_over_window_and_wait_is_the_limit(byte_rate: float, limit: float, window_ms: int) -> None:
+    wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
+    assume(wait_ms < MAX_THROTTLE_TIME_MS)
+
+    window_bytes = Fraction(byte_rate) * window_ms
+    allowed_until_half_a_millisecond_later = Fraction(limit) * (window_ms + wait_ms + Fraction(1, 2))
+    allowed_until_half_a_millisecond_earlier = Fraction(limit) * (window_ms + wait_ms - Fraction(1, 2))
+
+    # Doubles carry 15 digits; the rest is exact.
+    slack = 1 + Fraction(1, 10**9)
+    assert window_bytes <= allowed_until_half_a_millisecond_later * slack
+    assert window_bytes * slack >= allowed_until_half_a_millisecond_earlier
+
+
+@given(byte_rate=st.floats(0, 1e12), limit=LIMITS, window_ms=WINDOWS_MS)
+def test_nobody_waits_within_the_limit(byte_rate: float, limit: float, window_ms: int) -> None:
+    wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
+
+    assert wait_ms <= 0 or byte_rate > limit
+
+
+def test_a_rate_at_the_limit_waits_for_nothing() -> None:
+    assert throttle_time_ms(byte_rate=1_000.0, byte_rate_limit=1_000.0, window_ms=10_000) == 0
+
+
+@pytest.mark.parametrize(("exact_ms", "wait_ms"), [(0.4, 0), (0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1)])
+def test_half_a_millisecond_is_rounded_up(exact_ms: float, wait_ms: int) -> None:
+    """Source: Math.round in Java; Python's round goes to the even neighbour."""
+    assert throttle_time_ms(byte_rate=1_000.0 + exact_ms, byte_rate_limit=1_000.0, window_ms=1_000) == wait_ms
+
+
+def test_the_longest_wait_is_what_an_int32_can_say() -> None:
+    longest_ms = 2**31 - 1
+
+    assert throttle_time_ms(byte_rate=longest_ms - 0.4 + 1, byte_rate_limit=1.0, window_ms=1) == longest_ms
+    assert throttle_time_ms(byte_rate=longest_ms - 0.6 + 1, byte_rate_limit=1.0, window_ms=1) == longest_ms - 1
+    assert throttle_time_ms(byte_rate=1e300, byte_rate_limit=1e-300, window_ms=10_000) == longest_ms
+    assert throttle_time_ms(byte_rate=inf, byte_rate_limit=1.0, window_ms=10_000) == longest_ms
+    assert wait_for_tokens_ms(tokens=-1e300, byte_rate_limit=1e-300) == longest_ms
+    assert wait_for_tokens_ms(tokens=float(-longest_ms), byte_rate_limit=1_000.0) == longest_ms
+    assert wait_for_tokens_ms(tokens=1.0 - longest_ms, byte_rate_limit=1_000.0) == longest_ms - 1
+
+
+@given(tokens=st.floats(0, 1e15), limit=LIMITS)
+def test_nobody_waits_for_tokens_that_are_there(tokens: float, limit: float) -> None:
+    assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=limit) == 0
+
+
+@given(owed=st.floats(0.001, 1e12), limit=LIMITS)
+def test_what_is_owed_has_flowed_in_after_the_wait(owed: float, limit: float) -> None:
+    wait_ms = wait_for_tokens_ms(tokens=-owed, byte_rate_limit=limit)
+
+    expected_ms = owed / limit * 1_000
+    assert wait_ms == (MAX_THROTTLE_TIME_MS if expected_ms >= MAX_THROTTLE_TIME_MS else floor(expected_ms + 0.5))
+
+
+@pytest.mark.parametrize(("owed", "wait_ms"), [(0.4, 0), (0.5, 1), (1.5, 2), (2.5, 3), (5_000, 5_000)])
+def test_half_a_millisecond_of_tokens_is_rounded_up(owed: float, wait_ms: int) -> None:
+    assert wait_for_tokens_ms(tokens=-owed, byte_rate_limit=1_000.0) == wait_ms
