@@ -13,9 +13,9 @@ from proxy.demo.load import CONSUMER_CLIENT_ID, CONSUMER_TOPIC, PRODUCER_CLIENT_
 from proxy.demo.measure import Flow
 
 # What Kafka charges beside a record's value: a Produce request v8 and a Fetch response v11 with one batch of one
-# record, as aiokafka 0.14 writes and gets them, without their int32 length.
+# record, as aiokafka 0.14 writes and gets them, without their int32 length; give or take 1 for a varint.
 PRODUCE_OVERHEAD_BYTES: Final = 132
-FETCH_OVERHEAD_BYTES: Final = 149
+FETCH_OVERHEAD_BYTES: Final = 147
 
 # Longer than any throttle time (max_throttle_time is 25 s): a muted connection is no lost one.
 _REQUEST_TIMEOUT_MS: Final = 60_000

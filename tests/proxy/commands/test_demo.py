@@ -28,7 +28,7 @@ def test_the_demo_holds_both_clients_at_their_quotas_and_tells_so_in_json() -> N
 
 def test_small_rates_are_held_as_well() -> None:
     done = subprocess.run(
-        [*DEMO, "--produce-rate", "16KiB", "--fetch-rate", "100KiB", "--seconds", "6", "--json"],
+        [*DEMO, "--produce-rate", "100KiB", "--fetch-rate", "16KiB", "--seconds", "6", "--json"],
         capture_output=True,
         text=True,
         timeout=60,

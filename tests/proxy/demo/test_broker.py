@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+import struct
 import warnings
 from collections.abc import AsyncIterator
+from itertools import islice
 from pathlib import Path
 
 import aiokafka
@@ -57,11 +59,25 @@ def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
             producer.send(PRODUCER_TOPIC, text, partition=0).get(timeout=10)
         producer.close(timeout=5)
     consumer = KafkaConsumer(
-        PRODUCER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=1_500
+        PRODUCER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=20_000
     )
-    values = [record.value for record in consumer]
+    values = [record.value for record in islice(consumer, 4)]
     consumer.close()
     return values
+
+
+async def test_no_version_is_announced_that_the_mock_gets_wrong(bootstrap: str) -> None:
+    host, _, port = bootstrap.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    request = front.api_versions_request_v0(1)
+
+    writer.write(struct.pack(">i", len(request)) + request)
+    answer = await reader.readexactly(*struct.unpack(">i", await reader.readexactly(4)))
+
+    writer.close()
+    newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
+    # Metadata, JoinGroup, LeaveGroup, SyncGroup
+    assert [newest[api_key] for api_key in (3, 11, 13, 14)] == [12, 5, 3, 3]
 
 
 async def test_aiokafka_survives_acks_0(bootstrap: str) -> None:
