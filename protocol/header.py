@@ -145,7 +145,8 @@ def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int 
 
 
 def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) -> ProtocolError:
-    if first[0] in (0x14, 0x15, 0x16, 0x17) and first[1] == 3:
+    # A record of the types alert or handshake, of SSL 3 or any TLS.
+    if first[0] in (0x15, 0x16) and first[1] == 3:
         return TlsOnPlaintext(f"the peer speaks TLS (it began with {first.hex(' ')}), this side plaintext")
     if first in _HTTP:
         return HttpOnKafka(f"the peer speaks HTTP (it began with {first!r}); this is a Kafka port")

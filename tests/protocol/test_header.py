@@ -66,11 +66,13 @@ def test_a_request_of_kio_is_read_once_its_header_is_there(api_key: int, version
 
 
 @pytest.mark.parametrize(("cls", "version"), kafka_python_messages.messages("request"))
-def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version: int) -> None:
+@pytest.mark.parametrize("client_id", ["etl", "", None])
+def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version: int, client_id: str | None) -> None:
     message = kafka_python_messages.example(cls, version)
-    frame = kafka_python_messages.request_frame(message, correlation_id=-7)
+    frame = kafka_python_messages.request_frame(message, correlation_id=-7, client_id=client_id)
 
-    assert_read_once_complete(frame, expected(cls.API_KEY, version, frame, message.encode(), b"etl"))
+    body, name = message.encode(), (client_id or "").encode()
+    assert_read_once_complete(frame, expected(cls.API_KEY, version, frame, body, name))
 
 
 @pytest.mark.parametrize("cls", aiokafka_messages.requests())
@@ -250,12 +252,14 @@ def test_a_head_is_the_same_however_the_bytes_were_cut(data: st.DataObject) -> N
     assert results[-len(decided) :] == decided
 
 
-def test_a_response_is_read_once_its_correlation_id_is_there() -> None:
-    frame = struct.pack(">ii", 6, -7) + b"xy"
+@pytest.mark.parametrize("body", [b"", b"xy"])
+def test_a_response_is_read_once_its_correlation_id_is_there(body: bytes) -> None:
+    size_bytes = 4 + len(body)
+    frame = struct.pack(">ii", size_bytes, -7) + body
 
     for size in range(len(frame) + 1):
-        head = read_response_head(b"." + frame[:size], 1, LIMIT)
-        assert head == (ResponseHead(6, -7) if size >= 8 else None)
+        head = read_response_head(b"." + frame[:size], 1, size_bytes)
+        assert head == (ResponseHead(size_bytes, -7) if size >= 8 else None)
 
 
 @pytest.mark.parametrize("size_bytes", [0, 3])

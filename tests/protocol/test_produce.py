@@ -15,7 +15,8 @@ from tests.protocol.support.kio_messages import Untyped
 
 PRODUCE = 0
 KIO_VERSIONS = range(3, 14)
-TRANSACTIONAL_IDS = [None, "", "t", "transfer-orders", "x" * 200, "ż" * 16_383]
+# Of 255 and 32,766 bytes: their lengths have bytes 0xFF, as null has.
+TRANSACTIONAL_IDS = [None, "", "t", "transfer-orders", "x" * 200, "x" * 255, "ż" * 16_383]
 THROTTLE_TIME_MS = 0x5EAF00D
 
 
@@ -27,11 +28,14 @@ def kio_request(version: int, *, acks: int, transactional_id: str | None, array_
     )
 
 
-def assert_read_once_complete(body: bytes, version: int, acks: int) -> None:
-    """Assert that each prefix gives ``acks`` or None, and None first."""
-    results = [read_acks(body[:size], 0, version) for size in range(min(len(body), 300) + 1)]
-    known = results.index(acks) if acks in results else len(results)
-    assert results == [None] * known + [acks] * (len(results) - known)
+def assert_read_once_complete(body: bytes, version: int, acks: int, transactional_id: str | None) -> None:
+    """Assert that ``acks`` is given as soon as its two bytes are there, and None before."""
+    name = (transactional_id or "").encode()
+    length = b"" if version < 3 else bytes(2) if version < 9 else write_uvarint(len(name) + 1)
+    needed = 2 if version < 3 else len(length) + len(name) + 2
+    for size in {*range(min(needed, 300)), needed - 1}:
+        assert read_acks(body[:size], 0, version, end=len(body)) is None
+    assert read_acks(body[:needed], 0, version, end=needed) == acks
     assert read_acks(body, 0, version) == acks
     assert read_acks(b"before" + body + b"after", 6, version, end=6 + len(body)) == acks
 
@@ -42,7 +46,7 @@ def assert_read_once_complete(body: bytes, version: int, acks: int) -> None:
 def test_acks_of_kio_are_read_at_each_length(version: int, acks: int, transactional_id: str | None) -> None:
     message = kio_request(version, acks=acks, transactional_id=transactional_id)
 
-    assert_read_once_complete(kio_messages.encode(message), version, acks)
+    assert_read_once_complete(kio_messages.encode(message), version, acks, transactional_id)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,7 @@ def test_acks_of_kafka_python_are_read_at_each_length(
         values["transactional_id"] = transactional_id
     message = kafka_python_messages.example(cls, version, values)
 
-    assert_read_once_complete(message.encode(), version, acks)
+    assert_read_once_complete(message.encode(), version, acks, transactional_id)
 
 
 @pytest.mark.parametrize("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == 0])
@@ -67,7 +71,7 @@ def test_acks_of_kafka_python_are_read_at_each_length(
 def test_acks_of_aiokafka_are_read_at_each_length(cls: Untyped, acks: int, transactional_id: str | None) -> None:
     message = aiokafka_messages.example(cls, {"required_acks": acks, "transactional_id": transactional_id})
 
-    assert_read_once_complete(message.encode(), cls.API_VERSION, acks)
+    assert_read_once_complete(message.encode(), cls.API_VERSION, acks, transactional_id)
 
 
 @pytest.mark.parametrize("version", range(16))
