@@ -1,0 +1,52 @@
+"""What a listener counts, and that clients cannot make it count without end."""
+
+from protocol.api import ApiKey
+from proxy.counters import OTHER, Counters
+
+
+def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
+    counters = Counters()
+
+    assert all(counters.frames[api_key] == 0 for api_key in ApiKey)
+
+
+def test_a_newer_version_of_a_known_api_counts_as_a_frame_and_as_unknown() -> None:
+    counters = Counters()
+
+    counters.unknown(ApiKey.FETCH)
+    counters.unknown(ApiKey.FETCH)
+
+    assert counters.frames[ApiKey.FETCH] == 2
+    assert counters.unknown_apis == {ApiKey.FETCH: 2}
+
+
+def test_an_unknown_api_counts_under_its_key() -> None:
+    counters = Counters()
+
+    counters.unknown(1_234)
+
+    assert sum(counters.frames) == 0
+    assert counters.unknown_apis == {1_234: 1}
+
+
+def test_a_client_that_makes_up_api_keys_gets_one_label_for_all_that_are_too_many() -> None:
+    counters = Counters()
+
+    for api_key in range(1_000, 2_000):
+        counters.unknown(api_key)
+
+    assert len(counters.unknown_apis) == 65
+    assert counters.unknown_apis[OTHER] == 1_000 - 64
+    assert sum(counters.unknown_apis.values()) == 1_000
+
+
+def test_errors_and_disconnects_count_by_what_caused_them() -> None:
+    counters = Counters()
+
+    counters.protocol_error("tls_on_plaintext")
+    counters.disconnect("client_closed")
+    counters.disconnect("client_closed")
+    counters.disconnect("upstream_lost")
+
+    assert counters.protocol_errors == {"tls_on_plaintext": 1}
+    assert counters.disconnects == {"client_closed": 2, "upstream_lost": 1}

@@ -1,0 +1,38 @@
+"""Histograms of the time inside the proxy."""
+
+from itertools import pairwise
+
+import pytest
+
+from protocol.api import ApiKey
+from proxy.latency import BOUNDS_NS, Latency
+
+
+def test_the_bounds_are_whole_nanoseconds_and_rise_from_5_us_to_a_second() -> None:
+    assert BOUNDS_NS[0] == 5_000
+    assert BOUNDS_NS[-1] == 1_000_000_000
+    assert all(lower < upper for lower, upper in pairwise(BOUNDS_NS))
+
+
+@pytest.mark.parametrize(
+    ("elapsed_ns", "place"),
+    [(1, 0), (5_000, 0), (5_001, 1), (10_000, 1), (1_000_000_000, len(BOUNDS_NS) - 1), (1_000_000_001, len(BOUNDS_NS))],
+)
+def test_a_time_counts_under_the_first_bound_that_it_does_not_exceed(elapsed_ns: int, place: int) -> None:
+    latency = Latency()
+
+    latency.observe(ApiKey.PRODUCE, elapsed_ns)
+
+    assert latency.counts[ApiKey.PRODUCE][place] == 1
+    assert sum(latency.counts[ApiKey.PRODUCE]) == 1
+
+
+def test_each_api_has_a_histogram_and_a_sum_of_its_own() -> None:
+    latency = Latency()
+
+    latency.observe(ApiKey.PRODUCE, 7_000)
+    latency.observe(ApiKey.PRODUCE, 8_000)
+    latency.observe(ApiKey.FETCH, 1)
+
+    assert {key: sum(counts) for key, counts in latency.counts.items()} == {ApiKey.PRODUCE: 2, ApiKey.FETCH: 1}
+    assert latency.sums_ns == {ApiKey.PRODUCE: 15_000, ApiKey.FETCH: 1}
