@@ -15,7 +15,10 @@ from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python 3.0 reads its schemas in a way that Python 3.11 and 3.12 call deprecated.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)  # so that fixtures and atexit hooks run, as on an interrupt
 

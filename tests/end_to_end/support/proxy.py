@@ -144,17 +144,18 @@ class Proxy:
         draft.write_text(text)
         draft.replace(self.file)
 
-    def reload(self, settings: Settings | str) -> bool:
-        """Write the file, send SIGHUP, wait for the outcome; return whether the proxy took it.
-
-        Settings are completed with the listeners and the admin port that the proxy already has.
-        """
-        before = self.metrics()
+    def edit(self, settings: Settings | str) -> None:
+        """Write the configuration file, completed with the listeners and the admin port that the proxy already has."""
         if not isinstance(settings, str):
             settings = {**settings, "listeners": self._settings["listeners"], "admin": self._settings["admin"]}
+        self.write(settings)
+
+    def reload(self, settings: Settings | str) -> bool:
+        """Edit the file, send SIGHUP, wait for the outcome; return whether the proxy took it."""
+        before = self.metrics()
         worked, at = before.total(_RELOAD_WORKED), before.total(_RELOADED_AT)
         log_size = len(self.log)
-        self.write(settings)
+        self.edit(settings)
         self.process.signal(signal.SIGHUP)
 
         def is_settled() -> bool:

@@ -1,0 +1,74 @@
+"""Proof 2: the same load under the same quota, once in the broker and once in the proxy, side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.end_to_end.support import tools
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.load import (
+    KIB,
+    MIB,
+    Answer,
+    flow_of,
+    per_second,
+    produce_flood,
+    rate_over_whole_cycles,
+)
+from tests.end_to_end.support.proxy import Proxy
+
+_QUOTA = 2 * MIB
+_REQUEST_BYTES = 64 * KIB
+
+
+def _side_by_side(kafka: Kafka, *, seconds: float) -> tuple[list[Answer], list[Answer]]:
+    """Flood the broker and the proxy at once; return Kafka's answers and ours."""
+    topic = create_topic(kafka)
+    tools.set_broker_quota(kafka, "theirs", {"producer_byte_rate": _QUOTA})
+    rules = [{"client-id": "ours", "producer_byte_rate": _QUOTA}]
+    with Proxy({"quotas": rules}, kafka) as proxy, ThreadPoolExecutor(2) as pool:
+        ports = {"theirs": kafka.listener(DIRECT).port, "ours": proxy.port()}
+        flows = {
+            client_id: pool.submit(
+                produce_flood, port, topic, client_id=client_id, request_bytes=_REQUEST_BYTES, seconds=seconds
+            )
+            for client_id, port in ports.items()
+        }
+        return flows["theirs"].result(), flows["ours"].result()
+
+
+def _rate(answers: list[Answer]) -> float:
+    return rate_over_whole_cycles(flow_of(answers), quota=_QUOTA)
+
+
+def _pauses(answers: list[Answer]) -> list[int]:
+    """The throttle times of the silence after a burst, in order: in the burst itself they are some 30 ms each."""
+    return [answer.throttle_time_ms for answer in answers if answer.throttle_time_ms > 500]
+
+
+def _throttled_s(answers: list[Answer]) -> float:
+    return sum(answer.throttle_time_ms for answer in answers) / 1_000
+
+
+def test_a_burst_and_the_silence_after_it_are_those_of_kafka(kafka_4: Kafka) -> None:
+    theirs, ours = _side_by_side(kafka_4, seconds=37)
+
+    assert per_second(ours)[0] == pytest.approx(per_second(theirs)[0], rel=0.03)
+    assert len(_pauses(ours)) == pytest.approx(len(_pauses(theirs)), abs=2)
+    for our_ms, their_ms in zip(_pauses(ours)[:9], _pauses(theirs)[:9], strict=True):
+        assert our_ms == pytest.approx(their_ms, abs=40)
+    assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.05)
+    assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("broker", ["kafka_39", "kafka_4"])
+def test_the_rate_is_that_of_kafka_over_two_minutes(broker: str, request: pytest.FixtureRequest) -> None:
+    theirs, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
+
+    assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.01)
+    assert _rate(ours) / _QUOTA == pytest.approx(1, abs=0.01)
+    assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.02)
