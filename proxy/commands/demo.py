@@ -26,7 +26,7 @@ the command. The exit status is 1 where a measured rate lies more than 5 % off i
 EXAMPLE: Final = """\
 example: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shaping sampled
 
-The measured rate: paced, from one second after the first byte (that second carries the burst that a quota allows) to
+The measured rate: paced, from when the burst that a quota allows is over, at least a second after the first byte, to
 the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests."""
 
 # Of a program that Ctrl-C or SIGTERM ended, by a shell's convention: 128 and the signal's number.

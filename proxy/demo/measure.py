@@ -56,19 +56,38 @@ class Flow:
         return self.bytes_between(now_s - span_s, now_s) / span_s
 
 
-def paced_rate(flow: Flow, *, now_s: float) -> float:
-    """Return bytes per second from one second after the first byte until now.
+def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
+    """Return when a paced client had used up its burst: at least a second after its first byte.
 
-    The first second is left out: it carries the burst that an idle client has saved up, which is part of the quota's
-    rules and not of its rate. The end is now and not the last byte, so that a flow that has stopped shows.
+    The burst and what the quota has added since are the line; a client that crosses it owes bytes and is throttled, so
+    from there on the proxy sets the pace. ``None`` where the client never got there, for instance on a slow machine.
+    """
+    if not flow.times:
+        return None
+    first_s = flow.times[0]
+    for index in range(bisect_left(flow.times, first_s + _PACED_BURST_S), len(flow.times)):
+        time_s = flow.times[index]
+        allowed = quota_bytes_per_second * (_PACED_BURST_S + time_s - first_s)
+        if flow.bytes_between(first_s, time_s) >= allowed:
+            return time_s
+    return None
+
+
+def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
+    """Return bytes per second from the end of the burst until now; without such an end, from the second second on.
+
+    The burst is left out: it is what an idle client has saved up, which is part of the quota's rules and not of its
+    rate. The end is now and not the last byte, so that a flow that has stopped shows.
 
     Raises:
         MeasurementError: Less than a second has passed since then.
     """
-    if not flow.times or (seconds := now_s - flow.times[0] - _PACED_BURST_S) < _SHORTEST_S:
-        raise MeasurementError("a paced rate needs at least two seconds of traffic")
-    start_s = flow.times[0] + _PACED_BURST_S
-    return flow.bytes_between(start_s, now_s) / seconds
+    start_s = burst_end(flow, quota_bytes_per_second=quota_bytes_per_second)
+    if start_s is None and flow.times:
+        start_s = flow.times[0] + _PACED_BURST_S
+    if start_s is None or now_s - start_s < _SHORTEST_S:
+        raise MeasurementError("a paced rate needs a second of traffic after its burst: ask for more --seconds")
+    return flow.bytes_between(start_s, now_s) / (now_s - start_s)
 
 
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
@@ -107,7 +126,7 @@ def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
     """
     starts = burst_starts(flow, quota_bytes_per_second=quota_bytes_per_second)
     if len(starts) < 2:
-        raise MeasurementError("no whole cycle of Kafka's windows was seen")
+        raise MeasurementError("no whole cycle of Kafka's windows was seen: ask for lower rates or more --seconds")
     return flow.bytes_between(starts[0], starts[-1]) / (starts[-1] - starts[0])
 
 

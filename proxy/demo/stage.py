@@ -48,7 +48,7 @@ class Party:
         """
         if self.shape is Shape.SAMPLED:
             return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
-        return measure.paced_rate(self.flow, now_s=now_s)
+        return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
 
     def view(self, *, now_s: float) -> ClientView:
         """Return what the user sees of it now."""

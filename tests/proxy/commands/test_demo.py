@@ -68,8 +68,8 @@ def test_a_killed_demo_leaves_no_process_behind() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--produce-rate", "1KiB"), "16KiB to 64MiB"),
-        (("--fetch-rate", "1GiB"), "16KiB to 64MiB"),
+        (("--produce-rate", "1KiB"), "16KiB to 32MiB"),
+        (("--fetch-rate", "1GiB"), "16KiB to 32MiB"),
         (("--fetch-rate", "10Mb"), "MB"),
         (("--seconds", "2"), "3 to 3600"),
         (("--seconds", "soon"), "3 to 3600"),

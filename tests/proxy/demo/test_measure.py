@@ -45,16 +45,45 @@ def test_the_burst_in_the_first_second_is_no_part_of_a_paced_rate() -> None:
     _steady(flow, start_s=50, end_s=51, rate=2 * QUOTA)
     _steady(flow, start_s=51, end_s=65)
 
-    rate = paced_rate(flow, now_s=65)
+    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
 
     assert rate == pytest.approx(QUOTA, rel=1e-9)
+
+
+def test_a_burst_that_takes_longer_than_a_second_is_left_out_whole() -> None:
+    """A machine that does 1.25 times the quota needs four seconds for a second's worth on top."""
+    flow = Flow()
+    _steady(flow, start_s=50, end_s=54, rate=1.25 * QUOTA)
+    _steady(flow, start_s=54, end_s=65)
+
+    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
+
+    assert rate == pytest.approx(QUOTA, rel=0.005)
+
+
+def test_a_client_too_slow_for_its_quota_is_measured_as_it_is() -> None:
+    flow = Flow()
+    _steady(flow, start_s=50, end_s=65, rate=0.8 * QUOTA)
+
+    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
+
+    assert rate == pytest.approx(0.8 * QUOTA, rel=0.005)
+
+
+def test_a_proxy_that_lets_too_much_through_shows() -> None:
+    flow = Flow()
+    _steady(flow, start_s=50, end_s=65, rate=1.5 * QUOTA)
+
+    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
+
+    assert rate == pytest.approx(1.5 * QUOTA, rel=0.005)
 
 
 def test_a_paced_flow_that_stops_loses_rate_by_the_second() -> None:
     flow = Flow()
     _steady(flow, start_s=0, end_s=8)
 
-    rate = paced_rate(flow, now_s=15)
+    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=15)
 
     assert rate == pytest.approx(QUOTA / 2, rel=1e-9)
 
@@ -65,12 +94,12 @@ def test_a_paced_rate_needs_two_seconds(now_s: float) -> None:
     flow.record(REQUEST, now_s=0)
 
     with pytest.raises(MeasurementError):
-        paced_rate(flow, now_s=now_s)
+        paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
 
 
 def test_nothing_at_all_is_no_rate() -> None:
     with pytest.raises(MeasurementError):
-        paced_rate(Flow(), now_s=1_000)
+        paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
     with pytest.raises(MeasurementError):
         sampled_rate(Flow(), quota_bytes_per_second=QUOTA)
 
