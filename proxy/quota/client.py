@@ -165,7 +165,7 @@ class ClientQuotaManager:
         self._shaping = shaping
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
-        self._buckets: dict[Tags, Bucket] = {}
+        self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def __iter__(self) -> Iterator[Bucket]:
         # A copy, made in one step of the interpreter: the metrics thread may ask while the loop adds buckets.
@@ -195,11 +195,13 @@ class ClientQuotaManager:
         Without a limit that is the bucket of exactly this user and client-id, so that unlimited traffic can be told
         apart; where a rule wins, the one that Kafka's tags name.
         """
-        own = Tags(user, client_id)
         if is_exempt:
-            return self._refreshed(own, None, None, None, now_ms)
+            return self._refreshed(Tags(user, client_id), None, None, None, now_ms)
+        bucket = self._buckets.get(self.table.tags(user=user, client_id=client_id))
+        if bucket is not None and bucket.is_limited and bucket.generation == self.generation:
+            return bucket  # its limit is a matter of its tags, so it was found under these rules already
         tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
-        return self._refreshed(own if limit is None else tags, rule, level, limit, now_ms)
+        return self._refreshed(Tags(user, client_id) if limit is None else tags, rule, level, limit, now_ms)
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
         """Resolve, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""

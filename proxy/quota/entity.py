@@ -48,15 +48,19 @@ class Level(NamedTuple):
         """Return the key under which a rule of this level stands for this connection."""
         return _name(self.user, user), _name(self.client_id, client_id)
 
-    def tags(self, user: str, client_id: str) -> Tags:
+    def tags(self, user: str, client_id: str) -> tuple[str, str]:
         """Return the bucket that this level charges."""
-        return Tags("" if self.user is None else user, "" if self.client_id is None else client_id)
+        return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
 def _name(by_name: bool | None, actual: str) -> EntityName:
     if by_name is None:
         return None
     return actual if by_name else DEFAULT
+
+
+def _is_by_name(part: EntityName) -> bool | None:
+    return None if part is None else part is not DEFAULT
 
 
 LEVELS: Final = (
@@ -101,7 +105,7 @@ class Candidate:
 class RuleTable:
     """The rules of one kind of quota, by entity."""
 
-    __slots__ = ("_rules", "_types", "kind")
+    __slots__ = ("_rules", "_types", "_walked", "kind")
 
     def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
@@ -111,6 +115,8 @@ class RuleTable:
         self._types = 0
         for user, client_id in self._rules:
             self._types |= _CLIENT_ID if user is None else _USER if client_id is None else _USER_CLIENT_ID
+        standing = {(_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules}
+        self._walked = tuple(level for level in LEVELS[:6] if (level.user, level.client_id) in standing)
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -119,14 +125,27 @@ class RuleTable:
         """Return the rules that limit this kind."""
         return tuple(self._rules.values())
 
-    def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket and the limit of a connection.
+    def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
+        """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).
 
         Args:
             user: the principal's name, ``ANONYMOUS`` without authentication; never empty.
             client_id: as in the request header; ``""`` for null.
         """
-        tags = self._tags(user, client_id)
+        types = self._types
+        # With rules of one kind only, Kafka does not look at the table.
+        if types == _USER_CLIENT_ID:
+            return user, client_id
+        if types == _USER:
+            return user, ""
+        for level in self._walked:
+            if level.entity(user, client_id) in self._rules:
+                return level.tags(user, client_id)
+        return "", client_id
+
+    def resolve(self, *, user: str, client_id: str) -> Resolution:
+        """Return the bucket and the limit of a connection; both arguments as for ``tags``."""
+        tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))
             if rule is not None:
@@ -144,12 +163,9 @@ class RuleTable:
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
         """Return all eight levels for a connection, with the reason why each wins or loses."""
         winner = self.resolve(user=user, client_id=client_id)
-        eligible = self._levels_of(winner.tags)
-        return tuple(self._candidate(level, winner, eligible, user, client_id) for level in LEVELS)
+        return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)
 
-    def _candidate(
-        self, level: Level, winner: Resolution, eligible: tuple[Level, ...], user: str, client_id: str
-    ) -> Candidate:
+    def _candidate(self, level: Level, winner: Resolution, user: str, client_id: str) -> Candidate:
         rule = self._rules.get(level.entity(user, client_id))
         if rule is None:
             reason = "no rule stands here"
@@ -157,26 +173,10 @@ class RuleTable:
             return Candidate(level=level, rule=rule, wins=True, reason="the most specific rule that applies")
         elif winner.level is not None and winner.level.number < level.number:
             reason = f"level {winner.level.number} ({winner.level.says}) is more specific"
-        elif level not in eligible and not client_id:
-            reason = "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
         else:
-            reason = "Kafka charges another bucket, for which this level is not looked up"
+            # Nothing else keeps a more specific rule from winning: it would have named the bucket.
+            reason = "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
-
-    def _tags(self, user: str, client_id: str) -> Tags:
-        """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``)."""
-        types = self._types
-        # With rules of one kind only, Kafka does not look at the table.
-        if types in (0, _CLIENT_ID):
-            return Tags("", client_id)
-        if types == _USER:
-            return Tags(user, "")
-        if types == _USER_CLIENT_ID:
-            return Tags(user, client_id)
-        for level in LEVELS[:6]:
-            if level.entity(user, client_id) in self._rules:
-                return level.tags(user, client_id)
-        return Tags("", client_id)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
         """Return the levels that Kafka looks up for such tags (``DefaultQuotaCallback.quotaLimit``).

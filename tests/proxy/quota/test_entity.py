@@ -1,0 +1,218 @@
+"""Whose bucket is charged and whose limit holds: Kafka's two functions, for each set of rules and each connection."""
+
+from itertools import chain, combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, EntityName, QuotaRule
+from proxy.quota.entity import LEVELS, QuotaKind, Resolution, RuleTable, Tags
+from tests.support import kafka_entities
+from tests.support.kafka_entities import Entity
+
+EIGHT: tuple[Entity, ...] = tuple(
+    (user, client_id)
+    for user, client_id in product(("alice", DEFAULT, None), ("etl", DEFAULT, None))
+    if user or client_id
+)
+MANY: tuple[Entity, ...] = tuple(
+    (user, client_id)
+    for user, client_id in product(("alice", "bob", DEFAULT, None), ("etl", "web", DEFAULT, None))
+    if user or client_id
+)
+# carol and other have no rule of their own; a null client-id counts as "".
+CONNECTIONS = tuple(product(("alice", "bob", "carol"), ("etl", "web", "other", "")))
+
+
+def rule(user: EntityName = None, client_id: EntityName = None, limit: float = 1_000.0) -> QuotaRule:
+    return QuotaRule(user=user, client_id=client_id, producer_byte_rate=limit)
+
+
+def table_of(*rules: QuotaRule) -> RuleTable:
+    return RuleTable(QuotaKind.PRODUCE, rules)
+
+
+def assert_resolved_as_in_kafka(entities: tuple[Entity, ...]) -> None:
+    limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
+    table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
+
+    for user, client_id in CONNECTIONS:
+        tags = kafka_entities.metric_tags(limits, user, client_id)
+        found = kafka_entities.limit_and_entity(limits, tags)
+
+        resolution = table.resolve(user=user, client_id=client_id)
+
+        assert resolution.tags == tags
+        assert table.tags(user=user, client_id=client_id) == tags
+        if found is None:
+            assert resolution == Resolution(Tags(*tags), None, None, None)
+        else:
+            limit, entity = found
+            assert resolution.limit == limit
+            assert resolution.rule is not None
+            assert (resolution.rule.user, resolution.rule.client_id) == entity
+            assert resolution.level is LEVELS[kafka_entities.level_number(entity) - 1]
+        assert table.limit_of_tags(user=tags[0], client_id=tags[1]) == (found[0] if found else None)
+
+
+def test_each_set_of_the_eight_levels_resolves_as_in_kafka() -> None:
+    sets = chain.from_iterable(combinations(EIGHT, size) for size in range(len(EIGHT) + 1))
+
+    for entities in sets:
+        assert_resolved_as_in_kafka(entities)
+
+
+@given(entities=st.sets(st.sampled_from(MANY)))
+def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
+    assert_resolved_as_in_kafka(tuple(entities))
+
+
+@given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
+def test_tags_alone_lead_to_the_limit_of_their_bucket(entities: set[Entity], removed: Entity) -> None:
+    """Also of a bucket that a rule made which has gone."""
+    limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
+    before = {**limits, removed: 1.0}
+    table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
+
+    for connection in CONNECTIONS:
+        tags = kafka_entities.metric_tags(before, *connection)
+        found = kafka_entities.limit_and_entity(limits, tags)
+
+        assert table.limit_of_tags(user=tags[0], client_id=tags[1]) == (found[0] if found else None)
+
+
+def test_a_default_lends_its_limit_and_never_its_bucket() -> None:
+    table = table_of(rule(DEFAULT, DEFAULT))
+
+    assert table.resolve(user="alice", client_id="etl").tags == ("alice", "etl")
+    assert table.resolve(user="alice", client_id="web").tags == ("alice", "web")
+
+
+def test_all_client_ids_of_a_user_share_the_bucket_of_a_user_rule() -> None:
+    table = table_of(rule("alice"))
+
+    assert table.resolve(user="alice", client_id="etl").tags == ("alice", "")
+    assert table.resolve(user="alice", client_id="").tags == ("alice", "")
+
+
+def test_all_users_of_a_client_id_share_the_bucket_of_a_client_id_rule() -> None:
+    table = table_of(rule(client_id="etl"))
+
+    assert table.resolve(user="alice", client_id="etl").tags == ("", "etl")
+    assert table.resolve(user="bob", client_id="etl").tags == ("", "etl")
+
+
+def test_a_default_pair_hides_every_rule_below_it() -> None:
+    table = table_of(rule(DEFAULT, DEFAULT, 5.0), rule(DEFAULT, None, 6.0), rule(None, "etl", 7.0))
+
+    assert table.resolve(user="alice", client_id="etl").limit == 5.0
+
+
+def test_an_empty_client_id_has_no_limit_where_only_client_ids_have_rules() -> None:
+    table = table_of(rule(client_id=DEFAULT))
+
+    assert table.resolve(user="alice", client_id="") == Resolution(Tags("", ""), None, None, None)
+    assert table.limit_of_tags(user="", client_id="") is None
+
+
+def test_an_empty_client_id_has_no_limit_where_only_pairs_have_rules() -> None:
+    table = table_of(rule("alice", DEFAULT))
+
+    assert table.resolve(user="alice", client_id="") == Resolution(Tags("alice", ""), None, None, None)
+
+
+def test_a_user_named_default_is_not_the_default_user() -> None:
+    table = table_of(rule(DEFAULT, None, 6.0), rule("<default>", None, 3.0))
+
+    assert table.resolve(user="<default>", client_id="etl").limit == 3.0
+    assert table.resolve(user="alice", client_id="etl").limit == 6.0
+
+
+def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
+    producer = rule("alice", None, 1.0)
+    consumer = QuotaRule(user="alice", client_id="etl", consumer_byte_rate=2.0)
+    produce, fetch = (RuleTable(kind, [producer, consumer]) for kind in QuotaKind)
+
+    assert (len(produce), produce.rules()) == (1, (producer,))
+    assert (len(fetch), fetch.rules()) == (1, (consumer,))
+    assert produce.resolve(user="alice", client_id="etl").limit == 1.0
+    assert fetch.resolve(user="alice", client_id="etl").limit == 2.0
+    assert fetch.resolve(user="alice", client_id="web").limit is None
+
+
+def test_a_kind_is_named_as_the_metrics_name_it() -> None:
+    assert [kind.label for kind in QuotaKind] == ["produce", "fetch"]
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_level_names_its_entity(number: int) -> None:
+    level = LEVELS[number - 1]
+    entity = level.entity("alice", "etl")
+
+    assert level.number == number
+    assert kafka_entities.level_number(entity) == number
+    assert [part for part in entity if isinstance(part, str)] == [
+        name for name, part in (("alice", level.user), ("etl", level.client_id)) if part
+    ]
+
+
+@given(entities=st.sets(st.sampled_from(EIGHT)), connection=st.sampled_from(CONNECTIONS))
+def test_an_explanation_shows_all_eight_levels_and_one_winner_at_most(
+    entities: set[Entity], connection: tuple[str, str]
+) -> None:
+    table = table_of(*(rule(*entity) for entity in entities))
+    user, client_id = connection
+    resolution = table.resolve(user=user, client_id=client_id)
+
+    candidates = table.explain(user=user, client_id=client_id)
+
+    assert tuple(candidate.level for candidate in candidates) == LEVELS
+    assert [candidate.rule for candidate in candidates if candidate.wins] == [r for r in (resolution.rule,) if r]
+    for candidate in candidates:
+        assert (candidate.rule is None) == (candidate.level.entity(user, client_id) not in entities)
+
+
+def test_an_explanation_gives_the_reason_of_each_loss() -> None:
+    table = table_of(rule("alice", None), rule(DEFAULT, DEFAULT), rule(None, "etl"))
+
+    reasons = [candidate.reason for candidate in table.explain(user="alice", client_id="etl")]
+
+    nothing = "no rule stands here"
+    more_specific = "level 3 (user) is more specific"
+    assert reasons == [
+        nothing,
+        nothing,
+        "the most specific rule that applies",
+        nothing,
+        more_specific,
+        nothing,
+        more_specific,
+        nothing,
+    ]
+
+
+def test_an_explanation_says_that_an_empty_client_id_is_not_looked_up() -> None:
+    candidate = table_of(rule(None, DEFAULT)).explain(user="alice", client_id="")[7]
+
+    assert not candidate.wins
+    assert candidate.reason == "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
+
+
+def test_an_explanation_says_so_too_of_a_pair_that_named_the_bucket() -> None:
+    """The default pair names the bucket (alice, ""), and for that one only users are looked up."""
+    candidates = table_of(rule(DEFAULT, DEFAULT), rule(DEFAULT, None)).explain(user="alice", client_id="")
+
+    assert [candidate.level.number for candidate in candidates if candidate.wins] == [6]
+    assert candidates[4].reason == "the client-id is empty, and Kafka looks up no client-id rule for an empty one"
+
+
+@given(entities=st.sets(st.sampled_from(MANY)), connection=st.sampled_from(CONNECTIONS))
+def test_an_explanation_blames_an_empty_client_id_only_where_it_is_empty(
+    entities: set[Entity], connection: tuple[str, str]
+) -> None:
+    user, client_id = connection
+
+    candidates = table_of(*(rule(*entity) for entity in entities)).explain(user=user, client_id=client_id)
+
+    assert client_id == "" or all("empty" not in candidate.reason for candidate in candidates)
