@@ -84,12 +84,16 @@ def test_a_request_of_aiokafka_is_read_at_each_length(cls: Untyped) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(k, v) for k, v in kio_messages.api_versions() if is_flexible(k, v)])
-def test_unknown_tags_in_a_header_are_stepped_over_at_each_length(api_key: int, version: int) -> None:
+@pytest.mark.parametrize("client_id", ["etl", "", None])
+def test_unknown_tags_in_a_header_are_stepped_over_at_each_length(
+    api_key: int, version: int, client_id: str | None
+) -> None:
     message = kio_messages.example(kio_messages.request_class(api_key, version))
     tags = b"\x02\x05\x03abc" + write_uvarint(300) + write_uvarint(200) + bytes(200)
-    frame = kio_messages.request_frame(message, correlation_id=-7, header_tags=tags)
+    frame = kio_messages.request_frame(message, correlation_id=-7, client_id=client_id, header_tags=tags)
 
-    assert_read_once_complete(frame, expected(api_key, version, frame, kio_messages.encode(message), b"etl"))
+    body, name = kio_messages.encode(message), (client_id or "").encode()
+    assert_read_once_complete(frame, expected(api_key, version, frame, body, name))
 
 
 def test_a_client_id_that_is_not_utf_8_is_passed_on() -> None:

@@ -96,7 +96,7 @@ def test_acks_are_not_read_from_the_frame_behind(version: int) -> None:
 )
 def test_a_transactional_id_that_kafka_refuses_is_not_waited_for(version: int, start: bytes) -> None:
     with pytest.raises(MalformedLength):
-        read_acks(start, 0, version)
+        read_acks(b"\xff" + start, 1, version)
 
 
 @pytest.mark.parametrize("version", range(16))
