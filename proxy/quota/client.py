@@ -112,6 +112,7 @@ class Bucket:
     def uncharge(self, amount: int, *, now_ms: int) -> None:
         """Take back what was charged and then not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""
         self.amount -= amount
+        self.last_record_ms = now_ms
         self.rate.record(-amount, now_ms=now_ms)
         if self._tokens is not None:
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
@@ -121,8 +122,11 @@ class Bucket:
         more = self.in_flight_bytes + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
+        rate = self.rate
         # The window is never shorter than N - 1 samples: under this sum no rate can be over the limit.
-        return self.rate.total + more <= self._sampled_room or self.rate.peek(now_ms=now_ms, more=more) <= self.limit
+        if now_ms < rate.exact_before_ms and rate.total + more <= self._sampled_room:
+            return True
+        return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
         """Count one throttled request."""

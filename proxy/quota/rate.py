@@ -20,9 +20,9 @@ class Rate:
     Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
     """
 
-    # The sum, the oldest start and the first instant at which a purge could find something are kept up to date, so that
-    # a charge touches one slot and not twelve: that is the difference between 3 µs and 1.
-    __slots__ = ("_current", "_oldest_ms", "_purge_at_ms", "_samples", "_slots", "_span_ms", "_window_ms", "total")
+    # The sum, the oldest start and the first instant at which a purge could find something (before it, the sum is exact)
+    # are kept up to date so that a charge touches one slot and not twelve: the difference between 3 µs and 1.
+    __slots__ = ("_current", "_oldest_ms", "_samples", "_slots", "_span_ms", "_window_ms", "exact_before_ms", "total")
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
         self._samples = samples
@@ -31,7 +31,7 @@ class Rate:
         self._slots: list[Slot] = []
         self._current = 0
         self._oldest_ms = 0
-        self._purge_at_ms = 0
+        self.exact_before_ms = 0
         self.total = 0
 
     def record(self, value: int, *, now_ms: int) -> None:
@@ -52,7 +52,7 @@ class Rate:
 
         N - 1 full windows are assumed to have passed even when the first record was a moment ago.
         """
-        if now_ms >= self._purge_at_ms:
+        if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._samples - 1 - elapsed_ms // self._window_ms
@@ -88,7 +88,7 @@ class Rate:
         slot = [0, now_ms, now_ms]
         self._slots.append(slot)
         self._oldest_ms = now_ms
-        self._purge_at_ms = now_ms + self._span_ms
+        self.exact_before_ms = now_ms + self._span_ms
         return slot
 
     def _next_slot(self, now_ms: int) -> Slot:
@@ -110,7 +110,7 @@ class Rate:
             if now_ms - slot[2] >= self._span_ms:
                 self._reset(slot, now_ms)
         self._oldest_ms = min(slot[1] for slot in slots)
-        self._purge_at_ms = min(slot[2] for slot in slots) + self._span_ms
+        self.exact_before_ms = min(slot[2] for slot in slots) + self._span_ms
 
     def _reset(self, slot: Slot, now_ms: int) -> None:
         self.total -= slot[0]
