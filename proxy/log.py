@@ -88,7 +88,7 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001 - arguments that do not fit are a fault of ours, and no reason to be silent
-        return f"{record.msg} {_text(record.args)} ({type(error).__name__} while formatting)"
+        return f"{_text(record.msg)} {_text(record.args)} ({type(error).__name__} while formatting)"
 
 
 def _exception(record: logging.LogRecord) -> str:

@@ -1,0 +1,328 @@
+"""Every metric by its name and labels, as dashboards and alerts ask for it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from time import monotonic_ns
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from config.model import DEFAULT, Address, KafkaSettings, Listener, Principals, ProxyConfig, QuotaRule
+from protocol.api import ApiKey
+from proxy.connection import ClientConnection
+from proxy.metrics.families import Families
+from proxy.metrics.text import write
+from proxy.quota.client import Bucket
+from proxy.quota.entity import QuotaKind
+from proxy.server import Server
+
+BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
+ANY = Address(host="127.0.0.1", port=0)
+ETL = {"kind": "produce", "user": "", "client_id": "etl"}
+# What families read is the clock of the machine; buckets charged now are charged within the window.
+LIMIT = QuotaRule(client_id="etl", producer_byte_rate=1_000_000.0, consumer_byte_rate=2_000_000.0)
+
+
+@dataclass
+class Reloads:
+    last_reload_successful: bool = True
+    last_reload_timestamp_seconds: float = 1_767_225_600.5
+    hash: str = "cf76ad98"
+
+
+def config(*quotas: QuotaRule, upstreams: Sequence[Address] = (BROKER,), value_enable: bool = True) -> ProxyConfig:
+    listeners = tuple(
+        Listener(name=f"listener-{number}", bind=ANY, upstream=upstream) for number, upstream in enumerate(upstreams)
+    )
+    return ProxyConfig(
+        listeners=listeners, quotas=quotas, kafka=KafkaSettings(client_quota_metric_value_enable=value_enable)
+    )
+
+
+Scrape = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def scrape(families: Families) -> Scrape:
+    """Return samples by name, as prometheus_client reads them."""
+    text = b"".join(write(families.now(lambda: None), lambda: None)).decode()
+    samples: Scrape = {}
+    for family in text_string_to_metric_families(text):
+        samples.setdefault(family.name, [])
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples
+
+
+def scrape_of(server: Server, reloads: Reloads | None = None) -> Scrape:
+    return scrape(Families(server, reloads or Reloads()))
+
+
+def value(samples: Scrape, name: str, **labels: str) -> float:
+    (found,) = [value for its, value in samples[name] if its == labels]
+    return found
+
+
+def bucket_of(server: Server, kind: QuotaKind, client_id: str = "etl", upstream: Address = BROKER) -> Bucket:
+    now_ms = now()
+    produce, fetch = server.upstreams[upstream].quotas.buckets(
+        principal="ANONYMOUS", client_id=client_id, now_ms=now_ms
+    )
+    return produce if kind is QuotaKind.PRODUCE else fetch
+
+
+def now() -> int:
+    return monotonic_ns() // 1_000_000
+
+
+def test_a_bucket_has_its_counters_in_base_units() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    bucket.charge(2_300, now_ms=now())
+    bucket.charge(700, now_ms=now())
+    bucket.throttled(1_500, now_ms=now(), is_enforced=True)
+    bucket.throttled(250, now_ms=now(), is_enforced=False)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_bytes_total", **ETL) == 3_000
+    assert value(samples, "kafka_quota_proxy_requests_total", **ETL) == 2
+    assert value(samples, "kafka_quota_proxy_throttled_requests_total", **ETL) == 1
+    assert value(samples, "kafka_quota_proxy_throttle_seconds_total", **ETL) == 1.5
+    assert value(samples, "kafka_quota_proxy_observed_throttle_seconds_total", **ETL) == 0.25
+
+
+def test_kinds_do_not_mix() -> None:
+    server = Server(config(LIMIT))
+    bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [({**ETL, "kind": "fetch"}, 10)]
+    assert samples["kafka_server_fetch_byte_rate"] != []
+    assert samples["kafka_server_produce_byte_rate"] == []
+
+
+def test_each_rule_has_its_limit_whether_somebody_uses_it_or_not() -> None:
+    rules = (
+        QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0),
+        QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2_000.0, consumer_byte_rate=3_000.0),
+        QuotaRule(client_id="etl", consumer_byte_rate=4_000.0),
+    )
+
+    samples = scrape_of(Server(config(*rules)))
+
+    assert samples["kafka_quota_proxy_quota_limit"] == [
+        ({"kind": "produce", "user": "<default>", "client_id": ""}, 1_000.0),
+        ({"kind": "produce", "user": "alice", "client_id": "<default>"}, 2_000.0),
+        ({"kind": "fetch", "user": "alice", "client_id": "<default>"}, 3_000.0),
+        ({"kind": "fetch", "user": "", "client_id": "etl"}, 4_000.0),
+    ]
+
+
+def test_limits_follow_a_reload() -> None:
+    server = Server(config(LIMIT))
+    families = Families(server, Reloads())
+
+    server.apply(config(replace(LIMIT, producer_byte_rate=5_000.0)))
+
+    assert value(scrape(families), "kafka_quota_proxy_quota_limit", **ETL) == 5_000.0
+
+
+def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
+    server = Server(config(LIMIT))
+    for client_id in ("etl", "unlimited"):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(5_000_000, now_ms=now())
+
+    samples = scrape_of(server)
+
+    # 5 MB in a window of 10 s, of 1 MB/s
+    assert samples["kafka_quota_proxy_quota_utilisation_ratio"] == [(ETL, 0.5)]
+
+
+def test_kafkas_family_has_kafkas_names_and_units() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    bucket.charge(5_000_000, now_ms=now())
+    bucket.throttled(1_500, now_ms=now(), is_enforced=True)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_server_produce_byte_rate", user="", client_id="etl") == 500_000.0
+    assert value(samples, "kafka_server_produce_throttle_time", user="", client_id="etl") == 1_500.0
+    assert value(samples, "kafka_server_produce_byte_quota_value", user="", client_id="etl") == 1_000_000.0
+
+
+def test_the_throttle_time_of_who_was_not_throttled_is_nan_as_in_kafka() -> None:
+    server = Server(config(LIMIT))
+    bucket_of(server, QuotaKind.FETCH).charge(1, now_ms=now())
+
+    assert isnan(value(scrape_of(server), "kafka_server_fetch_throttle_time", user="", client_id="etl"))
+
+
+def test_users_are_sanitised_in_kafkas_family_only_and_client_ids_nowhere() -> None:
+    rule = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e6)
+    server = Server(config(rule))
+    quotas = server.upstreams[BROKER].quotas
+    bucket, _ = quotas.buckets(principal="CN=Ä b,O=x", client_id='a "b"\\\n/é', now_ms=now())
+    bucket.charge(1, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [
+        ({"kind": "produce", "user": "CN=Ä b,O=x", "client_id": 'a "b"\\\n/é'}, 1)
+    ]
+    assert samples["kafka_server_produce_byte_rate"][0][0] == {
+        "user": "CN%3D%C3%84%20b%2CO%3Dx",
+        "client_id": 'a "b"\\\n/é',
+    }
+
+
+def test_without_a_limit_there_is_no_quota_value() -> None:
+    server = Server(config())
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_server_produce_byte_quota_value"] == []
+    assert len(samples["kafka_server_produce_byte_rate"]) == 1
+
+
+def test_quota_values_can_be_switched_off() -> None:
+    server = Server(config(LIMIT, value_enable=False))
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert not [name for name in samples if name.endswith("byte_quota_value")]
+    assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
+
+
+def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
+    server = Server(config(LIMIT, upstreams=(BROKER, OTHER_BROKER)))
+    for upstream in (BROKER, OTHER_BROKER):
+        bucket_of(server, QuotaKind.PRODUCE, upstream=upstream).charge(1_000_000, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [(ETL, 2_000_000)]
+    assert value(samples, "kafka_server_produce_byte_rate", user="", client_id="etl") == 200_000.0
+    assert value(samples, "kafka_server_produce_byte_quota_value", user="", client_id="etl") == 1_000_000.0
+    assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
+
+
+def test_above_the_cap_the_rest_is_other() -> None:
+    server = Server(config())
+    for client_id, amount in (("a", 10), ("b", 30), ("c", 20)):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=now())
+
+    samples = scrape(Families(server, Reloads(), most_buckets=1))
+
+    assert {labels["client_id"]: value for labels, value in samples["kafka_quota_proxy_bytes_total"]} == {
+        "b": 30,
+        "other": 30,
+    }
+    assert [labels["client_id"] for labels, _ in samples["kafka_server_produce_byte_rate"]] == ["b"]
+
+
+def test_exempt_clients_are_counted_and_not_limited() -> None:
+    plain = config(QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0))
+    server = Server(replace(plain, principals=Principals(exempt=frozenset({"ANONYMOUS"}))))
+    bucket_of(server, QuotaKind.PRODUCE).charge(10, now_ms=now())
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [({**ETL, "user": "ANONYMOUS"}, 10)]
+    assert samples["kafka_quota_proxy_quota_utilisation_ratio"] == []
+
+
+def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    for port in server.ports:
+        counters = port.listening.counters
+        counters.frames[ApiKey.PRODUCE] += 1
+        counters.frames[ApiKey.SASL_HANDSHAKE] += 1
+        counters.unknown(3_000)
+        counters.protocol_error("tls_on_plaintext")
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_frames_total", api="Produce") == 2
+    assert value(samples, "kafka_quota_proxy_frames_total", api="SaslHandshake") == 2
+    assert samples["kafka_quota_proxy_unknown_api_total"] == [({"api_key": "3000"}, 2)]
+    assert samples["kafka_quota_proxy_protocol_errors_total"] == [({"reason": "tls_on_plaintext"}, 2)]
+
+
+def test_many_unknown_apis_end_in_other() -> None:
+    server = Server(config())
+    for api_key in range(1_000, 1_200):
+        server.ports[0].listening.counters.unknown(api_key)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_unknown_api_total", api_key="other") == 200 - 64
+
+
+def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    first, second = server.ports
+    free, muted, was_muted = (ClientConnection(first) for _ in range(3))
+    first.connections |= {free, muted, was_muted}
+    muted.session.account.muted_until_ms = now() + 60_000
+    was_muted.session.account.muted_until_ms = now() - 1
+    second.listening.counters.disconnect("upstream_refused")
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_connections", listener="listener-0") == 3
+    assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-0") == 1
+    assert value(samples, "kafka_quota_proxy_connections", listener="listener-1") == 0
+    assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-1") == 0
+    assert samples["kafka_quota_proxy_disconnects_total"] == [
+        ({"listener": "listener-1", "cause": "upstream_refused"}, 1)
+    ]
+
+
+def test_added_latency_is_a_histogram_over_all_listeners() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    for port, elapsed_ns in zip(server.ports, (15_000, 40_000), strict=True):
+        port.latency.observe(ApiKey.FETCH, elapsed_ns)
+    server.ports[0].latency.observe(ApiKey.FETCH, 2_000_000_000)
+
+    samples = scrape_of(server)
+
+    name = "kafka_quota_proxy_added_latency_seconds"
+    buckets = {labels["le"]: count for labels, count in samples[f"{name}_bucket"]}
+    assert (buckets["1e-05"], buckets["2e-05"], buckets["5e-05"], buckets["1.0"], buckets["+Inf"]) == (0, 1, 2, 2, 3)
+    assert list(buckets.values()) == sorted(buckets.values())
+    assert value(samples, f"{name}_count", api="Fetch") == 3
+    assert value(samples, f"{name}_sum", api="Fetch") == pytest.approx(2.000_055)
+
+
+def test_the_configuration_in_force_is_named() -> None:
+    samples = scrape_of(Server(config()), Reloads(last_reload_successful=False))
+
+    assert value(samples, "kafka_quota_proxy_config_last_reload_successful") == 0
+    assert value(samples, "kafka_quota_proxy_config_last_reload_timestamp_seconds") == 1_767_225_600.5
+    assert value(samples, "kafka_quota_proxy_config_info", hash="cf76ad98") == 1
+    ((labels, one),) = samples["kafka_quota_proxy_build_info"]
+    assert (list(labels), one) == (["version"], 1)
+
+
+def test_a_scrape_changes_nothing_that_it_reads() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    then_ms = now() - 60_000  # a reading by Kafka's own means would throw these samples away
+    bucket.rate.record(5_000, now_ms=then_ms)
+    bucket.requests = 1
+
+    scrape_of(server)
+
+    assert bucket.rate.total == 5_000
+    assert bucket.rate.peek(now_ms=then_ms) == 500.0
+
+
+def test_no_family_is_written_twice() -> None:
+    families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).now(lambda: None)]
+
+    assert len(families) == len(set(families))

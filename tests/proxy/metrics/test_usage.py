@@ -1,0 +1,190 @@
+"""Which buckets have series of their own, and that no counter ever falls."""
+
+from math import isnan
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, ProxyConfig, QuotaRule
+from proxy.metrics.usage import NOTHING, OTHER, Names, Row, Usage, read
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import EXPIRES_AFTER_MS
+from proxy.quota.entity import QuotaKind, Tags
+
+NOW_MS = 86_400_000
+CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0),))
+
+
+def no_rest() -> None: ...
+
+
+def charge(quotas: BrokerQuotas, client_id: str, amount: int, now_ms: int = NOW_MS) -> None:
+    bucket = quotas.produce.bucket(user="ANONYMOUS", client_id=client_id, now_ms=now_ms)
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+    if wait_ms > 0:
+        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
+
+
+def rows_of(*quotas: BrokerQuotas, now_ms: int = NOW_MS) -> list[Row]:
+    return read([one.produce for one in quotas], now_ms=now_ms, rest=no_rest)
+
+
+def test_a_row_is_what_the_bucket_has_used() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+    charge(quotas, "etl", 8_000)
+
+    (row,) = rows_of(quotas)
+
+    # 12,000 B in 10 s are 1,200 B/s: 20 % over, so 2 s of silence
+    assert row == Row(QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0)
+
+
+def test_a_bucket_that_was_never_charged_has_no_row() -> None:
+    quotas = BrokerQuotas(CONFIG)
+
+    quotas.buckets(principal="ANONYMOUS", client_id="idle", now_ms=NOW_MS)
+
+    assert rows_of(quotas) == []
+
+
+def test_without_a_limit_there_is_no_utilisation() -> None:
+    quotas = BrokerQuotas(ProxyConfig(listeners=()))
+    charge(quotas, "etl", 4_000)
+
+    (row,) = rows_of(quotas)
+
+    assert (row.limit, row.utilisation) == (None, None)
+    assert isnan(row.throttle_time_ms)
+
+
+def test_a_changed_limit_shows_before_the_next_request() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+
+    quotas.update(ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=800.0),)))
+
+    (row,) = rows_of(quotas)
+    assert (row.limit, row.utilisation) == (800.0, 0.5)
+
+
+def test_one_name_at_two_brokers_is_one_row() -> None:
+    quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
+    charge(quiet, "etl", 4_000)
+    charge(busy, "etl", 12_000)
+
+    (row,) = rows_of(quiet, busy)
+
+    assert (row.usage.amount, row.usage.requests) == (16_000, 2)
+    assert (row.byte_rate, row.limit) == (1_600.0, 1_000.0)
+    assert (row.utilisation, row.throttle_time_ms) == (1.2, 2_000.0)
+
+
+def test_reading_rests_now_and_then_and_changes_nothing() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    for number in range(100):
+        charge(quotas, f"client-{number}", number)
+    rests: list[int] = []
+
+    first = read([quotas.produce], now_ms=NOW_MS, rest=lambda: rests.append(1))
+
+    assert len(rests) >= 5
+    assert rows_of(quotas)[1:] == first[1:]
+
+
+def test_under_the_cap_everybody_has_a_name() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "a", 1)
+    charge(quotas, "b", 2)
+
+    own, other = Names(most=2).divide(rows_of(quotas))
+
+    assert [row.tags.client_id for row in own] == ["a", "b"]
+    assert other is None
+
+
+def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    for client_id, amount in (("a", 10), ("b", 30), ("c", 20), ("d", 5)):
+        charge(quotas, client_id, amount)
+
+    own, other = Names(most=2).divide(rows_of(quotas))
+
+    assert [row.tags.client_id for row in own] == ["b", "c"]
+    assert other == Usage(15, 2, 0, 0, 0)
+
+
+def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
+    quotas = BrokerQuotas(
+        ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
+    )
+    quotas.produce.bucket(user=OTHER.user, client_id=OTHER.client_id, now_ms=NOW_MS).charge(7, now_ms=NOW_MS)
+
+    own, other = Names().divide(rows_of(quotas))
+
+    assert own == []
+    assert other == Usage(7, 1, 0, 0, 0)
+
+
+def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    names = Names(most=1)
+    charge(quotas, "first", 10)
+    names.divide(rows_of(quotas))
+    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
+    charge(quotas, "second", 1_000, later_ms)
+
+    own, other = names.divide(rows_of(quotas))
+    assert [row.tags.client_id for row in own] == ["first"]
+    assert other == Usage(1_000, 1, 0, 0, 0)
+
+    quotas.expire(now_ms=later_ms)
+    charge(quotas, "second", 5, later_ms)
+    own, other = names.divide(rows_of(quotas))
+    # Its first 1,000 bytes stay where they were counted.
+    assert [(row.tags.client_id, row.usage) for row in own] == [("second", Usage(5, 1, 0, 0, 0))]
+    assert other == Usage(1_000, 1, 0, 0, 0)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(["charge", "charge", "charge", "expire", "scrape"])),
+        max_size=60,
+    ),
+    most=st.integers(0, 4),
+)
+def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tuple[str, str]], most: int) -> None:
+    names = Names(most)
+    used: dict[str, Usage] = {}
+    gone = NOTHING  # what buckets with names took with them when they expired
+    last_other = NOTHING
+    last_own: dict[str, Usage] = {}
+    charged = 0
+
+    for client_id, action in [*steps, ("a", "scrape")]:
+        if action == "charge":
+            used[client_id] = used.get(client_id, NOTHING).plus(Usage(10, 1, 0, 0, 0))
+            charged += 10
+            continue
+        if action == "expire":
+            # Nobody is silent for an hour between two scrapes: a scrape has seen all of it.
+            own, _ = names.divide(made(used))
+            last_own = {row.tags.client_id: row.usage for row in own}
+            used.pop(client_id, None)
+            gone = gone.plus(last_own.pop(client_id, NOTHING))
+        own, other = names.divide(made(used))
+
+        assert len(own) <= most
+        now_own = {row.tags.client_id: row.usage for row in own}
+        for name, usage in last_own.items():
+            assert now_own[name].requests >= usage.requests
+        assert (other or NOTHING).requests >= last_other.requests
+        total = sum(usage.amount for usage in now_own.values()) + (other or NOTHING).amount + gone.amount
+        assert total == charged
+        last_own, last_other = now_own, other or NOTHING
+
+
+def made(used: dict[str, Usage]) -> list[Row]:
+    return [
+        Row(QuotaKind.PRODUCE, Tags("", client_id), usage, 0.0, None, 0.0, None) for client_id, usage in used.items()
+    ]

@@ -1,0 +1,33 @@
+"""User names in metrics: as Kafka writes them. Vectors V60 and V28."""
+
+import re
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.quota.sanitize import sanitize
+
+
+@pytest.mark.parametrize(
+    ("name", "sanitized"),
+    [
+        (
+            "CN=Some characters !@#$%&*()_-+=';:,/~",
+            "CN%3DSome%20characters%20%21%40%23%24%25%26%2A%28%29_-%2B%3D%27%3B%3A%2C%2F%7E",
+        ),
+        ("<default>", "%3Cdefault%3E"),
+        ("Üser", "%C3%9Cser"),
+        ("a.b-c_d", "a.b-c_d"),
+        ("", ""),
+    ],
+)
+def test_names_are_encoded_as_in_kafka(name: str, sanitized: str) -> None:
+    assert sanitize(name) == sanitized
+
+
+@given(st.text())
+def test_any_name_keeps_to_the_plain_set_and_decodes_back(name: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9._%-]*", sanitize(name))
+    assert unquote(sanitize(name), errors="surrogatepass") == name
