@@ -1,0 +1,274 @@
+"""The quota state of one broker: both kinds, which names are folded or exempt, and what a reload moves."""
+
+from dataclasses import replace
+
+import pytest
+
+from config.model import (
+    ANONYMOUS,
+    DEFAULT,
+    Address,
+    Fold,
+    KafkaSettings,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+)
+from proxy.quota.broker import BrokerQuotas, PrincipalRules, rules_of
+from proxy.quota.client import EXPIRES_AFTER_MS
+from proxy.quota.entity import QuotaKind
+
+LISTENER = Listener(
+    name="clients", bind=Address(host="127.0.0.1", port=9092), upstream=Address(host="127.0.0.1", port=19092)
+)
+ALICE = QuotaRule(user="alice", producer_byte_rate=1_000.0, consumer_byte_rate=2_000.0)
+CONFIG = ProxyConfig(listeners=(LISTENER,), quotas=(ALICE,), max_throttle_time_ms=None)
+
+
+def with_principals(**principals: object) -> ProxyConfig:
+    return replace(CONFIG, principals=replace(Principals(), **principals))  # type: ignore[arg-type]
+
+
+# -- both kinds --
+
+
+def test_produce_and_fetch_are_charged_apart() -> None:
+    quotas = BrokerQuotas(CONFIG)
+
+    produce, fetch = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    assert (produce.kind, produce.limit) == (QuotaKind.PRODUCE, 1_000.0)
+    assert (fetch.kind, fetch.limit) == (QuotaKind.FETCH, 2_000.0)
+    assert produce.charge(20_000, now_ms=0) == 10_000
+    assert fetch.charge(20_000, now_ms=0) == 0
+    assert [manager.kind for manager in quotas.managers] == [QuotaKind.PRODUCE, QuotaKind.FETCH]
+
+
+def test_a_rule_for_one_kind_leaves_the_other_alone() -> None:
+    config = replace(CONFIG, quotas=(QuotaRule(user=ANONYMOUS, consumer_byte_rate=500.0),))
+
+    produce, fetch = BrokerQuotas(config).buckets(principal=ANONYMOUS, client_id="etl", now_ms=0)
+
+    assert not produce.is_limited
+    assert fetch.limit == 500.0
+
+
+def test_the_settings_of_the_file_reach_the_buckets() -> None:
+    config = replace(
+        CONFIG,
+        kafka=KafkaSettings(quota_window_num=3, quota_window_size_seconds=2),
+        shaping=Shaping.PACED,
+        burst_ms=3_000,
+        max_throttle_time_ms=4_000,
+    )
+
+    produce, _ = BrokerQuotas(config).buckets(principal="alice", client_id="etl", now_ms=0)
+
+    assert produce.shaping is Shaping.PACED
+    assert produce.max_fetch_bytes == 3_000
+    assert produce.rate.window_ms(now_ms=0) == 4_000
+    assert produce.charge(100_000, now_ms=0) == 4_000
+
+
+def test_a_listener_may_have_a_shape_of_its_own() -> None:
+    quotas = BrokerQuotas(CONFIG, shaping=Shaping.PACED)
+    before = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+
+    quotas.update(CONFIG)
+    without = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+    quotas.update(replace(CONFIG, shaping=Shaping.PACED), shaping=Shaping.SAMPLED)
+    with_another = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+
+    assert before == [Shaping.PACED] * 2
+    assert without == [Shaping.SAMPLED] * 2
+    assert with_another == [Shaping.SAMPLED] * 2
+
+
+# -- the static default of old brokers --
+
+
+@pytest.mark.parametrize("kind", QuotaKind)
+def test_a_static_default_is_a_rule_of_level_8(kind: QuotaKind) -> None:
+    config = replace(CONFIG, kafka=KafkaSettings(quota_producer_default=700, quota_consumer_default=700))
+
+    bucket = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)[kind is QuotaKind.FETCH]
+
+    assert bucket.limit == 700.0
+    assert bucket.level is not None
+    assert bucket.level.number == 8
+    assert bucket.rule is not None
+    assert bucket.rule.source == f"quota.{'producer' if kind is QuotaKind.PRODUCE else 'consumer'}.default"
+    assert bucket.tags == ("", "etl")
+
+
+def test_a_static_default_of_one_kind_limits_that_kind_only() -> None:
+    config = replace(CONFIG, kafka=KafkaSettings(quota_consumer_default=700))
+
+    produce, fetch = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)
+
+    assert (produce.is_limited, fetch.is_limited) == (False, True)
+
+
+@pytest.mark.parametrize("kind", QuotaKind)
+def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(kind: QuotaKind) -> None:
+    written = QuotaRule(client_id=DEFAULT, producer_byte_rate=50.0, consumer_byte_rate=60.0)
+    settings = KafkaSettings(quota_producer_default=700, quota_consumer_default=700)
+
+    rules = rules_of(replace(CONFIG, quotas=(ALICE, written), kafka=settings), kind)
+
+    assert rules == (ALICE, written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        QuotaRule(user=DEFAULT, producer_byte_rate=50.0),
+        QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=50.0),
+        QuotaRule(client_id="etl", producer_byte_rate=50.0),
+    ],
+)
+def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule) -> None:
+    settings = KafkaSettings(quota_producer_default=700)
+
+    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
+
+    assert [rule.producer_byte_rate for rule in rules] == [50.0, 700.0]
+
+
+def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_default() -> None:
+    written = QuotaRule(client_id=DEFAULT, consumer_byte_rate=60.0)
+    settings = KafkaSettings(quota_producer_default=700)
+
+    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
+
+    assert [rule.producer_byte_rate for rule in rules] == [700.0]
+
+
+def test_without_a_static_default_only_rules_of_the_kind_are_left() -> None:
+    other = QuotaRule(user="bob", consumer_byte_rate=1.0)
+
+    assert rules_of(replace(CONFIG, quotas=(other, ALICE)), QuotaKind.PRODUCE) == (ALICE,)
+
+
+# -- principals --
+
+
+def test_the_first_fold_that_matches_from_start_to_end_names_the_user() -> None:
+    rules = PrincipalRules(
+        Principals(
+            fold=(
+                Fold(match=r"app-([a-z]+)-[0-9a-f]+", to=r"app-\1"),
+                Fold(match=r"app-.*", to="other"),
+                Fold(match=r"x", to="never"),
+            )
+        )
+    )
+
+    assert rules.charged_user("app-etl-09af") == ("app-etl", False)
+    assert rules.charged_user("app-etl-09af!") == ("other", False)
+    assert rules.charged_user("an app-etl-09af") == ("an app-etl-09af", False)
+    assert rules.charged_user("xy") == ("xy", False)
+
+
+def test_principals_that_are_folded_share_a_bucket() -> None:
+    quotas = BrokerQuotas(with_principals(fold=(Fold(match="alice-[0-9]+", to="alice"),)))
+
+    one, _ = quotas.buckets(principal="alice-1", client_id="etl", now_ms=0)
+    two, _ = quotas.buckets(principal="alice-2", client_id="web", now_ms=0)
+
+    assert one is two
+    assert one.tags == ("alice", "")
+
+
+@pytest.mark.parametrize("exempt", ["admin-7", "admin"], ids=["by its own name", "by the name it is folded to"])
+def test_an_exempt_principal_is_measured_and_never_limited(exempt: str) -> None:
+    everyone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1.0, consumer_byte_rate=1.0)
+    config = with_principals(exempt=frozenset({exempt}), fold=(Fold(match="admin-.*", to="admin"),))
+    quotas = BrokerQuotas(replace(config, quotas=(everyone,)))
+
+    buckets = quotas.buckets(principal="admin-7", client_id="etl", now_ms=0)
+
+    for bucket in buckets:
+        assert bucket.charge(10**9, now_ms=0) == 0
+        assert bucket.tags == ("admin-7", "etl")
+    assert quotas.buckets(principal="bob", client_id="etl", now_ms=0)[0].is_limited
+
+
+def test_brokers_are_known_by_their_principals() -> None:
+    quotas = BrokerQuotas(with_principals(brokers=frozenset({"broker1"})))
+
+    assert quotas.is_broker("broker1")
+    assert not quotas.is_broker("broker")
+    assert not BrokerQuotas(CONFIG).is_broker(ANONYMOUS)
+
+
+# -- reloads and expiry --
+
+
+def test_an_update_says_that_buckets_may_be_out_of_date_and_keeps_what_was_used() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    before = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    for bucket in before:
+        bucket.charge(10_000, now_ms=0)
+    generation = quotas.generation
+
+    halved = QuotaRule(user="alice", producer_byte_rate=500.0, consumer_byte_rate=500.0)
+    quotas.update(replace(CONFIG, quotas=(halved,)))
+
+    assert quotas.generation != generation
+    after = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    assert [old is new for old, new in zip(before, after, strict=True)] == [True, True]
+    assert [bucket.charge(0, now_ms=0) for bucket in after] == [10_000, 10_000]
+
+
+def test_an_update_takes_burst_and_longest_wait_too() -> None:
+    quotas = BrokerQuotas(replace(CONFIG, shaping=Shaping.PACED))
+    bucket, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    quotas.update(replace(CONFIG, shaping=Shaping.PACED, burst_ms=200, max_throttle_time_ms=3_000))
+    quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    assert bucket.max_fetch_bytes == 200
+    assert bucket.charge(50_000, now_ms=0) == 3_000
+
+
+def test_an_update_replaces_the_rules_about_principals() -> None:
+    quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"}), brokers=frozenset({"broker1"})))
+    exempt, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    quotas.update(with_principals(brokers=frozenset({"broker2"}), fold=(Fold(match="a.*", to="letter"),)))
+    charged, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    assert not exempt.is_limited
+    assert charged.tags.user == "letter"
+    assert (quotas.is_broker("broker1"), quotas.is_broker("broker2")) == (False, True)
+
+
+def test_a_principal_that_is_no_longer_exempt_is_limited() -> None:
+    quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"})))
+    quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+
+    quotas.update(CONFIG)
+
+    assert quotas.buckets(principal="alice", client_id="etl", now_ms=0)[0].limit == 1_000.0
+
+
+def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    produce, fetch = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    fetch.charge(1, now_ms=1)
+    generation = quotas.generation
+
+    quotas.expire(now_ms=EXPIRES_AFTER_MS)
+    unmoved = quotas.generation
+    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
+    moved = quotas.generation
+
+    assert unmoved == generation
+    assert moved != generation
+    assert [len(manager) for manager in quotas.managers] == [0, 1]
+    again, kept = quotas.buckets(principal="alice", client_id="etl", now_ms=EXPIRES_AFTER_MS + 1)
+    assert again is not produce
+    assert kept is fetch
