@@ -20,8 +20,8 @@ class Rate:
     Source: ``SampledStat`` and ``Rate`` of org.apache.kafka.common.metrics.stats.
     """
 
-    # The sum, the oldest start and the first instant at which a purge could find something (before it, the sum is exact)
-    # are kept up to date so that a charge touches one slot and not twelve: the difference between 3 µs and 1.
+    # The sum, the oldest start and the first instant at which a purge could find something (before it the sum is exact)
+    # are kept up to date, so that a charge touches one slot and not twelve: the difference between 3 µs and 1.
     __slots__ = ("_current", "_oldest_ms", "_samples", "_slots", "_span_ms", "_window_ms", "exact_before_ms", "total")
 
     def __init__(self, *, samples: int, window_ms: int) -> None:
