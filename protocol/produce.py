@@ -74,6 +74,21 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
     return acks
 
 
+def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
+    """Return where the field behind ``acks`` begins, if there is no transactional_id; else None.
+
+    Args:
+        data: Bytes that hold at least the request's front, up to ``acks``.
+        offset: Where the request's body begins.
+        api_version: Of the request.
+    """
+    if api_version >= _FIRST_FLEXIBLE:
+        return offset + 3 if data[offset] == 0 else None
+    if api_version >= _FIRST_TRANSACTIONAL:
+        return offset + 4 if data[offset] == 0xFF == data[offset + 1] else None
+    return offset + 2
+
+
 def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> int | None:
     try:
         if is_compact:

@@ -59,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
         "_broker_is_full",
         "_client",
         "_client_is_full",
+        "_flows",
         "_has_client_ended",
         "_is_closed",
         "_is_dialling",
@@ -83,6 +84,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_dialling = False
         self._has_client_ended = False
         self._is_closed = False
+        self._flows = False  # both sides are there and are being read
         self._request_ns = 0
 
     @property
@@ -225,11 +227,13 @@ class ClientConnection(asyncio.Protocol):
             else:
                 self._client.writelines(out)
             out.clear()
-        self._steer()
-        if session.wake_at_ms and self._timer is None:
-            self._arm(session.wake_at_ms - now_ms)
-        if self._has_client_ended and session.is_idle and not session.to_broker:
-            self.close("client_closed")
+        # Nearly always both sides flow and go on flowing; then there is nothing more to do.
+        if session.is_blocked or session.delayed_until_ms or not self._flows:
+            self._steer()
+            if session.wake_at_ms and self._timer is None:
+                self._arm(session.wake_at_ms - now_ms)
+            if self._has_client_ended and session.is_idle and not session.to_broker:
+                self.close("client_closed")
 
     def _steer(self) -> None:
         """Read from each side if, and only if, what it sends can be used."""
@@ -247,6 +251,9 @@ class ClientConnection(asyncio.Protocol):
                 self._broker.resume_reading()
             else:
                 self._broker.pause_reading()
+        self._flows = (
+            self._reads_client and self._reads_broker and self._broker is not None and not self._has_client_ended
+        )
 
     def _arm(self, wait_ms: int) -> None:
         self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1_000, self._wake)

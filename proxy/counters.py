@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from protocol.api import ApiKey
+from protocol.api import HIGHEST_VERSION, ApiKey
 from proxy.quota.client import Bucket
 
 # api_key is what a client says: the labels that it can make are bounded.
@@ -13,7 +13,7 @@ OTHER: Final = -1
 class Counters:
     """Frames by API, protocol errors and disconnects by reason, and who was throttled since somebody last looked."""
 
-    # ``frames`` is indexed by api_key and holds every API whose version is known to ``protocol.api``.
+    # ``frames`` is indexed by api_key.
     __slots__ = ("disconnects", "frames", "newly_throttled", "protocol_errors", "unknown_apis")
 
     def __init__(self) -> None:
@@ -23,13 +23,14 @@ class Counters:
         self.disconnects: dict[str, int] = {}
         self.newly_throttled: dict[Bucket, None] = {}
 
-    def unknown(self, api_key: int) -> None:
-        """Count a request of an API, or of a version, that is newer than we are."""
+    def frame(self, api_key: int, api_version: int) -> None:
+        """Count one request."""
         if api_key < len(self.frames):
             self.frames[api_key] += 1
-        known = self.unknown_apis
-        key = api_key if api_key in known or len(known) < _MAX_UNKNOWN else OTHER
-        known[key] = known.get(key, 0) + 1
+        if api_version > HIGHEST_VERSION.get(api_key, -1):
+            known = self.unknown_apis
+            key = api_key if api_key in known or len(known) < _MAX_UNKNOWN else OTHER
+            known[key] = known.get(key, 0) + 1
 
     def protocol_error(self, reason: str) -> None:
         """Count bytes that were not what they should be."""

@@ -1,13 +1,13 @@
 """How long requests and their responses were inside the proxy: a histogram per API, in plain integers."""
 
-from bisect import bisect_left
 from typing import Final
 
-# Upper bounds, in ns. A request takes some tens of µs; above 10 ms something is wrong.
-BOUNDS_NS: Final = tuple(
-    int(seconds * 1e9)
-    for seconds in (5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 1.0)
-)
+# The bounds double, from 4 µs to a second, so that the number of a time's bits finds its place without a search. A
+# request takes some tens of µs; above 10 ms something is wrong.
+_FIRST_BITS: Final = 12
+_LAST_BITS: Final = 30
+BOUNDS_NS: Final = tuple(2**bits - 1 for bits in range(_FIRST_BITS, _LAST_BITS + 1))
+_PLACES: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits in range(65))
 
 
 class Latency:
@@ -25,5 +25,5 @@ class Latency:
         if counts is None:
             counts = self.counts[api_key] = [0] * (len(BOUNDS_NS) + 1)
             self.sums_ns[api_key] = 0
-        counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
+        counts[_PLACES[elapsed_ns.bit_length()]] += 1
         self.sums_ns[api_key] += elapsed_ns

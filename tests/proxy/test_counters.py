@@ -13,8 +13,8 @@ def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
 def test_a_newer_version_of_a_known_api_counts_as_a_frame_and_as_unknown() -> None:
     counters = Counters()
 
-    counters.unknown(ApiKey.FETCH)
-    counters.unknown(ApiKey.FETCH)
+    counters.frame(ApiKey.FETCH, 99)
+    counters.frame(ApiKey.FETCH, 99)
 
     assert counters.frames[ApiKey.FETCH] == 2
     assert counters.unknown_apis == {ApiKey.FETCH: 2}
@@ -23,7 +23,7 @@ def test_a_newer_version_of_a_known_api_counts_as_a_frame_and_as_unknown() -> No
 def test_an_unknown_api_counts_under_its_key() -> None:
     counters = Counters()
 
-    counters.unknown(1_234)
+    counters.frame(1_234, 0)
 
     assert sum(counters.frames) == 0
     assert counters.unknown_apis == {1_234: 1}
@@ -33,7 +33,7 @@ def test_a_client_that_makes_up_api_keys_gets_one_label_for_all_that_are_too_man
     counters = Counters()
 
     for api_key in range(1_000, 2_000):
-        counters.unknown(api_key)
+        counters.frame(api_key, 0)
 
     assert len(counters.unknown_apis) == 65
     assert counters.unknown_apis[OTHER] == 1_000 - 64

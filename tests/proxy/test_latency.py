@@ -8,15 +8,23 @@ from protocol.api import ApiKey
 from proxy.latency import BOUNDS_NS, Latency
 
 
-def test_the_bounds_are_whole_nanoseconds_and_rise_from_5_us_to_a_second() -> None:
-    assert BOUNDS_NS[0] == 5_000
-    assert BOUNDS_NS[-1] == 1_000_000_000
+def test_the_bounds_are_whole_nanoseconds_and_rise_from_4_us_to_a_second() -> None:
+    assert BOUNDS_NS[0] == 4_095
+    assert BOUNDS_NS[-1] == 1_073_741_823
     assert all(lower < upper for lower, upper in pairwise(BOUNDS_NS))
 
 
 @pytest.mark.parametrize(
     ("elapsed_ns", "place"),
-    [(1, 0), (5_000, 0), (5_001, 1), (10_000, 1), (1_000_000_000, len(BOUNDS_NS) - 1), (1_000_000_001, len(BOUNDS_NS))],
+    [
+        (0, 0),
+        (4_095, 0),
+        (4_096, 1),
+        (8_191, 1),
+        (1_073_741_823, len(BOUNDS_NS) - 1),
+        (1_073_741_824, len(BOUNDS_NS)),
+        (2**63, len(BOUNDS_NS)),
+    ],
 )
 def test_a_time_counts_under_the_first_bound_that_it_does_not_exceed(elapsed_ns: int, place: int) -> None:
     latency = Latency()
