@@ -126,6 +126,7 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer what a client asked before it closed its side, then close."""
         self._has_client_ended = True
+        self._flows = False
         self._act(monotonic_ns() // 1_000_000)
         return not self._is_closed
 
