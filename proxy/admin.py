@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import StringIO
-from time import monotonic
+from time import monotonic, monotonic_ns
 from types import TracebackType
 from typing import Any, Final, Self
 from wsgiref.simple_server import WSGIRequestHandler
@@ -131,7 +131,7 @@ class _Application:
             headers.append(("Content-Encoding", "gzip"))
         start_response("200 OK", headers)
         try:
-            pieces = write(self._families.now())
+            pieces = write(self._families.at(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
         except Exception:
             # The status has gone out already; a scrape that breaks off is one that failed.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from time import monotonic_ns
 from typing import Final, Protocol
 
 from config.model import EntityName
@@ -60,9 +59,8 @@ class Families:
         self._reloads = reloads
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in QuotaKind}
 
-    def now(self, rest: Rest = rest) -> Iterator[Family]:
-        """Return all families as they are now."""
-        now_ms = monotonic_ns() // 1_000_000
+    def at(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
+        """Return all families, read as they are asked for; ``now_ms`` is on the clock of the connections."""
         quotas = [upstream.quotas for upstream in list(self._server.upstreams.values())]
         ports = list(self._server.ports)
         yield from _of_configuration(self._reloads)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan
-from time import monotonic_ns
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,8 +20,8 @@ from proxy.server import Server
 
 BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
 ANY = Address(host="127.0.0.1", port=0)
+NOW_MS = 86_400_000
 ETL = {"kind": "produce", "user": "", "client_id": "etl"}
-# What families read is the clock of the machine; buckets charged now are charged within the window.
 LIMIT = QuotaRule(client_id="etl", producer_byte_rate=1_000_000.0, consumer_byte_rate=2_000_000.0)
 
 
@@ -47,7 +46,7 @@ Scrape = dict[str, list[tuple[dict[str, str], float]]]
 
 def scrape(families: Families) -> Scrape:
     """Return samples by name, as prometheus_client reads them."""
-    text = b"".join(write(families.now(lambda: None), lambda: None)).decode()
+    text = b"".join(write(families.at(NOW_MS, lambda: None), lambda: None)).decode()
     samples: Scrape = {}
     for family in text_string_to_metric_families(text):
         samples.setdefault(family.name, [])
@@ -66,24 +65,19 @@ def value(samples: Scrape, name: str, **labels: str) -> float:
 
 
 def bucket_of(server: Server, kind: QuotaKind, client_id: str = "etl", upstream: Address = BROKER) -> Bucket:
-    now_ms = now()
     produce, fetch = server.upstreams[upstream].quotas.buckets(
-        principal="ANONYMOUS", client_id=client_id, now_ms=now_ms
+        principal="ANONYMOUS", client_id=client_id, now_ms=NOW_MS
     )
     return produce if kind is QuotaKind.PRODUCE else fetch
-
-
-def now() -> int:
-    return monotonic_ns() // 1_000_000
 
 
 def test_a_bucket_has_its_counters_in_base_units() -> None:
     server = Server(config(LIMIT))
     bucket = bucket_of(server, QuotaKind.PRODUCE)
-    bucket.charge(2_300, now_ms=now())
-    bucket.charge(700, now_ms=now())
-    bucket.throttled(1_500, now_ms=now(), is_enforced=True)
-    bucket.throttled(250, now_ms=now(), is_enforced=False)
+    bucket.charge(2_300, now_ms=NOW_MS)
+    bucket.charge(700, now_ms=NOW_MS)
+    bucket.throttled(1_500, now_ms=NOW_MS, is_enforced=True)
+    bucket.throttled(250, now_ms=NOW_MS, is_enforced=False)
 
     samples = scrape_of(server)
 
@@ -96,7 +90,7 @@ def test_a_bucket_has_its_counters_in_base_units() -> None:
 
 def test_kinds_do_not_mix() -> None:
     server = Server(config(LIMIT))
-    bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=now())
+    bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -134,7 +128,7 @@ def test_limits_follow_a_reload() -> None:
 def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
     server = Server(config(LIMIT))
     for client_id in ("etl", "unlimited"):
-        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(5_000_000, now_ms=now())
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(5_000_000, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -145,8 +139,8 @@ def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
 def test_kafkas_family_has_kafkas_names_and_units() -> None:
     server = Server(config(LIMIT))
     bucket = bucket_of(server, QuotaKind.PRODUCE)
-    bucket.charge(5_000_000, now_ms=now())
-    bucket.throttled(1_500, now_ms=now(), is_enforced=True)
+    bucket.charge(5_000_000, now_ms=NOW_MS)
+    bucket.throttled(1_500, now_ms=NOW_MS, is_enforced=True)
 
     samples = scrape_of(server)
 
@@ -157,7 +151,7 @@ def test_kafkas_family_has_kafkas_names_and_units() -> None:
 
 def test_the_throttle_time_of_who_was_not_throttled_is_nan_as_in_kafka() -> None:
     server = Server(config(LIMIT))
-    bucket_of(server, QuotaKind.FETCH).charge(1, now_ms=now())
+    bucket_of(server, QuotaKind.FETCH).charge(1, now_ms=NOW_MS)
 
     assert isnan(value(scrape_of(server), "kafka_server_fetch_throttle_time", user="", client_id="etl"))
 
@@ -166,8 +160,8 @@ def test_users_are_sanitised_in_kafkas_family_only_and_client_ids_nowhere() -> N
     rule = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e6)
     server = Server(config(rule))
     quotas = server.upstreams[BROKER].quotas
-    bucket, _ = quotas.buckets(principal="CN=Ä b,O=x", client_id='a "b"\\\n/é', now_ms=now())
-    bucket.charge(1, now_ms=now())
+    bucket, _ = quotas.buckets(principal="CN=Ä b,O=x", client_id='a "b"\\\n/é', now_ms=NOW_MS)
+    bucket.charge(1, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -182,7 +176,7 @@ def test_users_are_sanitised_in_kafkas_family_only_and_client_ids_nowhere() -> N
 
 def test_without_a_limit_there_is_no_quota_value() -> None:
     server = Server(config())
-    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=now())
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -192,7 +186,7 @@ def test_without_a_limit_there_is_no_quota_value() -> None:
 
 def test_quota_values_can_be_switched_off() -> None:
     server = Server(config(LIMIT, value_enable=False))
-    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=now())
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -203,7 +197,7 @@ def test_quota_values_can_be_switched_off() -> None:
 def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
     server = Server(config(LIMIT, upstreams=(BROKER, OTHER_BROKER)))
     for upstream in (BROKER, OTHER_BROKER):
-        bucket_of(server, QuotaKind.PRODUCE, upstream=upstream).charge(1_000_000, now_ms=now())
+        bucket_of(server, QuotaKind.PRODUCE, upstream=upstream).charge(1_000_000, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -216,7 +210,7 @@ def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
 def test_above_the_cap_the_rest_is_other() -> None:
     server = Server(config())
     for client_id, amount in (("a", 10), ("b", 30), ("c", 20)):
-        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=now())
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
 
     samples = scrape(Families(server, Reloads(), most_buckets=1))
 
@@ -230,7 +224,7 @@ def test_above_the_cap_the_rest_is_other() -> None:
 def test_exempt_clients_are_counted_and_not_limited() -> None:
     plain = config(QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0))
     server = Server(replace(plain, principals=Principals(exempt=frozenset({"ANONYMOUS"}))))
-    bucket_of(server, QuotaKind.PRODUCE).charge(10, now_ms=now())
+    bucket_of(server, QuotaKind.PRODUCE).charge(10, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -269,8 +263,8 @@ def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     first, second = server.ports
     free, muted, was_muted = (ClientConnection(first) for _ in range(3))
     first.connections |= {free, muted, was_muted}
-    muted.session.account.muted_until_ms = now() + 60_000
-    was_muted.session.account.muted_until_ms = now() - 1
+    muted.session.account.muted_until_ms = NOW_MS + 60_000
+    was_muted.session.account.muted_until_ms = NOW_MS - 1
     second.listening.counters.disconnect("upstream_refused")
 
     samples = scrape_of(server)
@@ -316,7 +310,7 @@ def test_the_configuration_in_force_is_named() -> None:
 def test_a_scrape_changes_nothing_that_it_reads() -> None:
     server = Server(config(LIMIT))
     bucket = bucket_of(server, QuotaKind.PRODUCE)
-    then_ms = now() - 60_000  # a reading by Kafka's own means would throw these samples away
+    then_ms = NOW_MS - 60_000  # a reading by Kafka's own means would throw these samples away
     bucket.rate.record(5_000, now_ms=then_ms)
     bucket.requests = 1
 
@@ -327,6 +321,6 @@ def test_a_scrape_changes_nothing_that_it_reads() -> None:
 
 
 def test_no_family_is_written_twice() -> None:
-    families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).now(lambda: None)]
+    families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).at(NOW_MS, lambda: None)]
 
     assert len(families) == len(set(families))
