@@ -73,21 +73,18 @@ class Account:
         """Whether a ``replica_id`` sent on this connection is believed. Else it is a consumer's, and pays."""
         return self.listening.policy.is_inter_broker or self.listening.quotas.is_broker(self.principal)
 
-    def charge(self, bucket: Bucket, amount: int, *, now_ms: int, has_answer: bool = True) -> int:
-        """Charge ``amount`` bytes and mute the client where that is how it is slowed.
+    def slow_down(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
+        """Count that ``bucket`` is over its limit, and mute the client where that is how it is slowed.
 
         Args:
-            bucket: from ``produce_bucket`` or ``fetch_bucket``.
-            amount: bytes, as Kafka counts them.
-            now_ms: when the answer is ready; without an answer (acks=0), when the request has passed.
-            has_answer: whether there is an answer to be held back; without one, ``delay`` mutes as well.
+            bucket: what was charged.
+            wait_ms: what the charge said; above 0.
+            now_ms: when it was charged.
+            has_answer: whether there is an answer to be held back; without one (acks=0), ``delay`` mutes as well.
 
         Returns:
-            Milliseconds that the client is to be slowed down, 0 for none.
+            Milliseconds that the client is to be slowed down; 0 where it is only observed.
         """
-        wait_ms = bucket.charge(amount, now_ms=now_ms)
-        if wait_ms <= 0:
-            return 0
         enforcement = self.enforcement(bucket)
         is_enforced = enforcement is not Enforcement.OBSERVE
         bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)

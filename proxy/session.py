@@ -37,7 +37,7 @@ MAX_IN_FLIGHT: Final = 256
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
-_SIZE_AND_CORRELATION: Final = Struct(">i4xi").unpack_from
+_SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
 # A request that awaits its response: correlation_id, api_key, api_version, size_bytes, and the bucket that is charged
 # (None: nobody's). A plain tuple: there is one for every request that passes.
@@ -124,11 +124,7 @@ class Session:
     def is_idle(self) -> bool:
         """Whether everything that can be answered has been, and nothing waits to be passed on."""
         return not (
-            self._in_flight
-            or self.is_blocked
-            or self._request_left
-            or self._response_left
-            or self._broker_at < len(self._broker_data)
+            self._in_flight or self.is_blocked or self._request_left or self._response_left or self._broker_data
         )
 
     # -- what the shell tells --
@@ -146,17 +142,13 @@ class Session:
                 self.to_broker.append(data)
                 return
             self._request_left = 0
-            self.to_broker.append(data if len(data) == left else data[:left])
+            self.to_broker.append(data[:left])
             self._end_request(now_ms)
-            self._client_data = data
-            self._client_at = left
-        elif self._client_at < len(self._client_data):
-            self._client_data = self._client_data[self._client_at :] + data
-            self._client_at = 0
+            self._pass_requests(data, left, now_ms)
+        elif self._client_data:
+            self._pass_requests(self._client_data[self._client_at :] + data, 0, now_ms)
         else:
-            self._client_data = data
-            self._client_at = 0
-        self._pass_requests(now_ms)
+            self._pass_requests(data, 0, now_ms)
 
     def receive_from_broker(self, data: bytes, *, now_ms: int) -> None:
         """Take what the broker sent.
@@ -164,27 +156,25 @@ class Session:
         Raises:
             ProtocolError: this answers nothing that was asked; close.
         """
-        if self._broker_at < len(self._broker_data):
-            self._broker_data = self._broker_data[self._broker_at :] + data
-            self._broker_at = 0
+        if self._broker_data:
+            data = self._broker_data[self._broker_at :] + data
             if self.delayed_until_ms:
+                self._broker_data = data
+                self._broker_at = 0
                 return
         elif self._response_left > len(data):
             self._response_left -= len(data)
             self.to_client.append(data)
             return
-        else:
-            self._broker_data = data
-            self._broker_at = 0
-        self._pass_responses(now_ms)
+        self._pass_responses(data, 0, now_ms)
 
     def handle_timer(self, *, now_ms: int) -> None:
         """Go on with what has waited long enough."""
         if self.delayed_until_ms and now_ms >= self.delayed_until_ms:
             self.delayed_until_ms = 0
-            self._pass_responses(now_ms)
+            self._pass_responses(self._broker_data, self._broker_at, now_ms)
         elif self.is_blocked:
-            self._pass_requests(now_ms)
+            self._pass_requests(self._client_data, self._client_at, now_ms)
 
     def close(self) -> None:
         """Give back what was reserved for answers that will not come."""
@@ -195,14 +185,13 @@ class Session:
 
     # -- requests --
 
-    def _pass_requests(self, now_ms: int) -> None:
-        """Pass on the requests that have come and may pass."""
-        data = self._client_data
-        start = position = self._client_at
+    def _pass_requests(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
+        """Pass on the requests that have come, from ``start`` on, and may pass; keep the rest."""
+        position = start
         end = len(data)
         account = self.account
-        max_frame_size_bytes = account.listening.policy.max_frame_size_bytes
-        frames = account.listening.counters.frames
+        listening = account.listening
+        max_frame_size_bytes = listening.policy.max_frame_size_bytes
         self.is_blocked = False
         try:
             while position < end:
@@ -214,17 +203,15 @@ class Session:
                     habit is not None
                     and data.startswith(habit.front, position + 12)
                     and data.startswith(habit.api, position + 4)
-                    and habit.generation == account.listening.quotas.generation
-                    and habit.min_size_bytes
-                    <= (head := _SIZE_AND_CORRELATION(data, position))[0]
-                    <= max_frame_size_bytes
+                    and habit.generation == listening.quotas.generation
+                    and habit.min_size_bytes <= (head := _SIZE_AND_ID(data, position))[0] <= max_frame_size_bytes
                 ):
                     size_bytes, correlation_id = head
                     if not self._take_produce(
                         habit.bucket, habit.acks, size_bytes, habit.api_version, correlation_id, now_ms
                     ):
                         break
-                    frames[PRODUCE] += 1
+                    listening.counters.frames[PRODUCE] += 1
                 else:
                     passes = self._admit(data, position, max_frame_size_bytes, now_ms)
                     if passes is None:
@@ -243,8 +230,12 @@ class Session:
         finally:
             if position > start:
                 self.to_broker.append(data[start:position])  # all of it: no copy is made
-            self._keep_of_client(data, position)
-        if not self.is_blocked and end - position > self._max_waiting_bytes():
+            if position < end:
+                self._client_data = data
+                self._client_at = position
+            elif self._client_data:
+                self._client_data = b""
+        if position < end and not self.is_blocked and end - position > self._max_waiting_bytes():
             raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
 
     def _admit(self, data: bytes, position: int, max_frame_size_bytes: int, now_ms: int) -> tuple[int, Change] | None:
@@ -328,14 +319,9 @@ class Session:
         if self._acks0 is not None:
             bucket, size_bytes = self._acks0
             self._acks0 = None
-            self.account.charge(bucket, size_bytes, now_ms=now_ms, has_answer=False)
-
-    def _keep_of_client(self, data: bytes, position: int) -> None:
-        if position == len(data):
-            data = b""
-            position = 0
-        self._client_data = data
-        self._client_at = position
+            wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
+            if wait_ms > 0:
+                self.account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False)
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole. A follower's fetch is read to its end."""
@@ -344,17 +330,17 @@ class Session:
 
     # -- responses --
 
-    def _pass_responses(self, now_ms: int) -> None:
-        """Pass on the responses that have come, each charged when its first bytes are here."""
-        data = self._broker_data
-        start = self._broker_at
+    def _pass_responses(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - likewise
+        """Pass on the responses that have come, from ``start`` on, and may pass; keep the rest."""
         end = len(data)
         position = start + self._response_left
         self._response_left = 0
         while position < end:
-            answer = self._answer or self._begin_answer(data, position, now_ms)
+            answer = self._answer
             if answer is None:
-                break
+                if position + 8 > end:
+                    break
+                answer = self._begin_answer(data, position, now_ms)
             api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
             if wait_ms or api_key == API_VERSIONS:
                 change = response_change(data, position, frame_bytes, api_key, api_version, wait_ms)
@@ -365,8 +351,8 @@ class Session:
                 at, replacement = change or (position, b"")
                 if is_delayed:
                     self.delayed_until_ms = now_ms + wait_ms
-                    data = data[:at] + replacement + data[at + len(replacement) :]
                     self._response_left = frame_bytes
+                    data = data[:at] + replacement + data[at + len(replacement) :]
                     break
                 if replacement:
                     self.to_client += (data[start:at], replacement)
@@ -380,25 +366,22 @@ class Session:
             position = end
         if position > start:
             self.to_client.append(data[start:position])
-        if position == end:
-            data = b""
-            position = 0
-        self._broker_data = data
-        self._broker_at = position
+        if position < end:
+            self._broker_data = data
+            self._broker_at = position
+        elif self._broker_data:
+            self._broker_data = b""
         if self.is_blocked:
-            self._pass_requests(now_ms)
+            self._pass_requests(self._client_data, self._client_at, now_ms)
 
-    def _begin_answer(self, data: bytes, position: int, now_ms: int) -> Answer | None:
-        """Find out what a response answers, and charge it; None if more bytes are needed.
+    def _begin_answer(self, data: bytes, position: int, now_ms: int) -> Answer:
+        """Find out what a response answers, and charge it.
 
         Produce is charged its request, Fetch its response, both when the response is ready.
         """
-        if position + 8 > len(data):
-            return None
         response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
         if response_bytes < 4:
             raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
-        frame_bytes = 4 + response_bytes
         if not self._in_flight:
             raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
         expected_id, api_key, api_version, size_bytes, bucket = self._in_flight.pop(0)
@@ -409,14 +392,16 @@ class Session:
                 f"(api_key {api_key}, version {api_version})"
             )
         self.answered = api_key
-        if bucket is None:
-            return api_key, api_version, frame_bytes, 0, False
-        if api_key == PRODUCE:
-            bucket.in_flight_bytes -= size_bytes
-            amount = size_bytes
-        else:
-            self._fetches_in_flight -= 1
-            amount = fetch.charged_bytes(response_bytes, api_version)
-        wait_ms = self.account.charge(bucket, amount, now_ms=now_ms)
-        is_delayed = wait_ms > 0 and self.account.enforcement(bucket) is Enforcement.DELAY
-        return api_key, api_version, frame_bytes, wait_ms, is_delayed
+        wait_ms = 0
+        if bucket is not None:
+            if api_key == PRODUCE:
+                bucket.in_flight_bytes -= size_bytes
+                wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
+            else:
+                self._fetches_in_flight -= 1
+                wait_ms = bucket.charge(fetch.charged_bytes(response_bytes, api_version), now_ms=now_ms)
+            if wait_ms > 0:
+                wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
+                if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
+                    return api_key, api_version, 4 + response_bytes, wait_ms, True
+        return api_key, api_version, 4 + response_bytes, wait_ms, False

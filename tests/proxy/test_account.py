@@ -59,19 +59,18 @@ def test_how_a_client_is_slowed(enforcement: Enforcement, has_answer: bool, mute
     account = wire.session.account
     bucket = account.produce_bucket(b"etl", wire.now_ms)
 
-    assert account.charge(bucket, 6_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
+    assert account.slow_down(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
     assert wire.muted_for_ms == muted_ms
     assert list(wire.listening.counters.newly_throttled) == [bucket]
 
 
-def test_within_the_limit_nothing_happens() -> None:
+def test_a_longer_mute_stays() -> None:
     wire = Wire(A_RULE)
-    account = wire.session.account
-    bucket = account.produce_bucket(b"etl", wire.now_ms)
 
-    assert account.charge(bucket, 5_000, now_ms=wire.now_ms) == 0
-    assert wire.muted_for_ms == 0
-    assert not wire.listening.counters.newly_throttled
+    wire.session.account.mute(3_000, now_ms=wire.now_ms)
+    wire.session.account.mute(1_000, now_ms=wire.now_ms)
+
+    assert wire.muted_for_ms == 3_000
 
 
 def test_a_rule_says_how_before_its_listener_does() -> None:
