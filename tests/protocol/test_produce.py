@@ -1,5 +1,6 @@
 """Produce: acks of requests and the throttle field of responses, as three other codecs write them."""
 
+from struct import pack
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from protocol import produce
 from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes
 from protocol.primitives import write_uvarint
-from protocol.produce import read_acks
+from protocol.produce import end_of_plain_acks, read_acks
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
@@ -205,3 +206,24 @@ def test_any_response_gives_an_offset_within_it_or_an_error(version: int, frame:
     assert (offset is None) == (version == 0)
     if offset is not None:
         assert 8 <= offset <= len(frame) - 4
+
+
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("transactional_id", [None, "", "tx"])
+def test_where_plain_acks_end_is_where_the_timeout_begins(version: int, transactional_id: str | None) -> None:
+    if version < 3:
+        front = b""
+    elif version < 9:
+        front = (
+            b"\xff\xff" if transactional_id is None else pack(">h", len(transactional_id)) + transactional_id.encode()
+        )
+    else:
+        front = b"\0" if transactional_id is None else bytes([len(transactional_id) + 1]) + transactional_id.encode()
+    data = b"head" + front + pack(">hi", -1, 30_000)
+
+    end = end_of_plain_acks(data, 4, version)
+
+    if version >= 3 and transactional_id is not None:
+        assert end is None
+    else:
+        assert end == len(data) - 4
