@@ -1,0 +1,188 @@
+"""A broker that answers from a script, and a proxy in front of it: real sockets on loopback, one loop, no Java."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from struct import unpack_from
+from typing import ParamSpec, cast
+
+import uvloop
+
+from config.model import Address, Listener, ProxyConfig
+from proxy.server import Server
+
+# Takes a request (with its size prefix); what it returns is sent back.
+Script = Callable[[bytes], bytes]
+_P = ParamSpec("_P")
+_POLL_S = 0.002
+_TIMEOUT_S = 10.0
+
+
+def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, None]:
+    """Run a test on the loop that the proxy runs on; its transports differ from asyncio's."""
+
+    @wraps(test)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+async def eventually(is_so: Callable[[], object]) -> None:
+    """Wait until ``is_so``; fail after some seconds."""
+    async with asyncio.timeout(_TIMEOUT_S):
+        while not is_so():  # noqa: ASYNC110 - counters have nobody to tell us
+            await asyncio.sleep(_POLL_S)
+
+
+def correlation_id(frame: bytes) -> int:
+    """Return the correlation_id of a request."""
+    found: int = unpack_from(">i", frame, 8)[0]
+    return found
+
+
+class StubConnection(asyncio.Protocol):
+    """One connection to the stub, of a proxy or of its probe."""
+
+    def __init__(self, broker: "StubBroker") -> None:
+        self._broker = broker
+        self.transport: asyncio.Transport
+        self.received = b""
+        self.requests: list[bytes] = []
+        self.has_ended = False
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._broker.connections.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        while len(self.received) >= 4:
+            end = 4 + unpack_from(">i", self.received)[0]
+            if len(self.received) < end:
+                break
+            request, self.received = self.received[:end], self.received[end:]
+            self.requests.append(request)
+            self.transport.write(self._broker.script(request))
+
+    def eof_received(self) -> bool:
+        self.has_ended = True
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+
+
+class StubBroker:
+    """Listens on a port of its own, also again after ``stop``. Says nothing unless its script does."""
+
+    def __init__(self, script: Script = lambda _: b"") -> None:
+        self.script = script
+        self.connections: list[StubConnection] = []
+        self.address = Address(host="127.0.0.1", port=free_port())
+        self._server: asyncio.Server | None = None
+
+    @property
+    def in_use(self) -> list[StubConnection]:
+        """The connections on which something was sent: a probe sends nothing."""
+        return [one for one in self.connections if one.requests or one.received]
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: StubConnection(self), self.address.host, self.address.port
+        )
+
+    async def stop(self) -> None:
+        """Stop listening and close every connection."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for connection in self.connections:
+            connection.transport.close()
+        await eventually(lambda: all(connection.is_lost for connection in self.connections))
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@asynccontextmanager
+async def stub_broker(script: Script = lambda _: b"") -> AsyncIterator[StubBroker]:
+    """Give a broker that is listening."""
+    broker = StubBroker(script)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
+    """Return a listener on a free port."""
+    return Listener(name=name, bind=Address(host="127.0.0.1", port=free_port()), upstream=upstream)
+
+
+@asynccontextmanager
+async def running(config: ProxyConfig) -> AsyncIterator[Server]:
+    """Give a proxy whose listeners are bound, and stop it afterwards."""
+    server = Server(config)
+    serving = asyncio.ensure_future(server.run())
+    try:
+        await eventually(lambda: server.is_listening or serving.done())
+        yield server
+    finally:
+        server.stop()
+        async with asyncio.timeout(_TIMEOUT_S):
+            await serving
+
+
+class Client:
+    """A client of the proxy, as bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *frames: bytes) -> None:
+        """Send without waiting for an answer."""
+        self.writer.writelines(frames)
+        await self.writer.drain()
+
+    async def answer(self) -> bytes:
+        """Return the next frame, with its size prefix; b"" where the proxy has closed."""
+        async with asyncio.timeout(_TIMEOUT_S):
+            try:
+                size = await self.reader.readexactly(4)
+                return size + await self.reader.readexactly(unpack_from(">i", size)[0])
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return b""
+
+    async def ask(self, frame: bytes) -> bytes:
+        """Send, and return the answer."""
+        await self.send(frame)
+        return await self.answer()
+
+    def reset(self) -> None:
+        """Leave as a process does that is killed with data unread."""
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def client_of(server: Server, *, port: int = 0) -> AsyncIterator[Client]:
+    """Give a client connected to the proxy's listener of that number."""
+    bind = server.config.listeners[port].bind
+    reader, writer = await asyncio.open_connection(bind.host, bind.port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.transport.abort()
