@@ -50,7 +50,7 @@ class StubConnection(asyncio.Protocol):
     def __init__(self, broker: "StubBroker") -> None:
         self._broker = broker
         self.transport: asyncio.Transport
-        self.received = b""
+        self.received = bytearray()
         self.requests: list[bytes] = []
         self.has_ended = False
         self.is_lost = False
@@ -65,7 +65,8 @@ class StubConnection(asyncio.Protocol):
             end = 4 + unpack_from(">i", self.received)[0]
             if len(self.received) < end:
                 break
-            request, self.received = self.received[:end], self.received[end:]
+            request = bytes(self.received[:end])
+            del self.received[:end]
             self.requests.append(request)
             self.transport.write(self._broker.script(request))
 

@@ -1,0 +1,424 @@
+"""One client, one broker, real sockets between them: when the broker is dialled, who is read, and how it ends."""
+
+import asyncio
+import socket
+from struct import unpack_from
+from time import monotonic
+
+import pytest
+
+from config.model import Enforcement, ProxyConfig, QuotaRule
+from proxy import server as server_module
+from proxy.connection import ClientConnection
+from proxy.server import Server
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    framed,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.stub_broker import (
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+# 10,400 B in a window of 10 s are 4 % over this: 0.4 s of silence.
+LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
+OVER_BYTES = 10_400
+WAIT_MS = 400
+MIB = 1024 * 1024
+# What may lie in a transport: a full buffer (64 KiB) and one more read (256 KiB).
+MOST_BUFFERED_BYTES = 64 * 1024 + 256 * 1024
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+def config_to(broker: StubBroker, *quotas: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND) -> ProxyConfig:
+    return ProxyConfig(listeners=(listener_to(broker.address),), quotas=quotas, enforcement=enforcement)
+
+
+def answers(frame: bytes) -> bytes:
+    api_key: int = unpack_from(">h", frame, 4)[0]
+    if api_key == 0:
+        return produce_response(correlation_id(frame))
+    return fetch_response(correlation_id(frame)) if api_key == 1 else other_response(correlation_id(frame))
+
+
+def only_connection(server: Server) -> ClientConnection:
+    (connection,) = server.ports[0].connections
+    return connection
+
+
+def disconnects(server: Server) -> dict[str, int]:
+    return server.ports[0].listening.counters.disconnects
+
+
+# -- beginnings --
+
+
+@on_uvloop
+async def test_the_broker_is_not_dialled_before_the_first_whole_header() -> None:
+    request = other_request()
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        await eventually(lambda: len(broker.connections) == 1)  # the probe
+        async with client_of(server) as silent, client_of(server) as client:
+            await silent.send(request[:9])
+            await client.send(request[:9])
+            async with client_of(server) as proof:  # that what was sent before it has been read
+                await proof.ask(request)
+            assert len(broker.connections) == 2
+
+            assert await client.ask(request[9:]) == other_response()
+
+            assert len(broker.connections) == 3
+
+
+@on_uvloop
+async def test_a_client_that_leaves_without_a_word_never_reaches_the_broker() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as client:
+            await eventually(lambda: server.ports[0].connections)
+            client.writer.close()
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+
+        assert broker.in_use == []
+
+
+@on_uvloop
+async def test_what_was_sent_before_the_broker_was_reached_arrives_in_order() -> None:
+    requests = [produce_request(number, size_bytes=1_000 + number) for number in range(100)]
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(*requests)
+
+        received = [await client.answer() for _ in requests]
+
+        assert received == [produce_response(number) for number in range(100)]
+        assert broker.in_use[0].requests == requests
+
+
+@on_uvloop
+async def test_bodies_pass_byte_for_byte_in_both_directions() -> None:
+    body = bytes(range(256)) * 4_096
+    request = framed(fetch_request(5)[4:] + body)
+    response = framed(fetch_response(5)[4:] + body)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(request) == response
+
+        assert broker.in_use[0].requests == [request]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03"), "tls_on_plaintext"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "http_on_kafka"),
+        (b"\xff\xff\xff\xff", "negative_frame_size"),
+        (b"\x7f\xff\xff\xff", "frame_too_large"),
+        (framed(b"\0\3\0\5"), "frame_too_small"),
+    ],
+)
+@on_uvloop
+async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(data: bytes, reason: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as good, client_of(server) as bad:
+            await good.ask(other_request(1))
+            assert await bad.ask(data) == b""
+
+            assert await good.ask(other_request(2)) == other_response(2)
+
+        counters = server.ports[0].listening.counters
+        assert counters.protocol_errors == {reason: 1}
+        assert counters.disconnects["protocol_error"] == 1
+        assert len(broker.in_use) == 1
+
+
+@on_uvloop
+async def test_what_came_before_bytes_that_are_not_kafkas_is_passed_on() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request(1))
+        assert await client.ask(produce_request(2, acks=0) + b"\xff\xff\xff\xff") == b""
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests[1:] == [produce_request(2, acks=0)]
+
+
+@on_uvloop
+async def test_a_broker_that_answers_what_nobody_asked_closes_its_client() -> None:
+    async with (
+        stub_broker(lambda frame: other_response(correlation_id(frame) + 1)) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(other_request(1)) == b""
+
+        assert list(server.ports[0].listening.counters.protocol_errors.values()) == [1]
+
+
+# -- waits --
+
+
+@on_uvloop
+async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        sent = monotonic()
+        answer = await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        answered = monotonic()
+
+        assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
+        assert answered - sent < WAIT_MS / 1_000 / 2
+        assert await client.ask(other_request(2)) == other_response(2)
+        assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock is whole milliseconds
+
+
+@on_uvloop
+async def test_with_delay_the_answer_itself_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        sent = monotonic()
+
+        answer = await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+
+        assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
+        assert monotonic() - sent >= WAIT_MS / 1_000 - 0.002
+
+
+@on_uvloop
+async def test_with_observe_nobody_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.OBSERVE)) as server,
+        client_of(server) as client,
+    ):
+        sent = monotonic()
+        for number in range(5):
+            assert await client.ask(produce_request(number, size_bytes=OVER_BYTES)) == produce_response(number)
+        assert monotonic() - sent < WAIT_MS / 1_000
+
+        (bucket,) = [one for one in server.upstreams[broker.address].quotas.produce if one.requests]
+        assert bucket.observed_throttle_time_ms > 0
+
+
+@on_uvloop
+async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -> None:
+    ahead = [produce_request(number, size_bytes=MIB) for number in range(2, 34)]
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=float(4 * MIB)))) as server,
+        client_of(server) as client,
+    ):
+        # 4.5 % over 4 MiB/s for 10 s
+        first = await client.ask(produce_request(1, size_bytes=int(41.8 * MIB)))
+        muted_ms = unpack_from(">i", first, len(first) - 4)[0]
+        assert 400 <= muted_ms <= 500
+        sending = asyncio.ensure_future(client.send(*ahead))
+        await eventually(lambda: only_connection(server).paused_socket is not None)
+
+        kept_bytes = len(only_connection(server).session._client_data)
+        assert len(broker.in_use[0].requests) == 1
+        sending.cancel()
+
+    assert kept_bytes <= MOST_BUFFERED_BYTES
+
+
+@on_uvloop
+async def test_latency_is_counted_for_each_answer() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        for number in range(3):
+            await client.ask(fetch_request(number))
+
+        assert {key: sum(counts) for key, counts in server.ports[0].latency.counts.items()} == {1: 3}
+
+
+# -- back-pressure --
+
+
+def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
+    """Return what waits to be sent to the client, and to the broker."""
+    assert connection._client is not None
+    assert connection._broker is not None
+    return connection._client.get_write_buffer_size(), connection._broker.get_write_buffer_size()
+
+
+@on_uvloop
+async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing() -> None:
+    size_bytes = 64 * MIB
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        response = fetch_response(size_bytes=size_bytes)
+        sender = broker.in_use[0].transport
+        sender.write(response)
+        connection = only_connection(server)
+        await eventually(lambda: not connection._reads_broker)
+
+        to_client, _ = two_buffers_of(connection)
+        assert to_client <= MOST_BUFFERED_BYTES
+        assert sender.get_write_buffer_size() > size_bytes / 2  # most of it has not left the broker
+
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await client.answer() == response
+
+
+@on_uvloop
+async def test_a_broker_that_does_not_read_stalls_its_client_and_loses_nothing() -> None:
+    size_bytes = 64 * MIB
+    request = produce_request(2, size_bytes=size_bytes)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request(1))
+        broker.in_use[0].transport.pause_reading()
+        client.writer.write(request)
+        connection = only_connection(server)
+        await eventually(lambda: not connection._reads_client)
+
+        _, to_broker = two_buffers_of(connection)
+        assert to_broker <= MOST_BUFFERED_BYTES
+        assert client.writer.transport.get_write_buffer_size() > size_bytes / 2
+
+        broker.in_use[0].transport.resume_reading()
+        assert await client.answer() == produce_response(2)
+        assert broker.in_use[0].requests[1] == request
+
+
+@on_uvloop
+async def test_one_slow_client_does_not_slow_another() -> None:
+    def script(frame: bytes) -> bytes:
+        return fetch_response(correlation_id(frame), size_bytes=16 * MIB)
+
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as slow,
+        client_of(server) as quick,
+    ):
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await slow.send(fetch_request(1))
+        await eventually(lambda: any(not one._reads_broker for one in server.ports[0].connections))
+
+        assert await quick.ask(fetch_request(2)) == script(fetch_request(2))
+
+
+# -- ends --
+
+
+@on_uvloop
+async def test_a_client_that_closed_its_side_still_gets_its_answers() -> None:
+    held: list[bytes] = []
+
+    def hold(frame: bytes) -> bytes:
+        held.append(frame)
+        return b""
+
+    async with stub_broker(hold) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1), other_request(2))
+        client.writer.write_eof()
+        await eventually(lambda: len(held) == 2 and only_connection(server)._has_client_ended)
+        broker.in_use[0].transport.write(answers(held[0]) + answers(held[1]))
+
+        assert [await client.answer() for _ in range(3)] == [other_response(1), other_response(2), b""]
+        assert disconnects(server) == {"client_closed": 1}
+        await eventually(lambda: broker.in_use[0].is_lost)
+
+
+@on_uvloop
+async def test_a_muted_client_that_closed_its_side_still_gets_what_it_asked_for() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(other_request(2))
+        client.writer.write_eof()
+
+        assert await client.answer() == other_response(2)
+        assert await client.answer() == b""
+
+
+@pytest.mark.parametrize(("with_reset", "cause"), [(False, "client_closed"), (True, "client_lost")])
+@on_uvloop
+async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(with_reset: bool, cause: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+        if with_reset:
+            client.reset()
+        else:
+            client.writer.close()
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert disconnects(server) == {cause: 1}
+        assert not server.ports[0].connections
+
+
+@pytest.mark.parametrize(("with_reset", "cause"), [(False, "upstream_closed"), (True, "upstream_lost")])
+@on_uvloop
+async def test_when_the_broker_leaves_its_client_is_closed(with_reset: bool, cause: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+        sender = broker.in_use[0].transport
+        if with_reset:
+            linger = b"\1\0\0\0\0\0\0\0"
+            sender.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            sender.abort()
+        else:
+            sender.close()
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {cause: 1}
+
+
+@on_uvloop
+async def test_what_the_broker_said_before_it_left_reaches_the_client() -> None:
+    response = fetch_response(size_bytes=4 * MIB)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        broker.in_use[0].transport.close()
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+        assert await client.answer() == response
+        assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leaves() -> None:
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        await client.send(produce_request(size_bytes=5_000))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        (bucket,) = server.upstreams[broker.address].quotas.produce
+        assert bucket.in_flight_bytes == 5_000
+
+        client.reset()
+
+        await eventually(lambda: not server.ports[0].connections)
+        assert bucket.in_flight_bytes == 0
