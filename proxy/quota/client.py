@@ -102,6 +102,9 @@ class Bucket:
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
         else:
+            # Under this sum no rate is over the limit, and while nothing is to be purged measuring changes nothing.
+            if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
+                return 0
             byte_rate = rate.measure(now_ms=now_ms)
             if byte_rate <= limit:
                 return 0
