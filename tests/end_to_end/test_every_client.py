@@ -18,7 +18,7 @@ from tests.end_to_end.support.proxy import Proxy
 
 _RECORDS = 100_000  # about 11 MB
 # Below what the slowest of them does without a quota.
-_RULES = [{"client-id": "<default>", "producer_byte_rate": "2MiB", "consumer_byte_rate": "4MiB"}]
+_RULES = [{"client-id": "<default>", "producer_byte_rate": "2MiB", "consumer_byte_rate": "2MiB"}]
 _THROTTLED = "kafka_quota_proxy_throttled_requests_total"
 
 _CLIENTS: dict[str, tuple[str, Client | None]] = {
