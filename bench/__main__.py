@@ -97,10 +97,10 @@ def _commands() -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one repetition, table on the terminal only")
+    parser.add_argument("--quick", action="store_true", help="one repetition, no warm-up, table on the terminal only")
     parser.add_argument("--rows", help="keys or sections of rows, with commas: " + ", ".join(row.key for row in ROWS))
     parser.add_argument("--peers", default=",".join(PEERS), help=f"which to measure (default: {','.join(PEERS)})")
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS)
+    parser.add_argument("--repetitions", type=int, help=f"default {REPETITIONS}, 1 with --quick")
     options = parser.parse_args()
     names = options.peers.split(",")
     if unknown := set(names) - set(PEERS):
@@ -111,7 +111,7 @@ def main() -> int:
         parser.error(str(error))
     remove_scratch_of_dead_runs()
     where = machine.describe()
-    repetitions = 1 if options.quick else options.repetitions
+    repetitions = options.repetitions or (1 if options.quick else REPETITIONS)
     taken = all_measured(rows, names=names, repetitions=repetitions, warm_up=not options.quick)
     print("\n" + report.tables(taken))
     if not options.quick:
