@@ -243,15 +243,21 @@ async def test_idle_clients_take_a_bounded_number_of_threads() -> None:
 
 
 def how_many_are_closed(clients: list[socket.socket]) -> int:
-    """Return how many the server closes; waits for each."""
+    """Return how many the server closes, long before a read of its own would time out."""
     closed = 0
     for client in clients:
-        client.settimeout(10)
+        client.settimeout(2)
         closed += client.recv(1) == b""
     return closed
 
 
-async def test_a_client_that_sends_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_has_ended_makes_room_for_another() -> None:
+    async with admin_of(Server(CONFIG)) as admin:
+        for _ in range(2 * MAX_REQUESTS):
+            assert (await asyncio.to_thread(ask, admin.port, "/livez")).status == 200
+
+
+async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.admin._DEADLINE_S", 0.0)
     async with admin_of(Server(CONFIG)) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
@@ -277,6 +283,7 @@ async def test_a_fault_in_a_scrape_is_logged_and_breaks_the_scrape_only(
 
 BUCKETS = 10_000
 SCRAPES = 5
+LIMIT_S = 0.010
 _TICK_S = 0.001
 SCRAPER = """
 import sys, urllib.request
@@ -332,10 +339,12 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
                 scraping = asyncio.ensure_future(scrape(f"http://127.0.0.1:{admin.port}/metrics"))
                 worst.append(await worst_gap_s(scraping))
                 assert scraping.result() == BUCKETS
+                if worst[-1] < LIMIT_S:
+                    break
         return worst
 
     with interpreter_as_in_run(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         worst = runner.run(measure())
 
     # The best of some: what else the machine does is not ours.
-    assert min(worst) < 0.010, worst
+    assert min(worst) < LIMIT_S, worst
