@@ -36,6 +36,9 @@ API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 MAX_IN_FLIGHT: Final = 256
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 
+# A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
+MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
+
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
@@ -47,18 +50,19 @@ Answer = tuple[int, int, int, int, bool]
 
 
 class Habit(NamedTuple):
-    """How the Produce requests of a connection begin: all alike but for size and correlation_id.
+    """What a client's Produce requests (or its Fetches) have in common: all of the head but size and correlation_id.
 
-    Reading a head takes twice as long as all that is decided on it; comparing it with the last one takes a fifth.
+    Reading a head takes longer than all that is decided on it, comparing it with the last one a fraction of that.
     """
 
     api: bytes  # api_key and api_version
-    front: bytes  # from client_id to acks
+    front: bytes  # from client_id on: of a Produce to the end of acks, of a Fetch to the body
+    api_key: int
     api_version: int
     acks: int
     bucket: Bucket
     generation: int  # of the rules that gave the bucket
-    min_size_bytes: int
+    front_end: int  # where ``front`` ends, from the frame's start
 
 
 class Session:
@@ -191,7 +195,7 @@ class Session:
         end = len(data)
         account = self.account
         listening = account.listening
-        max_frame_size_bytes = listening.policy.max_frame_size_bytes
+        max_frame_bytes = 4 + listening.policy.max_frame_size_bytes
         self.is_blocked = False
         try:
             while position < end:
@@ -204,23 +208,25 @@ class Session:
                     and data.startswith(habit.front, position + 12)
                     and data.startswith(habit.api, position + 4)
                     and habit.generation == listening.quotas.generation
-                    and habit.min_size_bytes <= (head := _SIZE_AND_ID(data, position))[0] <= max_frame_size_bytes
+                    and habit.front_end <= 4 + (head := _SIZE_AND_ID(data, position))[0] <= max_frame_bytes
                 ):
                     size_bytes, correlation_id = head
-                    if not self._take_produce(
-                        habit.bucket, habit.acks, size_bytes, habit.api_version, correlation_id, now_ms
-                    ):
+                    if habit.api_key == PRODUCE:
+                        change = self._take_produce(habit, size_bytes, correlation_id, now_ms)
+                    else:
+                        change = self._take_fetch(habit, data, position, size_bytes, correlation_id)
+                    if change is None:
                         break
-                    listening.counters.frames[PRODUCE] += 1
+                    listening.counters.frames[habit.api_key] += 1
                 else:
-                    passes = self._admit(data, position, max_frame_size_bytes, now_ms)
+                    passes = self._admit(data, position, now_ms)
                     if passes is None:
                         break
                     size_bytes, change = passes
-                    if change:
-                        at, replacement = change
-                        self.to_broker += (data[start:at], replacement)
-                        start = at + len(replacement)
+                if change:
+                    at, replacement = change
+                    self.to_broker += (data[start:at], replacement)
+                    start = at + len(replacement)
                 position += 4 + size_bytes
                 if position > end:
                     self._request_left = position - end
@@ -238,80 +244,99 @@ class Session:
         if position < end and not self.is_blocked and end - position > self._max_waiting_bytes():
             raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
 
-    def _admit(self, data: bytes, position: int, max_frame_size_bytes: int, now_ms: int) -> tuple[int, Change] | None:
+    def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
-        head = read_request_head(data, position, max_frame_size_bytes)
+        listening = self.account.listening
+        head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
         if head is None:
             return None
         size_bytes, api_key, api_version, correlation_id, _, _ = head
         change: Change | None = NOTHING
         if api_key == PRODUCE:
-            change = NOTHING if self._admit_produce(data, position, head, now_ms) else None
+            change = self._admit_produce(data, position, head, now_ms)
         elif api_key == FETCH:
             change = self._admit_fetch(data, position, head, now_ms)
         else:
             self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
         if change is None:
             return None
-        self.account.listening.counters.frame(api_key, api_version)
+        listening.counters.frame(api_key, api_version)
         return size_bytes, change
 
-    def _admit_produce(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> bool:
+    def _admit_produce(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, _, api_version, correlation_id, client_id, body = head
         acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
         if acks is None:
-            return False
+            return None
         bucket = self.account.produce_bucket(client_id, now_ms)
         front_end = produce.end_of_plain_acks(data, body, api_version)
-        if front_end is not None and api_version <= HIGHEST_VERSION[PRODUCE]:
-            self._habit = Habit(
-                api=data[position + 4 : position + 8],
-                front=data[position + 12 : front_end],
-                api_version=api_version,
-                acks=acks,
-                bucket=bucket,
-                generation=self.account.listening.quotas.generation,
-                min_size_bytes=front_end - position - 4,
-            )
-        return self._take_produce(bucket, acks, size_bytes, api_version, correlation_id, now_ms)
-
-    def _take_produce(
-        self, bucket: Bucket, acks: int, size_bytes: int, api_version: int, correlation_id: int, now_ms: int
-    ) -> bool:
-        """Take up a Produce request, unless it would go over the quota while others are unanswered."""
-        if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
-            self.is_blocked = True
-            return False
-        if acks == 0:
-            self._acks0 = (bucket, size_bytes)
-        else:
-            bucket.in_flight_bytes += size_bytes
-            self._in_flight.append((correlation_id, PRODUCE, api_version, size_bytes, bucket))
-        return True
+        habit = self._habit_of(data, position, head, front_end, acks, bucket)
+        return self._take_produce(habit, size_bytes, correlation_id, now_ms)
 
     def _admit_fetch(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, _, api_version, correlation_id, client_id, body = head
-        frame_end = position + 4 + size_bytes
         account = self.account
-        if account.believes_replicas():
+        believes = account.believes_replicas()
+        if believes:
+            frame_end = position + 4 + size_bytes
             if frame_end > len(data):
                 return None
             if fetch.read_replica_id(data, body, frame_end, api_version) >= 0:
                 self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
                 return NOTHING
         bucket = account.fetch_bucket(client_id, now_ms)
+        # Where replicas are believed, each fetch has to be read for what it says of itself.
+        habit = self._habit_of(data, position, head, None if believes else body, 0, bucket)
+        return self._take_fetch(habit, data, position, size_bytes, correlation_id, body=body)
+
+    def _habit_of(
+        self, data: bytes, position: int, head: RequestHead, front_end: int | None, acks: int, bucket: Bucket
+    ) -> Habit:
+        """Return what this request shares with the next; keep it for them if it may be compared and is well known."""
+        habit = Habit(
+            api=data[position + 4 : position + 8],
+            front=data[position + 12 : front_end] if front_end else b"",
+            api_key=head.api_key,
+            api_version=head.api_version,
+            acks=acks,
+            bucket=bucket,
+            generation=self.account.listening.quotas.generation,
+            front_end=(front_end or 0) - position,
+        )
+        if front_end and head.api_version <= HIGHEST_VERSION[head.api_key]:
+            self._habit = habit
+        return habit
+
+    def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
+        """Take up a Produce request, unless it would go over the quota while others are unanswered."""
+        bucket = habit.bucket
+        if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
+            self.is_blocked = True
+            return None
+        if habit.acks:
+            bucket.in_flight_bytes += size_bytes
+            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket))
+        else:
+            self._acks0 = (bucket, size_bytes)
+        return NOTHING
+
+    def _take_fetch(
+        self, habit: Habit, data: bytes, position: int, size_bytes: int, correlation_id: int, *, body: int = 0
+    ) -> Change | None:
+        """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
+        bucket = habit.bucket
         change = NOTHING
-        if bucket.is_limited and not account.observes(bucket):
+        if bucket.is_limited and not self.account.observes(bucket):
             if self._fetches_in_flight:
-                # How much a fetch brings is known only from its answer: one at a time.
                 self.is_blocked = True
                 return None
-            limits = fetch.read_limits(data, body, api_version, end=frame_end)
+            at = body or position + habit.front_end
+            limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
             if limits is None:
                 return None
             change = capped_fetch(limits, bucket.max_fetch_bytes)
         self._fetches_in_flight += 1
-        self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, bucket))
+        self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket))
         return change
 
     def _end_request(self, now_ms: int) -> None:
@@ -325,8 +350,7 @@ class Session:
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole. A follower's fetch is read to its end."""
-        account = self.account
-        return account.listening.policy.max_frame_size_bytes if account.believes_replicas() else 2 * MAX_HEAD_BYTES
+        return MAX_REPLICA_FETCH_BYTES if self.account.believes_replicas() else 2 * MAX_HEAD_BYTES
 
     # -- responses --
 
