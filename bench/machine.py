@@ -18,6 +18,7 @@ def describe() -> dict[str, str]:
     return {
         "CPU": f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores",
         "memory": f"{memory_bytes / 2**30:.0f} GiB",
+        "load before": f"{os.getloadavg()[0]:.2f} (1-minute average; near 0, or the figures are not worth much)",
         "kernel": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",
         "Java": _first_match(["java", "-version"], r'version "([^"]+)"'),
