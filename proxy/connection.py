@@ -67,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
         "_reads_client",
         "_request_ns",
         "_timer",
+        "_timer_ms",
         "port",
         "session",
     )
@@ -77,6 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0  # when it fires
         self._reads_client = True
         self._reads_broker = True
         self._client_is_full = False
@@ -131,6 +133,7 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer what a client asked before it closed its side, then close."""
         self._has_client_ended = True
+        self.session.receive_end_from_client()
         self._flows = False
         self._act(monotonic_ns() // 1_000_000)
         return not self._is_closed
@@ -240,8 +243,9 @@ class ClientConnection(asyncio.Protocol):
         # Nearly always both sides flow and go on flowing; then there is nothing more to do.
         if session.is_blocked or session.delayed_until_ms or not self._flows:
             self._steer()
-            if session.wake_at_ms and self._timer is None:
-                self._arm(session.wake_at_ms - now_ms)
+            wake_at_ms = session.wake_at_ms
+            if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
+                self._arm(wake_at_ms, now_ms)
             if self._has_client_ended and session.is_idle and not session.to_broker:
                 self.close("client_closed")
 
@@ -265,8 +269,11 @@ class ClientConnection(asyncio.Protocol):
             self._reads_client and self._reads_broker and self._broker is not None and not self._has_client_ended
         )
 
-    def _arm(self, wait_ms: int) -> None:
-        self._timer = asyncio.get_running_loop().call_later(max(wait_ms, 1) / 1_000, self._wake)
+    def _arm(self, wake_at_ms: int, now_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = wake_at_ms
+        self._timer = asyncio.get_running_loop().call_later((wake_at_ms - now_ms) / 1_000, self._wake)
 
     def _wake(self) -> None:
         self._timer = None

@@ -119,7 +119,7 @@ class Session:
 
     @property
     def wake_at_ms(self) -> int:
-        """When to call ``handle_timer``; 0: no need to."""
+        """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
         if self.delayed_until_ms:
             return self.delayed_until_ms
         return self.account.muted_until_ms if self.is_blocked else 0
@@ -180,6 +180,17 @@ class Session:
         elif self.is_blocked:
             self._pass_requests(self._client_data, self._client_at, now_ms)
 
+    def receive_end_from_client(self) -> None:
+        """Take it that the client sends no more: a request that it cut off will not be answered."""
+        if self._request_left:
+            self._request_left = 0
+            # Behind it nothing was taken up, and what came before it is answered first.
+            if self._acks0 is None and self._in_flight:
+                _, api_key, _, size_bytes, bucket = self._in_flight.pop()
+                if bucket is not None and api_key == PRODUCE:
+                    bucket.in_flight_bytes -= size_bytes
+            self._acks0 = None
+
     def close(self) -> None:
         """Give back what was reserved for answers that will not come."""
         for _, api_key, _, size_bytes, bucket in self._in_flight:
@@ -237,8 +248,10 @@ class Session:
             if position > start:
                 self.to_broker.append(data[start:position])  # all of it: no copy is made
             if position < end:
-                self._client_data = data
-                self._client_at = position
+                # A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy it.
+                is_tail = position > end - position
+                self._client_data = data[position:] if is_tail else data
+                self._client_at = 0 if is_tail else position
             elif self._client_data:
                 self._client_data = b""
         if position < end and not self.is_blocked and end - position > self._max_waiting_bytes():
@@ -410,7 +423,8 @@ class Session:
             raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
         expected_id, api_key, api_version, size_bytes, bucket = self._in_flight.pop(0)
         if expected_id != correlation_id:
-            # A broker answers a connection's requests in their order.
+            # A broker answers a connection's requests in their order. This one is still to be given back by close.
+            self._in_flight.insert(0, (expected_id, api_key, api_version, size_bytes, bucket))
             raise UnexpectedResponse(
                 f"a response has correlation_id {correlation_id}, expected was {expected_id} "
                 f"(api_key {api_key}, version {api_version})"

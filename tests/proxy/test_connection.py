@@ -246,6 +246,60 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
 
 
 @on_uvloop
+async def test_who_waits_for_an_answer_and_not_for_a_time_is_not_woken() -> None:
+    """Woken each millisecond, a thousand such clients would be a whole processor."""
+    polls: list[bytes] = []
+
+    def script(frame: bytes) -> bytes:
+        if unpack_from(">h", frame, 4)[0] != 1:
+            return answers(frame)
+        polls.append(frame)
+        return b""
+
+    async with stub_broker(script) as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(fetch_request(2), fetch_request(3))
+        await eventually(lambda: polls)  # the mute is over, and the second one waits for the first
+        connection = only_connection(server)
+        assert connection.session.is_blocked
+
+        assert connection._timer is None
+
+        broker.in_use[0].transport.write(fetch_response(2))
+        await client.answer()
+        await eventually(lambda: len(polls) == 2)
+
+
+@on_uvloop
+async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> None:
+    asked: list[bytes] = []
+
+    def script(frame: bytes) -> bytes:
+        asked.append(frame)
+        return b""
+
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
+        client_of(server) as client,
+        client_of(server) as other,
+    ):
+        flood = produce_request(2, acks=0, size_bytes=5_000)
+        await client.send(fetch_request(1), flood[:1_000])
+        await eventually(lambda: broker.in_use and broker.in_use[0].received)
+        await other.send(produce_request(1, acks=0, size_bytes=9_000))
+        await eventually(lambda: len(asked) == 2)
+        await client.send(flood[1_000:], other_request(3))  # 4 s of silence: it shares its bucket with the other
+        await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
+        sent_s = monotonic()
+
+        broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
+
+        assert await client.answer() == fetch_response(1, size_bytes=10_100, throttle_time_ms=100)
+        assert monotonic() - sent_s < 2.0
+
+
+@on_uvloop
 async def test_latency_is_counted_for_each_answer() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         for number in range(3):
@@ -342,6 +396,19 @@ async def test_a_client_that_closed_its_side_still_gets_its_answers() -> None:
 
         assert [await client.answer() for _ in range(3)] == [other_response(1), other_response(2), b""]
         assert disconnects(server) == {"client_closed": 1}
+        await eventually(lambda: broker.in_use[0].is_lost)
+
+
+@on_uvloop
+async def test_a_client_that_dies_in_the_middle_of_a_request_is_let_go() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, LIMITED)) as server:
+        async with client_of(server) as client:
+            await client.send(produce_request(1, size_bytes=10_000)[:5_000])
+            await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == 5_000)
+            client.writer.close()
+
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+
         await eventually(lambda: broker.in_use[0].is_lost)
 
 

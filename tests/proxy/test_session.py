@@ -484,6 +484,51 @@ def test_an_answer_to_another_request_ends_the_connection() -> None:
         wire.broker(other_response(2))
 
 
+def test_an_answer_to_another_request_reserves_nothing_for_ever() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=400))
+
+    with pytest.raises(UnexpectedResponse):
+        wire.broker(produce_response(2))
+    wire.session.close()
+
+    assert wire.bucket().in_flight_bytes == 0
+
+
+def test_a_request_that_its_client_cut_off_is_not_waited_for() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=4_000)[:100])
+
+    wire.session.receive_end_from_client()
+
+    assert wire.bucket().in_flight_bytes == 400
+    assert not wire.session.is_idle
+    wire.broker(produce_response(1))
+    assert wire.session.is_idle
+    assert wire.bucket().in_flight_bytes == 0
+
+
+def test_a_cut_off_request_without_acks_leaves_the_answers_before_it_to_come() -> None:
+    wire = Wire()
+    wire.client(other_request(1), produce_request(2, acks=0, size_bytes=4_000)[:100])
+
+    wire.session.receive_end_from_client()
+
+    assert not wire.session.is_idle
+    wire.broker(other_response(1))
+    assert wire.session.is_idle
+    assert wire.bucket().amount == 0
+
+
+def test_a_few_bytes_that_wait_do_not_keep_the_whole_read_in_memory() -> None:
+    wire = Wire()
+    requests = b"".join(produce_request(number, size_bytes=1_000) for number in range(200))
+
+    wire.client(requests + produce_request(200)[:5])
+
+    assert len(wire.session._client_data) == 5
+
+
 def test_what_came_before_a_broken_frame_still_passes() -> None:
     wire = Wire(max_frame_size_bytes=1_000)
 
