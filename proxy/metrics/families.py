@@ -72,7 +72,7 @@ class Families:
         other: dict[QuotaKind, Usage | None] = {}
         for kind, names in self._names.items():
             rows = read([_manager(one, kind) for one in quotas], now_ms=now_ms, rest=rest)
-            own[kind], other[kind] = names.divide(rows)
+            own[kind], other[kind] = names.divide(rows, rest)
         yield from _of_buckets(own, other, rest)
         has_values = self._server.config.kafka.client_quota_metric_value_enable
         for kind, rows in own.items():

@@ -112,7 +112,7 @@ class Names:
         self._unnamed: dict[Tags, Usage] = {}  # what each had counted when it was last seen
         self._other = NOTHING
 
-    def divide(self, rows: Iterable[Row]) -> tuple[list[Row], Usage | None]:
+    def divide(self, rows: Iterable[Row], rest: Rest) -> tuple[list[Row], Usage | None]:
         """Return the rows with series of their own, and the sum of the others; None where there never were others."""
         by_tags = {row.tags: row for row in rows}
         with self._lock:
@@ -125,7 +125,7 @@ class Names:
             for row in new:
                 self._named[row.tags] = self._unnamed.pop(row.tags, NOTHING)
             own: list[Row] = []
-            for tags, row in by_tags.items():
+            for tags, row in paced(by_tags.items(), rest, every=500):
                 if tags in self._named:
                     own.append(self._own(row))
                 else:

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import inf, isnan
+from time import thread_time
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -318,6 +320,23 @@ def test_a_scrape_changes_nothing_that_it_reads() -> None:
 
     assert bucket.rate.total == 5_000
     assert bucket.rate.peek(now_ms=then_ms) == 500.0
+
+
+def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work() -> None:
+    server = Server(config(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6, consumer_byte_rate=1e6)))
+    for number in range(5_000):
+        for kind in QuotaKind:
+            bucket_of(server, kind, f"client-{number}").charge(1_000, now_ms=NOW_MS)
+    rested_s = [thread_time()]  # of this thread alone: what else the machine does is not ours
+
+    def rest() -> None:
+        rested_s.append(thread_time())
+
+    text = b"".join(write(Families(server, Reloads()).at(NOW_MS, rest), rest))
+    rest()
+
+    assert text.count(b"kafka_quota_proxy_bytes_total{") == 10_000
+    assert max(later - earlier for earlier, later in pairwise(rested_s)) < 0.010
 
 
 def test_no_family_is_written_twice() -> None:

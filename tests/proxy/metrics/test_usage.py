@@ -97,7 +97,7 @@ def test_under_the_cap_everybody_has_a_name() -> None:
     charge(quotas, "a", 1)
     charge(quotas, "b", 2)
 
-    own, other = Names(most=2).divide(rows_of(quotas))
+    own, other = Names(most=2).divide(rows_of(quotas), no_rest)
 
     assert [row.tags.client_id for row in own] == ["a", "b"]
     assert other is None
@@ -108,7 +108,7 @@ def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
     for client_id, amount in (("a", 10), ("b", 30), ("c", 20), ("d", 5)):
         charge(quotas, client_id, amount)
 
-    own, other = Names(most=2).divide(rows_of(quotas))
+    own, other = Names(most=2).divide(rows_of(quotas), no_rest)
 
     assert [row.tags.client_id for row in own] == ["b", "c"]
     assert other == Usage(15, 2, 0, 0, 0)
@@ -120,7 +120,7 @@ def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
     )
     quotas.produce.bucket(user=OTHER.user, client_id=OTHER.client_id, now_ms=NOW_MS).charge(7, now_ms=NOW_MS)
 
-    own, other = Names().divide(rows_of(quotas))
+    own, other = Names().divide(rows_of(quotas), no_rest)
 
     assert own == []
     assert other == Usage(7, 1, 0, 0, 0)
@@ -130,17 +130,17 @@ def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> Non
     quotas = BrokerQuotas(CONFIG)
     names = Names(most=1)
     charge(quotas, "first", 10)
-    names.divide(rows_of(quotas))
+    names.divide(rows_of(quotas), no_rest)
     later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
     charge(quotas, "second", 1_000, later_ms)
 
-    own, other = names.divide(rows_of(quotas))
+    own, other = names.divide(rows_of(quotas), no_rest)
     assert [row.tags.client_id for row in own] == ["first"]
     assert other == Usage(1_000, 1, 0, 0, 0)
 
     quotas.expire(now_ms=later_ms)
     charge(quotas, "second", 5, later_ms)
-    own, other = names.divide(rows_of(quotas))
+    own, other = names.divide(rows_of(quotas), no_rest)
     # Its first 1,000 bytes stay where they were counted.
     assert [(row.tags.client_id, row.usage) for row in own] == [("second", Usage(5, 1, 0, 0, 0))]
     assert other == Usage(1_000, 1, 0, 0, 0)
@@ -168,11 +168,11 @@ def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tup
             continue
         if action == "expire":
             # Nobody is silent for an hour between two scrapes: a scrape has seen all of it.
-            own, _ = names.divide(made(used))
+            own, _ = names.divide(made(used), no_rest)
             last_own = {row.tags.client_id: row.usage for row in own}
             used.pop(client_id, None)
             gone = gone.plus(last_own.pop(client_id, NOTHING))
-        own, other = names.divide(made(used))
+        own, other = names.divide(made(used), no_rest)
 
         assert len(own) <= most
         now_own = {row.tags.client_id: row.usage for row in own}
