@@ -282,7 +282,7 @@ async def test_a_fault_in_a_scrape_is_logged_and_breaks_the_scrape_only(
 
 
 BUCKETS = 10_000
-SCRAPES = 5
+SCRAPES = 8
 LIMIT_S = 0.010
 _TICK_S = 0.001
 SCRAPER = """
@@ -357,4 +357,4 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
     with interpreter_as_in_run(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         worst = runner.run(measure())
 
-    assert min(worst) < LIMIT_S, worst
+    assert min(worst) < LIMIT_S, worst  # on a machine so busy that all fail, see also test_families
