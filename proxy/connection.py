@@ -13,6 +13,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic_ns
 from typing import Final, cast
 
@@ -26,6 +27,11 @@ log = logging.getLogger(__name__)
 
 # A peer that vanished without a word (a lost machine, a cut cable) is given up after 30 + 3 * 5 s.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+# How long a peer that does not read may keep a connection that is closed.
+_LINGER_MS: Final = 30_000
+# Who sends rubbish may send a lot of it, and so may a load balancer's health check: one line per cause in this time.
+_QUIET_NS: Final = 10_000_000_000
 
 
 class Port:
@@ -45,10 +51,19 @@ class Port:
         self.dial = dial
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
+        self._quiet_until_ns: dict[str, int] = {}
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""
         return ClientConnection(self)
+
+    def is_news(self, reason: str) -> bool:
+        """Whether this cause was not logged just now."""
+        now_ns = monotonic_ns()
+        is_news = now_ns >= self._quiet_until_ns.get(reason, 0)
+        if is_news:
+            self._quiet_until_ns[reason] = now_ns + _QUIET_NS
+        return is_news
 
 
 class ClientConnection(asyncio.Protocol):
@@ -88,6 +103,11 @@ class ClientConnection(asyncio.Protocol):
         self._is_closed = False
         self._flows = False  # both sides are there and are being read
         self._request_ns = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client is gone, or is to go."""
+        return self._is_closed
 
     @property
     def peer(self) -> str:
@@ -211,7 +231,11 @@ class ClientConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         for transport in (self._client, self._broker):
-            if transport is not None:
+            if transport is not None and not transport.is_closing():
+                # Who does not take what was written is not waited for for ever.
+                with suppress(OSError):
+                    sock = transport.get_extra_info("socket")
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
                 transport.close()
 
     def lose(self) -> None:
@@ -290,7 +314,8 @@ class ClientConnection(asyncio.Protocol):
     def _refuse(self, error: ProtocolError, who: str) -> None:
         """Close on bytes that are not Kafka's protocol; what came before them is still passed on."""
         self.port.listening.counters.protocol_error(error.reason)
-        log.warning("closed %s on listener %s: its %s sent: %s", self.peer, self.port.name, who, error)
+        level = logging.WARNING if self.port.is_news(error.reason) else logging.DEBUG
+        log.log(level, "closed %s on listener %s: its %s sent: %s", self.peer, self.port.name, who, error)
         if self.session.to_broker and self._broker is not None:
             self._broker.writelines(self.session.to_broker)
         self.close("protocol_error")

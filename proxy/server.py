@@ -95,19 +95,23 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         servers = [
-            await loop.create_server(port.accept, listener.bind.host, listener.bind.port, backlog=_BACKLOG)
+            await loop.create_server(
+                port.accept, listener.bind.host, listener.bind.port, backlog=_BACKLOG, start_serving=False
+            )
             for port, listener in zip(self.ports, self.config.listeners, strict=True)
         ]
-        self.is_listening = True
-        for port, listener, server in zip(self.ports, self.config.listeners, servers, strict=True):
-            bound = Address(host=listener.bind.host, port=server.sockets[0].getsockname()[1])
-            # stdout, not the log: scripts wait for this line.
-            sys.stdout.write(f"listening on {bound} ({port.name}) -> {port.upstream}\n")
-        sys.stdout.flush()
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
         gc.freeze()
         async with asyncio.TaskGroup() as self._tasks:
+            # Not before: a client may send its first request at once, and dials are tasks.
+            for port, listener, server in zip(self.ports, self.config.listeners, servers, strict=True):
+                await server.start_serving()
+                bound = Address(host=listener.bind.host, port=server.sockets[0].getsockname()[1])
+                # stdout, not the log: scripts wait for this line.
+                sys.stdout.write(f"listening on {bound} ({port.name}) -> {port.upstream}\n")
+            sys.stdout.flush()
+            self.is_listening = True
             background = [
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
@@ -134,14 +138,17 @@ class Server:
         upstream = self.upstreams[connection.port.upstream]
         address = upstream.address
         try:
-            async with self._dials, asyncio.timeout(_DIAL_TIMEOUT_S):
+            # The wait for a turn counts: behind an upstream that does not answer, clients come faster than dials end.
+            async with asyncio.timeout(_DIAL_TIMEOUT_S), self._dials:
+                if connection.is_closed:
+                    return
                 await asyncio.get_running_loop().create_connection(
                     lambda: BrokerConnection(connection), address.host, address.port
                 )
         except TimeoutError:
             self._dial_failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
             connection.broker_failed("upstream_timeout")
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that is no name in DNS, such as kafka..local
             self._dial_failed(upstream, f"{error}; is the broker running, and is this its address?")
             connection.broker_failed("upstream_refused")
         else:
@@ -165,7 +172,7 @@ class Server:
                     _, writer = await asyncio.open_connection(upstream.address.host, upstream.address.port)
                 writer.close()
                 upstream.is_reachable = True
-            except OSError:  # TimeoutError is one
+            except (OSError, UnicodeError):  # TimeoutError is an OSError
                 upstream.is_reachable = False
             await asyncio.sleep(_PROBE_EVERY_S)
 

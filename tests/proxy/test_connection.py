@@ -8,6 +8,7 @@ from time import monotonic
 import pytest
 
 from config.model import Enforcement, ProxyConfig, QuotaRule
+from proxy import connection as connection_module
 from proxy import server as server_module
 from proxy.connection import ClientConnection
 from proxy.server import Server
@@ -149,6 +150,17 @@ async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(da
 
 
 @on_uvloop
+async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        for data in (b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n") * 5:
+            async with client_of(server) as bad:
+                assert await bad.ask(data) == b""
+
+        assert server.ports[0].listening.counters.disconnects == {"protocol_error": 10}
+    assert ["HTTP" in line.message for line in caplog.records] == [False, True]
+
+
+@on_uvloop
 async def test_what_came_before_bytes_that_are_not_kafkas_is_passed_on() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request(1))
@@ -256,7 +268,11 @@ async def test_who_waits_for_an_answer_and_not_for_a_time_is_not_woken() -> None
         polls.append(frame)
         return b""
 
-    async with stub_broker(script) as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
         await client.ask(produce_request(1, size_bytes=OVER_BYTES))
         await client.send(fetch_request(2), fetch_request(3))
         await eventually(lambda: polls)  # the mute is over, and the second one waits for the first
@@ -475,6 +491,28 @@ async def test_what_the_broker_said_before_it_left_reaches_the_client() -> None:
 
         assert await client.answer() == response
         assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LINGER_MS", 500)
+    response = fetch_response(size_bytes=20 * MIB)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: server.ports[0].connections and not only_connection(server)._reads_broker)
+        connection = only_connection(server)
+        transport = connection._client
+        assert transport is not None
+
+        connection.close("shutdown")
+
+        await eventually(lambda: not transport.get_write_buffer_size())
+        broker.in_use[0].transport.abort()
 
 
 @on_uvloop

@@ -114,6 +114,37 @@ async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCa
 
 
 @on_uvloop
+async def test_an_upstream_that_is_no_name_in_dns_is_one_that_cannot_be_reached() -> None:
+    async with running(ProxyConfig(listeners=(listener_to(Address(host="kafka..local", port=9092)),))) as server:
+        for number in (1, 2):
+            async with client_of(server) as client:
+                assert await client.ask(other_request()) == b""
+
+            assert disconnects(server) == {"upstream_refused": number}
+
+
+@on_uvloop
+async def test_a_client_waits_no_longer_for_its_turn_to_dial_than_for_the_dial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(server_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(server_module, "_DIAL_TIMEOUT_S", 0.5)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as one, client_of(server) as other, client_of(server) as third:
+            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never, raising=False)
+            for client in (one, other, third):
+                await client.send(other_request())
+            started_s = monotonic()
+            assert [await client.answer() for client in (one, other, third)] == [b"", b"", b""]
+
+        assert monotonic() - started_s < 0.95
+        assert disconnects(server) == {"upstream_timeout": 3}
+
+
+@on_uvloop
 async def test_the_listener_stays_up_while_the_broker_restarts() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as client:
