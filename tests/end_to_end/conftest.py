@@ -43,3 +43,10 @@ def kafka_39() -> Iterator[Kafka]:
 def kafka_4() -> Iterator[Kafka]:
     with Kafka(KAFKA_4) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="module")
+def mortal_kafka() -> Iterator[Kafka]:
+    """One that a module may kill, so that it cannot spoil the others' tests."""
+    with Kafka(KAFKA_4) as kafka:
+        yield kafka

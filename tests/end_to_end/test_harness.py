@@ -43,14 +43,14 @@ def test_the_performance_tools_of_kafka_can_be_read(kafka: Kafka) -> None:
     assert consumed.size_bytes == pytest.approx(2_000_000, rel=1e-4)
 
 
-def test_a_killed_broker_comes_back_with_its_ports_and_its_records(kafka_4: Kafka) -> None:
-    topic = create_topic(kafka_4)
-    port = kafka_4.listener(DIRECT).port
+def test_a_killed_broker_comes_back_with_its_ports_and_its_records(mortal_kafka: Kafka) -> None:
+    topic = create_topic(mortal_kafka)
+    port = mortal_kafka.listener(DIRECT).port
     with raw_client(port) as client:
         client.produce(topic, record_batch([b"kept"]), acks=-1)
 
-    kafka_4.broker.kill()
-    kafka_4.broker.restart()
+    mortal_kafka.broker.kill()
+    mortal_kafka.broker.restart()
 
     with raw_client(port) as client:
         assert b"kept" in client.fetch(topic, offset=0, max_bytes=1_000_000).records

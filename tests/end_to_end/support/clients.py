@@ -17,26 +17,43 @@ import kafka as kafka_python
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import HarnessError
+from tests.end_to_end.support.frames import raw_client
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.processes import HarnessError, wait_until
 from tests.end_to_end.support.records import Checker, key, value
 
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Records.java"
+# librdkafka prints each refused connection while a broker is away, from clients that nobody uses any more, too.
+QUIET: Final = {"log_level": 0, "reconnect.backoff.max.ms": 1_000}
 _PATIENCE_S: Final = 120
 
 
 def create_topic(kafka: Kafka, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-    """Make a topic of a new name, directly at the broker, and return the name."""
+    """Make a topic of a new name, directly at the broker, and return the name once its partitions can be written."""
     topic = f"t-{uuid.uuid4().hex[:12]}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     wanted = NewTopic(topic, partitions, min(3, len(kafka.brokers)), config=config or {})
     admin.create_topics([wanted])[topic].result(timeout=30)
+    # A broker answers before it has taken up the leadership: until then clients are told to ask again.
+    wait_until(
+        lambda: all(_has_leader(kafka, topic, partition) for partition in range(partitions)),
+        timeout_s=30,
+        what=f"every partition of {topic} has its leader",
+    )
     return topic
+
+
+def _has_leader(kafka: Kafka, topic: str, partition: int) -> bool:
+    for broker in kafka.brokers:
+        with raw_client(broker.listeners[DIRECT].port) as client:
+            if client.fetch(topic, offset=0, max_bytes=1, partition=partition, max_wait_ms=0).error_code == 0:
+                return True
+    return False
 
 
 def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
     """How many records a partition holds, asked of the broker directly."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
         _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
     finally:

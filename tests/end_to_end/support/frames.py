@@ -177,9 +177,11 @@ class RawClient:
         body = produce_body(topic, batch, acks=acks, partition=partition)
         return read_produce(self.ask(PRODUCE, PRODUCE_VERSION, body).body)
 
-    def fetch(self, topic: str, *, offset: int, max_bytes: int, max_wait_ms: int = 500) -> FetchResponse:
-        """Fetch once from partition 0."""
-        body = fetch_body(topic, offset=offset, max_bytes=max_bytes, max_wait_ms=max_wait_ms)
+    def fetch(
+        self, topic: str, *, offset: int, max_bytes: int, partition: int = 0, max_wait_ms: int = 500
+    ) -> FetchResponse:
+        """Fetch once from one partition."""
+        body = fetch_body(topic, offset=offset, max_bytes=max_bytes, partition=partition, max_wait_ms=max_wait_ms)
         return read_fetch(self.ask(FETCH, FETCH_VERSION, body).body)
 
     def api_versions(self) -> dict[int, tuple[int, int]]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
+from urllib.error import HTTPError
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
@@ -170,6 +171,15 @@ class Proxy:
     def metrics(self) -> Metrics:
         """Scrape ``/metrics``."""
         return Metrics(self.admin("/metrics"))
+
+    def is_ready(self) -> bool:
+        """Whether ``/readyz`` answers with a success."""
+        try:
+            self.admin("/readyz")
+        except HTTPError as refusal:
+            refusal.close()
+            return False
+        return True
 
     def admin(self, path: str) -> str:
         """Ask the admin port and return the body.

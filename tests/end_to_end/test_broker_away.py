@@ -1,0 +1,64 @@
+"""A broker that is away costs its clients their connections and nothing else: the listener stays up and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.support.clients import create_topic, end_offset
+from tests.end_to_end.support.frames import API_VERSIONS, raw_client, record_batch
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import free_port, wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+
+@pytest.fixture
+def proxy(mortal_kafka: Kafka) -> Iterator[Proxy]:
+    with Proxy({}, mortal_kafka) as running:
+        yield running
+
+
+def test_an_upstream_that_refuses_closes_the_client_with_a_hint_in_the_log() -> None:
+    nobody, port = free_port(), free_port()
+    listeners = [{"name": "lonely", "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{nobody}"}]
+    with Proxy({"listeners": listeners}) as proxy:
+        for _ in range(3):
+            with raw_client(port, timeout_s=5) as client:
+                client.send(API_VERSIONS, 0, b"")
+                assert client.is_closed_by_peer()
+
+        log = proxy.log
+
+    assert f"127.0.0.1:{nobody}" in log
+    assert "Traceback" not in log
+
+
+def test_a_listener_outlives_its_broker_and_serves_it_again(mortal_kafka: Kafka, proxy: Proxy) -> None:
+    topic = create_topic(mortal_kafka)
+    with raw_client(proxy.port()) as client:
+        client.produce(topic, record_batch([b"before"]), acks=-1)
+        mortal_kafka.broker.kill()
+        assert client.is_closed_by_peer()
+    with raw_client(proxy.port(), timeout_s=5) as client:
+        client.send(API_VERSIONS, 0, b"")
+        assert client.is_closed_by_peer()
+
+    mortal_kafka.broker.restart()
+
+    with raw_client(proxy.port()) as client:
+        assert client.produce(topic, record_batch([b"after"]), acks=-1).base_offset == 1
+    assert end_offset(mortal_kafka, topic) == 2
+
+
+def test_ready_means_that_the_broker_answers(mortal_kafka: Kafka, proxy: Proxy) -> None:
+    wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is there")
+    assert proxy.admin("/livez") != ""
+
+    mortal_kafka.broker.kill()
+    try:
+        wait_until(lambda: not proxy.is_ready(), timeout_s=10, what="/readyz says that the broker is away")
+        assert proxy.admin("/livez") != ""
+    finally:
+        mortal_kafka.broker.restart()
+    wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is back")

@@ -1,0 +1,165 @@
+"""Proof 7: the broker and the proxy are killed in turn under load: nothing acknowledged is lost, nothing doubled."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, run_java_program
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.records import key, value
+
+_RULES = [{"client-id": "<default>", "producer_byte_rate": 256 * KIB}]
+_REQUESTS = "kafka_quota_proxy_requests_total"
+# Small batches, so that requests are on their way whenever something is killed; reconnects within half a second.
+_LIBRDKAFKA = {
+    "acks": "all",
+    "linger.ms": 2,
+    "batch.num.messages": 20,
+    "queue.buffering.max.messages": 2_000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "message.timeout.ms": 300_000,
+}
+_JAVA = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "batch.size": 2_500,
+    "linger.ms": 2,
+    "reconnect.backoff.max.ms": 500,
+    "delivery.timeout.ms": 300_000,
+    "request.timeout.ms": 5_000,
+    "max.block.ms": 300_000,
+}
+
+
+class _Producer:
+    """librdkafka, sending numbered records as fast as the quota lets it until it is told to stop."""
+
+    def __init__(self, address: str, topic: str, settings: dict[str, Any]) -> None:
+        self.acknowledged: set[int] = set()
+        self.sent = 0
+        self.failures: list[str] = []
+        self._topic = topic
+        self._stopped = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": address, "error_cb": self._failed, **_LIBRDKAFKA, **settings}
+        )
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._send(self.sent)
+                self.sent += 1
+            except BufferError:
+                self._producer.poll(0.02)
+        self.failures += [f"{left} records were never answered" for left in [self._producer.flush(120)] if left]
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _send(self, number: int) -> None:
+        def delivered(error: object, message: object) -> None:
+            if error is None:
+                self.acknowledged.add(number)
+            else:
+                self.failures.append(f"record {number}: {error}")
+
+        self._producer.produce(self._topic, value(number), key(number), partition=0, on_delivery=delivered)
+        self._producer.poll(0)
+
+    def _failed(self, error: confluent_kafka.KafkaError) -> None:
+        if error.fatal():
+            self.failures.append(str(error))
+
+
+def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[[], list[float]]) -> None:
+    """Kill one and start it again, then the other; in between every producer gets on."""
+    for number in range(times):
+        before = progress()
+        wait_until(
+            lambda before=before: all(now > then for now, then in zip(progress(), before, strict=True)),
+            timeout_s=60,
+            what=f"every producer gets on before kill {number + 1}",
+        )
+        time.sleep(0.1 * (number % 5))
+        if number % 2 == 0:
+            kafka.broker.kill()
+            time.sleep(0.5)
+            kafka.broker.restart()
+        else:
+            port = proxy.port()
+            proxy.kill()
+            time.sleep(0.5)
+            proxy.start()
+            assert f"listening on 127.0.0.1:{port}" in proxy.log
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(kafka_4: Kafka, times: int) -> None:
+    plain_topic, exact_topic, java_topic = (create_topic(kafka_4) for _ in range(3))
+    java_records = 12_000 * times  # 128 bytes each at the quota: 6 s times the number of kills
+    with Proxy({"quotas": _RULES, "shaping": "paced"}, kafka_4) as proxy, ThreadPoolExecutor(3) as pool:
+        plain = _Producer(proxy.address(), plain_topic, {"client.id": "plain", "enable.idempotence": False})
+        exact = _Producer(proxy.address(), exact_topic, {"client.id": "exact", "enable.idempotence": True})
+        settings = _JAVA | {"bootstrap.servers": proxy.address(), "client.id": "java"}
+        java = pool.submit(
+            run_java_program,
+            kafka_4, "produce", java_topic, str(java_records), *(f"{name}={it}" for name, it in settings.items()),
+            timeout_s=400,
+        )  # fmt: skip
+        running = [pool.submit(plain.run), pool.submit(exact.run)]
+        try:
+            _kill_in_turn(
+                kafka_4,
+                proxy,
+                times,
+                progress=lambda: [
+                    len(plain.acknowledged),
+                    len(exact.acknowledged),
+                    proxy.metrics().total(_REQUESTS, client_id="java"),
+                ],
+            )
+            assert not java.done(), "Java was done before the last kill: give it more records"
+        finally:
+            plain.stop()
+            exact.stop()
+        for done in running:
+            done.result()
+        assert java.result() == {"acknowledged": java_records}
+
+    assert (plain.failures, exact.failures) == ([], [])
+    assert len(exact.acknowledged) == exact.sent
+    for topic, count in ((exact_topic, exact.sent), (java_topic, java_records)):
+        assert end_offset(kafka_4, topic) == count
+        Librdkafka(settings={}).consume(kafka_4.bootstrap_servers, topic, client_id="reader", count=count)
+    assert plain.acknowledged <= _numbers(kafka_4, plain_topic)
+    assert min(len(plain.acknowledged), exact.sent) > 1_000 * times
+
+
+def _numbers(kafka: Kafka, topic: str) -> set[int]:
+    """The numbers of all records of a topic, each found whole."""
+    found: set[int] = set()
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+        left = end_offset(kafka, topic)
+        deadline = time.monotonic() + 60
+        while left:
+            assert time.monotonic() < deadline, f"{left} records of {topic} were not read"
+            for message in consumer.consume(1_000, timeout=1):
+                assert message.error() is None, message.error()
+                number = int(message.key())
+                assert message.value() == value(number)
+                found.add(number)
+                left -= 1
+    finally:
+        consumer.close()
+    return found

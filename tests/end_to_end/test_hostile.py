@@ -1,0 +1,180 @@
+"""Proof 8: frames that no client should send cost one connection at most, with a counted reason, and nothing else."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import (
+    PRODUCE,
+    PRODUCE_VERSION,
+    RawClient,
+    produce_body,
+    raw_client,
+    record_batch,
+    request,
+    string,
+)
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+_ERRORS = "kafka_quota_proxy_protocol_errors_total"
+_UNKNOWN = "kafka_quota_proxy_unknown_api_total"
+_CONNECTIONS = "kafka_quota_proxy_connections"
+# A TLS 1.3 client's first bytes: record type 22, version 3.1, 512 bytes, ClientHello.
+_TLS_HELLO = bytes.fromhex("16030102000100") + bytes(510)
+
+_CLOSED = {
+    "a negative size": struct.pack(">i", -1),
+    "the least size": struct.pack(">i", -(2**31)),
+    "the greatest size": struct.pack(">i", 2**31 - 1) + bytes(64),
+    "a size over the limit": struct.pack(">i", 104_857_601) + bytes(64),
+    "an empty frame": struct.pack(">i", 0),
+    "a frame shorter than its header": struct.pack(">ihh", 4, 0, 7),
+    "a client-id longer than its frame": struct.pack(">ihhih", 10, 0, 7, 1, 500),
+    "a client-id of negative length": struct.pack(">ihhih", 10, 0, 7, 1, -2),
+    "a Produce request without a body": request(0, 7, 1, "hostile", b""),
+    "a Fetch request cut in its body": request(1, 11, 1, "hostile", bytes(6)),
+    "a TLS hello": _TLS_HELLO,
+}
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
+    with Proxy({}, kafka_4) as running:
+        yield running
+
+
+@pytest.fixture
+def bystander(kafka_4: Kafka, proxy: Proxy) -> Iterator[None]:
+    """Another client, which must not notice anything."""
+    topic = create_topic(kafka_4)
+    with raw_client(proxy.port(), client_id="bystander") as client:
+        before = client.produce(topic, record_batch([b"before"]))
+        yield
+        after = client.produce(topic, record_batch([b"after"]))
+    assert (before.base_offset, after.base_offset) == (0, 1)
+
+
+@pytest.mark.usefixtures("bystander")
+@pytest.mark.parametrize("name", _CLOSED)
+def test_a_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Proxy) -> None:
+    before = proxy.metrics().total(_ERRORS)
+
+    with raw_client(proxy.port(), timeout_s=5) as client:
+        client.send_bytes(_CLOSED[name])
+        assert client.is_closed_by_peer()
+
+    wait_until(lambda: proxy.metrics().total(_ERRORS) == before + 1, timeout_s=3, what="the reason is counted")
+    assert "Traceback" not in proxy.log
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_tls_hello_is_called_by_its_name(proxy: Proxy) -> None:
+    with raw_client(proxy.port(), timeout_s=5) as client:
+        client.send_bytes(_TLS_HELLO)
+        assert client.is_closed_by_peer()
+
+    wait_until(lambda: "tls" in " ".join(proxy.metrics().label_values(_ERRORS, "reason")).lower(), timeout_s=3,
+               what="a reason names TLS")  # fmt: skip
+    assert "TLS" in proxy.log
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_client_that_leaves_in_the_middle_of_a_frame_is_let_go(proxy: Proxy) -> None:
+    connections = proxy.metrics().total(_CONNECTIONS)
+    whole = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", bytes(20_000), acks=1))
+    for cut in (2, 4, 9, 13, 20, 60, 10_000):
+        client = RawClient(proxy.port())
+        client.send_bytes(whole[:cut])
+        client.close()
+
+    wait_until(lambda: proxy.metrics().total(_CONNECTIONS) == connections, timeout_s=5, what="all of them are gone")
+
+
+@pytest.mark.usefixtures("bystander")
+def test_an_unknown_api_passes_and_is_counted(proxy: Proxy) -> None:
+    """The broker closes the connection over it; that is its right."""
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        client.send_bytes(request(999, 0, 1, "hostile", b"anything"))
+        assert client.is_closed_by_peer()
+
+    assert proxy.metrics().total(_UNKNOWN, api_key="999") == 1
+
+
+@pytest.mark.usefixtures("bystander")
+def test_an_unknown_version_passes_and_its_fate_is_the_brokers(proxy: Proxy) -> None:
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        client.send_bytes(request(PRODUCE, 99, 1, "hostile", bytes(30)))
+        assert client.is_closed_by_peer()
+
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        client.send_bytes(request(18, 99, 7, "hostile", b""))
+        answer = client.receive()
+
+    # ApiVersions is answered in the form of version 0 with UNSUPPORTED_VERSION, whatever was asked.
+    assert answer.correlation_id == 7
+    assert struct.unpack_from(">h", answer.body)[0] == 35
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_client_that_sends_a_byte_at_a_time_is_answered(kafka_4: Kafka, proxy: Proxy) -> None:
+    topic = create_topic(kafka_4)
+    frame = request(PRODUCE, PRODUCE_VERSION, 5, "drip", produce_body(topic, record_batch([b"drop by drop"]), acks=1))
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        for at in range(len(frame)):
+            client.send_bytes(frame[at : at + 1])
+            time.sleep(0.02)
+        answer = client.receive()
+
+    assert answer.correlation_id == 5
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("bystander")
+def test_a_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
+    frame = struct.pack(">ihhi", 11, 18, 0, 9) + string("d")
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        for at in range(len(frame)):
+            client.send_bytes(frame[at : at + 1])
+            time.sleep(1)
+        answer = client.receive()
+
+    assert answer.correlation_id == 9
+
+
+@pytest.mark.usefixtures("bystander")
+def test_noise_never_stops_the_proxy(proxy: Proxy) -> None:
+    """A hundred frames with a sound size and a body of noise, the same in each run."""
+    state = 1
+    for number in range(100):
+        noise = bytearray()
+        while len(noise) < 64 + 7 * number:
+            state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
+            noise += state.to_bytes(8, "big")
+        client = RawClient(proxy.port(), timeout_s=5)
+        client.send_bytes(request(number % 3, number % 19, number, "noise", bytes(noise)))
+        client.close()
+
+    assert proxy.process.is_running
+    assert "Traceback" not in proxy.log
+
+
+@pytest.mark.usefixtures("bystander")
+def test_a_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> None:
+    """The broker refuses 64 MiB for one partition, after it has read them all."""
+    topic = create_topic(kafka_4)
+    body = produce_body(topic, bytes(64 * KIB * KIB), acks=1)
+    before = proxy.process.memory_bytes()
+    with raw_client(proxy.port()) as client:
+        client.send(PRODUCE, PRODUCE_VERSION, body)
+        most = proxy.process.memory_bytes()
+        client.receive()
+
+    assert most - before < 8 * KIB * KIB

@@ -1,0 +1,69 @@
+"""Proof 8, last part: connections that do nothing cost next to nothing.
+
+Each of them has asked for the versions first, as every real client does, so that its connection to the broker counts.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import ExitStack
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import raw_client, record_batch
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB, MIB
+from tests.end_to_end.support.processes import HarnessError
+from tests.end_to_end.support.proxy import Proxy
+
+_CONNECTIONS = "kafka_quota_proxy_connections"
+_ENVOY_KIB = 18  # of Envoy 1.40's tcp_proxy, measured on the same kind of machine
+
+
+def _need_open_files(count: int) -> None:
+    """Raise the limit of open files of this process, which the proxy and the broker inherit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, max(hard, count)))
+    except ValueError as error:
+        raise HarnessError(f"this test needs {count} open files, the limit is {hard}: raise it (ulimit -n)") from error
+
+
+def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
+    """Hold so many connections and serve another client; return the proxy's memory before and with them."""
+    topic = create_topic(kafka)
+    with Proxy({}, kafka) as proxy, ExitStack() as stack:
+        with raw_client(proxy.port()) as first:
+            first.api_versions()
+        before = proxy.process.memory_bytes()
+        for _ in range(count):
+            client = stack.enter_context(raw_client(proxy.port()))
+            assert client.api_versions()
+        assert proxy.metrics().total(_CONNECTIONS) == count
+        with raw_client(proxy.port()) as client:
+            assert client.produce(topic, record_batch([b"served"])).error_code == 0
+        return before, proxy.process.memory_bytes()
+
+
+def test_an_idle_connection_costs_less_than_envoys(mortal_kafka: Kafka) -> None:
+    count = 2_000
+    _need_open_files(2 * count + 500)
+
+    before, after = _idle(mortal_kafka, count=count)
+
+    assert (after - before) / count < _ENVOY_KIB * KIB
+
+
+@pytest.mark.long
+def test_ten_thousand_idle_connections_stay_under_250_mb() -> None:
+    count = 10_000
+    _need_open_files(2 * count + 500)
+    with Kafka(KAFKA_4) as kafka:
+        before, after = _idle(kafka, count=count)
+
+    assert after < 250 * MIB
+    assert (after - before) / count < _ENVOY_KIB * KIB

@@ -1,0 +1,66 @@
+"""Proof 10: paced, a client that floods and ignores its throttle times gets its quota in every second."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.end_to_end.support import tools
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
+from tests.end_to_end.support.load import KIB, MIB, per_second, produce_flood, steady_rate
+from tests.end_to_end.support.proxy import Proxy
+
+_QUOTA = 10 * MIB
+_CLIENT = "flood"
+
+
+def _flood(kafka: Kafka, *, seconds: float) -> None:
+    rules = [{"client-id": _CLIENT, "producer_byte_rate": _QUOTA}]
+    with Proxy({"quotas": rules, "shaping": "paced"}, kafka) as proxy:
+        answers = produce_flood(
+            proxy.port(),
+            create_topic(kafka),
+            client_id=_CLIENT,
+            request_bytes=256 * KIB,
+            seconds=seconds,
+            ahead=4,
+            obeys=False,
+        )
+
+    shares = [size / _QUOTA for size in per_second(answers)]
+    assert shares[0] <= 2.1
+    assert max(shares[1:]) <= 1.1
+    assert min(shares[1:]) >= 0.8
+    assert steady_rate(answers, after_s=1) / _QUOTA == pytest.approx(1, abs=0.01)
+
+
+def test_a_flood_that_ignores_throttle_times_is_even_to_the_second(kafka_4: Kafka) -> None:
+    _flood(kafka_4, seconds=12)
+
+
+@pytest.mark.long
+def test_a_flood_that_ignores_throttle_times_is_even_for_a_minute(kafka_4: Kafka) -> None:
+    _flood(kafka_4, seconds=61)
+
+
+@pytest.mark.long
+def test_records_wait_a_tenth_of_what_they_wait_under_the_quota_of_kafka(kafka_4: Kafka) -> None:
+    rules = [{"client-id": "ours", "producer_byte_rate": _QUOTA}]
+    tools.set_broker_quota(kafka_4, "theirs", {"producer_byte_rate": _QUOTA})
+    with Proxy({"quotas": rules, "shaping": "paced"}, kafka_4):
+        p99_ms = {
+            client_id: tools.producer_performance(
+                kafka_4,
+                bootstrap_servers=address,
+                topic=create_topic(kafka_4),
+                records=40 * _QUOTA // 1_000,
+                record_size_bytes=1_000,
+                properties={"client.id": client_id, "buffer.memory": 4 * MIB},
+            ).p99_ms
+            for client_id, address in (
+                ("ours", kafka_4.listener(PROXIED).advertised_address),
+                ("theirs", kafka_4.listener(DIRECT).address),
+            )
+        }
+
+    assert p99_ms["ours"] * 10 <= p99_ms["theirs"]
