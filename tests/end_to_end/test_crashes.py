@@ -83,12 +83,7 @@ class _Producer:
 def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[[], list[float]]) -> None:
     """Kill one and start it again, then the other; in between every producer gets on."""
     for number in range(times):
-        before = progress()
-        wait_until(
-            lambda before=before: all(now > then for now, then in zip(progress(), before, strict=True)),
-            timeout_s=60,
-            what=f"every producer gets on before kill {number + 1}",
-        )
+        _get_on(progress, f"every producer gets on before kill {number + 1}")
         time.sleep(0.1 * (number % 5))
         if number % 2 == 0:
             kafka.broker.kill()
@@ -100,6 +95,11 @@ def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[
             time.sleep(0.5)
             proxy.start()
             assert f"listening on 127.0.0.1:{port}" in proxy.log
+
+
+def _get_on(progress: Callable[[], list[float]], what: str) -> None:
+    before = progress()
+    wait_until(lambda: all(now > then for now, then in zip(progress(), before, strict=True)), timeout_s=60, what=what)
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
@@ -156,7 +156,7 @@ def _numbers(kafka: Kafka, topic: str) -> set[int]:
             assert time.monotonic() < deadline, f"{left} records of {topic} were not read"
             for message in consumer.consume(1_000, timeout=1):
                 assert message.error() is None, message.error()
-                number = int(message.key())
+                number = int(message.key() or b"")
                 assert message.value() == value(number)
                 found.add(number)
                 left -= 1

@@ -94,7 +94,7 @@ def _librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Re
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for message in consumer.consume(100, timeout=0.2):
-            report["size_bytes"] += len(message.value()) if message.error() is None else 0
+            report["size_bytes"] += len(message.value() or b"") if message.error() is None else 0
     final = dict(report)  # closing revokes once more, of its own will
     consumer.close()
     return final
@@ -150,11 +150,12 @@ def _generations(kafka: Kafka, groups: Collection[str]) -> dict[str, set[int]]:
             assert time.monotonic() < deadline, f"{left} records of __consumer_offsets were not read"
             for message in consumer.consume(1_000, timeout=1):
                 left -= 1
-                version, length = struct.unpack_from(">hh", message.key())
-                group = message.key()[4 : 4 + length].decode()
-                if version == 2 and group in found and message.value() is not None:
-                    (type_length,) = struct.unpack_from(">h", message.value(), 2)
-                    (generation,) = struct.unpack_from(">i", message.value(), 4 + type_length)
+                key, value = message.key() or b"", message.value()
+                version, length = struct.unpack_from(">hh", key)
+                group = key[4 : 4 + length].decode()
+                if version == 2 and group in found and value is not None:
+                    (type_length,) = struct.unpack_from(">h", value, 2)
+                    (generation,) = struct.unpack_from(">i", value, 4 + type_length)
                     found[group].add(generation)
     finally:
         consumer.close()

@@ -1,0 +1,279 @@
+"""Proof 9: ``bytes_total`` is what the client's and the broker's own counters say, byte for byte.
+
+A request or a response of N bytes on the wire has a size field of 4; Kafka charges what follows it. Of a fetch response
+it charges the body and 4 bytes for the rest, so from Fetch v12 on, whose header has one byte more, one byte is free.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.support import tools
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import (
+    FETCH,
+    PRODUCE,
+    PRODUCE_VERSION,
+    RawClient,
+    produce_body,
+    raw_client,
+    read_produce,
+    record_batch,
+)
+from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
+from tests.end_to_end.support.load import KIB, MIB, batch_of
+from tests.end_to_end.support.processes import scratch
+from tests.end_to_end.support.proxy import Metrics, Proxy
+
+_BYTES = "kafka_quota_proxy_bytes_total"
+_REQUESTS = "kafka_quota_proxy_requests_total"
+_FRAMES = "kafka_quota_proxy_frames_total"
+_SIZE_FIELD = 4
+_IN, _OUT = "incoming-byte-total", "outgoing-byte-total"
+_SIZES = (1, 100, 1_000, 10_000, 100_000, 500_000)
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    """One that can be asked for its counters."""
+    with Kafka(KAFKA_4, jmx=True) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(kafka: Kafka) -> Iterator[Proxy]:
+    """One that slows nobody and charges everybody."""
+    rules = [{"client-id": "<default>", "producer_byte_rate": 10**12, "consumer_byte_rate": 10**12}]
+    with Proxy({"quotas": rules}, kafka) as running:
+        yield running
+
+
+class _Counters:
+    """What the broker counted, since this was made, of the bytes of its listener behind the proxy."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._before = self._read()
+
+    def _read(self) -> dict[str, float]:
+        sockets = f"kafka.server:type=socket-server-metrics,listener={PROXIED},networkProcessor=*"
+        found: dict[str, float] = {}
+        for name, value in tools.jmx(self._kafka, sockets, f"{_IN},{_OUT}").items():
+            way = name.rpartition(":")[2]
+            found[way] = found.get(way, 0) + value
+        return found
+
+    def since(self) -> tuple[int, int]:
+        """Bytes that came in, and bytes that went out."""
+        now = self._read()
+        return int(now[_IN] - self._before[_IN]), int(now[_OUT] - self._before[_OUT])
+
+
+class _Bodies:
+    """What the broker, on all its listeners, counted of request bodies by API since this was made.
+
+    It publishes a count and a mean; their product is exact to a double's rounding.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._before = self._read()
+
+    def _read(self) -> dict[tuple[str, str], float]:
+        name = "kafka.network:type=RequestMetrics,name=RequestBytes,request=*"
+        return {
+            (found[1], found[2]): value
+            for line, value in tools.jmx(self._kafka, name, "Count,Mean").items()
+            if (found := re.search(r"request=(\w+):(\w+)$", line))
+        }
+
+    def since(self) -> dict[str, tuple[int, int]]:
+        """API -> number of requests, bytes of their bodies."""
+        now, bodies = self._read(), {}
+        for api in {api for api, _ in now}:
+            count, before = now[api, "Count"], self._before.get((api, "Count"), 0)
+            size_bytes = count * now[api, "Mean"] - before * self._before.get((api, "Mean"), 0)
+            bodies[api] = (int(count - before), round(size_bytes))
+        return bodies
+
+
+def _charged(metrics: Metrics, kind: str, client_id: str) -> tuple[int, int]:
+    """Bytes and requests."""
+    labels = {"kind": kind, "client_id": client_id}
+    return int(metrics.total(_BYTES, **labels)), int(metrics.total(_REQUESTS, **labels))
+
+
+def test_produce_bytes_are_those_that_the_client_sent_and_the_broker_got(kafka: Kafka, proxy: Proxy) -> None:
+    topic, broker, broker_bodies = create_topic(kafka), _Counters(kafka), _Bodies(kafka)
+    with raw_client(proxy.port(), client_id="counts") as client:
+        for size in _SIZES:
+            for acks in (1, -1):
+                assert client.produce(topic, record_batch([bytes(size)]), acks=acks).error_code == 0
+            client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, record_batch([bytes(size)]), acks=0))
+        # Its answer says that those without one have arrived.
+        assert client.produce(topic, record_batch([b"last"])).error_code == 0
+    into, _ = broker.since()
+
+    size_bytes, requests = _charged(proxy.metrics(), "produce", "counts")
+
+    header = 2 + 2 + 4 + 2 + len("counts")  # api_key, api_version, correlation_id, client_id
+    assert requests == 3 * len(_SIZES) + 1
+    assert size_bytes == client.sent_bytes - _SIZE_FIELD * requests
+    assert size_bytes == into - _SIZE_FIELD * requests
+    assert broker_bodies.since()["Produce"] == (requests, size_bytes - requests * header)
+
+
+def test_fetch_bytes_are_those_that_the_client_got_and_the_broker_sent(kafka: Kafka, proxy: Proxy) -> None:
+    topic = _filled(kafka)
+    broker = _Counters(kafka)
+    with raw_client(proxy.port(), client_id="counts") as client:
+        for offset in range(len(_SIZES) + 1):  # the last one finds nothing
+            assert client.fetch(topic, offset=offset, max_bytes=MIB, max_wait_ms=50).error_code == 0
+    _, out_of = broker.since()
+
+    size_bytes, requests = _charged(proxy.metrics(), "fetch", "counts")
+
+    assert requests == len(_SIZES) + 1
+    assert size_bytes == client.received_bytes - _SIZE_FIELD * requests
+    assert size_bytes == out_of - _SIZE_FIELD * requests
+    assert size_bytes > sum(_SIZES)
+
+
+def test_of_a_flexible_fetch_response_one_byte_is_free(kafka: Kafka, proxy: Proxy) -> None:
+    topic = _filled(kafka)
+    broker = _Counters(kafka)
+    with raw_client(proxy.port(), client_id="counts") as client:
+        for offset in range(len(_SIZES) + 1):
+            _fetch_v12(client, topic, offset=offset)
+    _, out_of = broker.since()
+
+    size_bytes, requests = _charged(proxy.metrics(), "fetch", "counts")
+
+    assert requests == len(_SIZES) + 1
+    assert size_bytes == client.received_bytes - (_SIZE_FIELD + 1) * requests
+    assert size_bytes == out_of - (_SIZE_FIELD + 1) * requests
+    assert size_bytes > sum(_SIZES)
+
+
+def test_waits_are_those_that_the_client_was_told(kafka: Kafka) -> None:
+    topic = create_topic(kafka)
+    body = produce_body(topic, batch_of(16 * KIB), acks=1)
+    rules = [{"client-id": "counts", "producer_byte_rate": 100 * KIB}]
+    with Proxy({"quotas": rules, "shaping": "paced"}, kafka) as proxy:
+        with raw_client(proxy.port(), client_id="counts") as client:
+            told_ms = [
+                read_produce(client.ask(PRODUCE, PRODUCE_VERSION, body).body).throttle_time_ms for _ in range(20)
+            ]
+        metrics = proxy.metrics()
+
+    labels = {"kind": "produce", "client_id": "counts"}
+    assert metrics.total("kafka_quota_proxy_throttled_requests_total", **labels) == sum(ms > 0 for ms in told_ms) > 0
+    assert metrics.total("kafka_quota_proxy_throttle_seconds_total", **labels) == pytest.approx(sum(told_ms) / 1_000)
+
+
+def test_a_client_without_a_quota_is_counted_too(kafka: Kafka) -> None:
+    topic = _filled(kafka)
+    with Proxy({}, kafka) as proxy:
+        with raw_client(proxy.port(), client_id="free") as producer:
+            for _ in range(10):
+                producer.produce(topic, batch_of(64 * KIB))
+        with raw_client(proxy.port(), client_id="free") as consumer:
+            for _ in range(10):
+                consumer.fetch(topic, offset=0, max_bytes=64 * KIB)
+        metrics = proxy.metrics()
+
+    assert metrics.total(_BYTES, kind="produce") == producer.sent_bytes - _SIZE_FIELD * 10
+    assert metrics.total(_BYTES, kind="fetch") == consumer.received_bytes - _SIZE_FIELD * 10
+    assert metrics.total("kafka_quota_proxy_throttled_requests_total") == 0
+
+
+def test_java_s_and_the_broker_s_counters_of_a_producer_leave_no_byte_over(kafka: Kafka, proxy: Proxy) -> None:
+    """All that Java says it sent, less what the broker says of the other requests, is what the proxy charged."""
+    topic, client_id = create_topic(kafka), "java"
+    broker, broker_bodies = _Counters(kafka), _Bodies(kafka)
+    out = kafka.run_java(
+        "org.apache.kafka.tools.ProducerPerformance",
+        "--topic", topic, "--num-records", "20000", "--record-size", "500", "--throughput", "-1", "--print-metrics",
+        "--producer-props", f"bootstrap.servers={kafka.listener(PROXIED).advertised_address}", f"client.id={client_id}",
+    )  # fmt: skip
+    sent_bytes = _java_metric(out, "producer-metrics", "outgoing-byte-total")
+    into, _ = broker.since()
+    bodies = broker_bodies.since()
+
+    metrics = proxy.metrics()
+    size_bytes, requests = _charged(metrics, "produce", client_id)
+
+    header = 2 + 2 + 4 + 2 + len(client_id) + 1  # all versions that Java 4 speaks to Kafka 4 are flexible
+    frames = {api: int(metrics.total(_FRAMES, api=api)) for api in metrics.label_values(_FRAMES, "api")}
+    others = [bodies[api] for api in frames if api != "Produce"]
+    assert {api: bodies[api][0] for api in frames} == frames
+    assert sent_bytes == into
+    assert bodies["Produce"] == (requests, size_bytes - requests * header)
+    assert size_bytes + _SIZE_FIELD * requests == sent_bytes - sum(
+        size_bytes + count * (_SIZE_FIELD + header) for count, size_bytes in others
+    )
+    assert size_bytes > 20_000 * 500
+
+
+def test_java_s_counter_of_a_consumer_is_ours_and_a_handshake(kafka: Kafka, proxy: Proxy) -> None:
+    """The connection to the broker carries fetches, and at its start ApiVersions, Metadata and ListOffsets."""
+    topic, client_id = create_topic(kafka), "java"
+    with raw_client(kafka.listener(DIRECT).port) as client:
+        for _ in range(40):
+            assert client.produce(topic, batch_of(256 * KIB)).error_code == 0
+    with scratch("consumer") as directory:
+        file = directory / "consumer.properties"
+        file.write_text(f"client.id={client_id}\n")
+        out = kafka.run_java(
+            "org.apache.kafka.tools.ConsumerPerformance",
+            "--bootstrap-server", proxy.address(), "--topic", topic, "--messages", "640", "--print-metrics",
+            "--consumer.config", file,
+        )  # fmt: skip
+    received_bytes = _java_metric(
+        out, "consumer-node-metrics", "incoming-byte-total", node_id=f"node-{kafka.broker.node_id}"
+    )
+
+    size_bytes, requests = _charged(proxy.metrics(), "fetch", client_id)
+
+    assert size_bytes > 40 * 256 * KIB
+    assert abs(received_bytes - size_bytes - (_SIZE_FIELD + 1) * requests) < 4 * KIB
+
+
+def _java_metric(out: str, group: str, name: str, *, node_id: str | None = None) -> int:
+    """One line of ``--print-metrics``: ``GROUP:NAME:{tag=value, …} : 123.000``."""
+    for tags, value in re.findall(rf"^{group}:{name}:\{{([^}}]*)\}}\s*: ([\d.]+)", out, re.MULTILINE):
+        if node_id is None or f"node-id={node_id}" in tags.split(", "):
+            return int(float(value))
+    raise AssertionError(f"no {group}:{name} of {node_id or 'the client'} in:\n{out[-4_000:]}")
+
+
+def _filled(kafka: Kafka) -> str:
+    """A topic with one record, and so one batch, of each size."""
+    topic = create_topic(kafka)
+    with raw_client(kafka.listener(DIRECT).port) as client:
+        for size in _SIZES:
+            assert client.produce(topic, record_batch([bytes(size)])).error_code == 0
+    return topic
+
+
+def _fetch_v12(client: RawClient, topic: str, *, offset: int) -> None:
+    """Fetch from partition 0 with the first flexible version, the last one that names its topics."""
+    name = topic.encode()
+    empty_tags = b"\0"
+    body = (
+        empty_tags  # of the request header
+        + struct.pack(">iiiibii", -1, 50, 1, MIB, 0, 0, -1)  # replica_id … isolation_level, session_id, session_epoch
+        + bytes((2, len(name) + 1))  # compact: one topic, its name's length
+        + name
+        + bytes((2,))
+        + struct.pack(">iiqiqi", 0, -1, offset, -1, -1, MIB)  # partition, epoch, offset, epoch, log start, max_bytes
+        + empty_tags * 2
+        + bytes((1, 1))  # no forgotten topics, an empty rack_id
+        + empty_tags
+    )
+    frame = client.ask(FETCH, 12, body)
+    (error_code,) = struct.unpack_from(">h", frame.body, 1 + 4)  # tags of the response header, throttle_time_ms
+    assert error_code == 0
