@@ -10,6 +10,7 @@ from typing import Any
 with warnings.catch_warnings():
     # It reads its JSON files with a deprecated function of importlib.resources.
     warnings.simplefilter("ignore", DeprecationWarning)
+    import_module("kafka")  # as a whole and first: its packages import each other in a circle
     for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
         import_module(f"kafka.protocol.{_name}")
     from kafka.protocol.api_message import ApiMessage
