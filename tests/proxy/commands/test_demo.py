@@ -22,7 +22,7 @@ def test_the_demo_holds_both_clients_at_their_quotas_and_tells_so_in_json() -> N
     for client, quota in (("producer", 2 * 1024 * 1024), ("consumer", 1024 * 1024)):
         assert outcome[client]["quota_bytes_per_second"] == quota
         assert outcome[client]["measured_bytes_per_second"] == pytest.approx(quota, rel=0.05)
-        # Both could do a hundred times their quota, so they wait for most of the time; on a busy machine for less of it.
+        # Both could do a hundred times their quota, so they wait most of the time; less so on a busy machine.
         assert outcome[client]["throttle_time_ms"] > 1_000
 
 
