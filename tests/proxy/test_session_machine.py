@@ -1,0 +1,339 @@
+"""Any order of everything that can happen to a session: bytes in any pieces, answers, time, new rules, two clients.
+
+Checked all the time against what a proxy may do at all: pass what came, in order, as it came, but for the fields that
+it may write; charge what passed, each request once; and, when time goes on, finish.
+"""
+
+from struct import pack_into, unpack_from
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from config.model import Enforcement, ProxyConfig, QuotaRule, Shaping
+from protocol import fetch
+from protocol.header import read_request_head
+from proxy.account import Policy
+from proxy.session import Session
+from tests.support.frames import (
+    FETCH,
+    PRODUCE,
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.wire import Wire
+
+MAX_FRAME_BYTES = 104_857_600
+CLIENT_IDS = st.sampled_from(["etl", "web", ""])
+LIMITS = st.sampled_from([None, 0.5, 700.0, 5_000.0, 1e12])
+RULES = st.builds(
+    lambda client_id, produce, consume, enforcement: QuotaRule(
+        client_id=client_id, producer_byte_rate=produce, consumer_byte_rate=consume, enforcement=enforcement
+    ),
+    st.sampled_from(["etl", "web"]),
+    LIMITS,
+    LIMITS,
+    st.sampled_from([None, *Enforcement]),
+)
+CONFIGS = st.builds(
+    lambda rules, shaping, wait_ms: ProxyConfig(
+        listeners=(),
+        quotas=tuple({one.client_id: one for one in rules}.values()),
+        shaping=shaping,
+        max_throttle_time_ms=wait_ms,
+    ),
+    st.lists(RULES, max_size=2),
+    st.sampled_from(Shaping),
+    st.sampled_from([25_000, 300]),
+)
+# Where a stream is cut: mostly in few pieces, sometimes at every byte.
+CUTS = st.lists(st.integers(1, 60), max_size=3) | st.just([1] * 30)
+WHICH = st.integers(0, 1)
+
+
+class Peer:
+    """One client and its broker, as the bytes that each has sent and received."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.session = Session(wire.listening)
+        self.sent = bytearray()
+        self.asked = bytearray()  # what the broker has got
+        self.answered = bytearray()  # what it has sent
+        self.told = bytearray()  # what the client has got
+        self.client_queue = bytearray()  # not read yet, for the proxy does not read now
+        self.broker_queue = bytearray()
+        self.next_id = 1
+        self.taken = 0  # bytes of ``asked`` that the broker has read as requests
+        self.unanswered: list[tuple[int, int, int]] = []  # correlation_id, api_key, api_version
+
+    def pump(self) -> None:
+        """Take what the session has written; give it what it reads."""
+        while True:
+            self.asked += b"".join(self.session.to_broker)
+            self.told += b"".join(self.session.to_client)
+            self.session.to_broker.clear()
+            self.session.to_client.clear()
+            if self.client_queue and not self.session.is_blocked:
+                data, self.client_queue = bytes(self.client_queue), bytearray()
+                self.session.receive_from_client(data, now_ms=self.wire.now_ms)
+            elif self.broker_queue and not self.session.delayed_until_ms:
+                data, self.broker_queue = bytes(self.broker_queue), bytearray()
+                self.session.receive_from_broker(data, now_ms=self.wire.now_ms)
+            else:
+                break
+        self._take_requests()
+
+    def send(self, data: bytes, cuts: list[int]) -> None:
+        self.sent += data
+        for piece in _cut(data, cuts):
+            self.client_queue += piece
+            self.pump()
+
+    def answer(self, data: bytes, cuts: list[int]) -> None:
+        self.answered += data
+        for piece in _cut(data, cuts):
+            self.broker_queue += piece
+            self.pump()
+
+    def wake(self) -> None:
+        if 0 < self.session.wake_at_ms <= self.wire.now_ms:
+            self.session.handle_timer(now_ms=self.wire.now_ms)
+        self.pump()
+
+    def _take_requests(self) -> None:
+        while self.taken + 4 <= len(self.asked):
+            end = self.taken + 4 + unpack_from(">i", self.asked, self.taken)[0]
+            if end > len(self.asked):
+                break
+            head = read_request_head(bytes(self.asked), self.taken, MAX_FRAME_BYTES)
+            assert head is not None
+            if head.api_key != PRODUCE or _acks(self.asked, head.body, head.api_version):
+                self.unanswered.append((head.correlation_id, head.api_key, head.api_version))
+            self.taken = end
+
+
+def _acks(data: bytearray, body: int, version: int) -> int:
+    acks: int = unpack_from(">h", data, body + (0 if version < 3 else 2 if version < 9 else 1))[0]
+    return acks
+
+
+def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    pieces, start = [], 0
+    for size in cuts:
+        pieces.append(data[start : start + size])
+        start += size
+    return [piece for piece in (*pieces, data[start:]) if piece]
+
+
+def _without_limits(stream: bytes) -> bytes:
+    """Return requests with the two fields of each Fetch put to 0 that may be lowered."""
+    out = bytearray(stream)
+    offset = 0
+    while offset < len(out):
+        head = read_request_head(stream, offset, MAX_FRAME_BYTES)
+        if head is None:
+            break
+        if head.api_key == FETCH:
+            limits = fetch.read_limits(stream, head.body, head.api_version)
+            if limits is None:
+                return bytes(out[: head.body])
+            if limits.max_bytes_offset >= 0:
+                pack_into(">ii", out, limits.min_bytes_offset, 0, 0)
+        offset += 4 + head.size_bytes
+    return bytes(out)
+
+
+class Sessions(RuleBasedStateMachine):
+    """Two connections that share their buckets."""
+
+    @initialize(config=CONFIGS, enforcement=st.sampled_from(Enforcement))
+    def begin(self, config: ProxyConfig, enforcement: Enforcement) -> None:
+        self.wire = Wire(*config.quotas, enforcement=enforcement, shaping=config.shaping)
+        self.wire.listening.quotas.update(config)
+        self.peers = [Peer(self.wire), Peer(self.wire)]
+        self.fetched_bytes = 0
+        self.has_followers = False  # whose fetches are nobody's
+
+    @rule(
+        which=WHICH,
+        version=st.sampled_from([0, 2, 3, 8, 9, 13]),
+        acks=st.sampled_from([0, 1, -1]),
+        size_bytes=st.sampled_from([60, 61, 400, 4_000, 60_000]),
+        client_id=CLIENT_IDS,
+        times=st.integers(1, 4),
+        cuts=CUTS,
+    )
+    def produce(
+        self, which: int, version: int, acks: int, size_bytes: int, client_id: str, times: int, cuts: list[int]
+    ) -> None:
+        peer = self.peers[which]
+        frames = b""
+        for _ in range(times):
+            frames += produce_request(
+                peer.next_id, version=version, client_id=client_id, acks=acks, size_bytes=size_bytes
+            )
+            peer.next_id += 1
+        peer.send(frames, cuts)
+
+    @rule(
+        which=WHICH,
+        version=st.sampled_from([0, 2, 3, 11, 12, 15, 18]),
+        client_id=CLIENT_IDS,
+        max_bytes=st.sampled_from([0, 5_000, 2**31 - 1]),
+        replica_id=st.sampled_from([-1, 1]),
+        times=st.integers(1, 3),
+        cuts=CUTS,
+    )
+    def fetch(
+        self,
+        which: int,
+        version: int,
+        client_id: str,
+        max_bytes: int,
+        replica_id: int,
+        times: int,
+        cuts: list[int],
+    ) -> None:
+        peer = self.peers[which]
+        frames = b""
+        for _ in range(times):
+            frames += fetch_request(
+                peer.next_id, version=version, client_id=client_id, max_bytes=max_bytes, replica_id=replica_id
+            )
+            peer.next_id += 1
+        peer.send(frames, cuts)
+
+    @rule(which=WHICH, client_id=CLIENT_IDS, cuts=CUTS)
+    def ask_something_else(self, which: int, client_id: str, cuts: list[int]) -> None:
+        peer = self.peers[which]
+        peer.send(other_request(peer.next_id, client_id=client_id), cuts)
+        peer.next_id += 1
+
+    @rule(
+        which=WHICH,
+        size_bytes=st.sampled_from([30, 900, 9_000, 70_000]),
+        throttle_time_ms=st.sampled_from([0, 0, 5, 60_000]),
+        times=st.integers(1, 5),
+        cuts=CUTS,
+    )
+    def answer(self, which: int, size_bytes: int, throttle_time_ms: int, times: int, cuts: list[int]) -> None:
+        peer = self.peers[which]
+        frames = b""
+        for _ in range(min(times, len(peer.unanswered))):
+            number, api_key, version = peer.unanswered.pop(0)
+            if api_key == PRODUCE:
+                frames += produce_response(number, version=version, throttle_time_ms=throttle_time_ms)
+            elif api_key == FETCH:
+                frames += fetch_response(
+                    number, version=version, size_bytes=size_bytes, throttle_time_ms=throttle_time_ms
+                )
+                self.fetched_bytes += fetch.charged_bytes(size_bytes, version)
+            else:
+                frames += other_response(number)
+        peer.answer(frames, cuts)
+
+    @rule(wait_ms=st.sampled_from([1, 40, 999, 1_000, 12_000, 90_000]))
+    def wait(self, wait_ms: int) -> None:
+        end_ms = self.wire.now_ms + wait_ms
+        while True:
+            due = [peer.session.wake_at_ms for peer in self.peers if peer.session.wake_at_ms > self.wire.now_ms]
+            if not due or min(due) > end_ms:
+                break
+            self.wire.now_ms = min(due)
+            for peer in self.peers:
+                peer.wake()
+        self.wire.now_ms = end_ms
+
+    @rule(config=CONFIGS, enforcement=st.sampled_from(Enforcement), is_inter_broker=st.booleans())
+    def reload(self, config: ProxyConfig, enforcement: Enforcement, is_inter_broker: bool) -> None:
+        self.has_followers |= is_inter_broker
+        self.wire.listening.policy = Policy(MAX_FRAME_BYTES, enforcement, is_inter_broker)
+        self.wire.listening.quotas.update(config)
+
+    @invariant()
+    def what_reaches_the_broker_is_what_its_client_sent(self) -> None:
+        for peer in self.peers:
+            asked, sent = bytes(peer.asked), bytes(peer.sent)
+            assert len(asked) <= len(sent)
+            # Cut within a Fetch's head its two fields are still compared as they are.
+            assert _without_limits(sent)[: len(asked)].startswith(_without_limits(asked)[: len(asked)])
+
+    @invariant()
+    def what_reaches_the_client_is_what_its_broker_sent(self) -> None:
+        for peer in self.peers:
+            assert len(peer.told) <= len(peer.answered)
+            differing = [
+                n for n, (one, other) in enumerate(zip(peer.told, peer.answered, strict=False)) if one != other
+            ]
+            # A throttle time was written: at the frame's front or at its end, and never a smaller one.
+            for start in _fields(bytes(peer.answered), differing):
+                assert peer.told[start : start + 4] >= peer.answered[start : start + 4]
+
+    @invariant()
+    def no_more_is_reserved_than_is_at_the_broker(self) -> None:
+        for bucket in self.wire.listening.quotas.produce:
+            assert bucket.in_flight_bytes >= 0
+        for bucket in self.wire.listening.quotas.fetch:
+            assert bucket.in_flight_bytes == 0
+
+    def teardown(self) -> None:
+        """Answer all, let time pass: everything arrives, is charged once, and nothing stays behind."""
+        if not hasattr(self, "peers"):
+            return
+        for _ in range(400):
+            if all(peer.sent and len(peer.asked) == len(peer.sent) for peer in self.peers if peer.sent) and not any(
+                peer.unanswered for peer in self.peers
+            ):
+                break
+            for which in (0, 1):
+                self.answer(which, 900, 0, 5, [])
+            self.wait(90_000)
+        self.wait(90_000)
+        for peer in self.peers:
+            assert len(peer.asked) == len(peer.sent)
+            assert len(peer.told) == len(peer.answered)
+            assert peer.session.is_idle
+        quotas = self.wire.listening.quotas
+        assert sum(bucket.in_flight_bytes for bucket in quotas.produce) == 0
+        assert sum(bucket.amount for bucket in quotas.produce) == sum(map(_produced_bytes, self.peers))
+        charged_bytes = sum(bucket.amount for bucket in quotas.fetch)
+        assert charged_bytes == self.fetched_bytes or (self.has_followers and charged_bytes < self.fetched_bytes)
+
+
+def _produced_bytes(peer: Peer) -> int:
+    total = offset = 0
+    data = bytes(peer.sent)
+    while offset < len(data):
+        size_bytes, api_key = unpack_from(">ih", data, offset)
+        total += size_bytes if api_key == PRODUCE else 0
+        offset += 4 + size_bytes
+    return total
+
+
+def _fields(answers: bytes, differing: list[int]) -> list[int]:
+    """Return the offsets of throttle times that hold all of ``differing``."""
+    fields, offset, index = [], 0, 0
+    while index < len(differing):
+        end = offset + 4 + unpack_from(">i", answers, offset)[0]
+        here = []
+        while index < len(differing) and differing[index] < end:
+            here.append(differing[index])
+            index += 1
+        if here:
+            # After the correlation_id, or tags of one byte; or at the end, before tags of one byte.
+            field = [one for one in (offset + 8, offset + 9, end - 4, end - 5) if one <= here[0] and here[-1] < one + 4]
+            assert field, (here, offset, end)
+            fields.append(field[0])
+        offset = end
+    return fields
+
+
+TestSessions = Sessions.TestCase
+TestSessions.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
