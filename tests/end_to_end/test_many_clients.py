@@ -1,15 +1,18 @@
 """Proof 5: 500 clients at once, half of them over quota: that half is held to it, the other half does not feel it.
 
-What is measured: every polite client sends each request once through the proxy and once straight to the broker, in
-turn, over two connections. Both see the same machine and the same broker at the same time, so the difference between
-the 99th percentiles of the two is what the proxy adds. The proxy's own histogram is looked at as well. The load (some
-750 requests a second through the proxy) leaves both cores of a small machine half idle: at full load each queue
-would be measured, not the quota.
+What is measured: every polite client sends each request at the same moment through the proxy and straight to the broker,
+over two connections; the difference of the two latencies is what the proxy added. The 99th percentile is taken for
+each round of three seconds, and the median of the rounds counts, so that a stall of the machine spoils one round and a
+delay that the proxy makes shows in all. The proxy's own histogram is looked at as well. The load (some 375 requests a
+second through the proxy, 500 at the broker) leaves a small machine idle most of the time: at full load it would be
+queues that are measured, not quotas.
 """
 
 import asyncio
+import statistics
 import struct
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,25 +21,27 @@ import uvloop
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, produce_body, read_produce, record_batch, request
 from tests.end_to_end.support.kafka import DIRECT, Kafka
-from tests.end_to_end.support.load import KIB, Answer, flow_of, rate_over_whole_cycles, steady_rate
+from tests.end_to_end.support.load import KIB, Answer, steady_rate
 from tests.end_to_end.support.proxy import Proxy
 
 _EACH = 250
-_QUOTA = 8 * KIB
-_GREEDY_RECORD = bytes(4 * KIB)  # half a second of the quota
+_QUOTA = 4 * KIB
+_GREEDY_RECORD = bytes(4 * KIB)  # a second of the quota
 _POLITE_RECORD = bytes(1 * KIB)
-_POLITE_EVERY_S = 1.0  # an eighth of the quota
+_POLITE_EVERY_S = 2.0  # an eighth of the quota
+_CONNECT_S = 3.0  # all clients, one after the other
+_WARM_UP_S = 6.0  # until the broker's Java code is compiled
+_ROUND_S = 3.0
 _MOST_ADDED_S = 0.005
 _LATENCY = "kafka_quota_proxy_added_latency_seconds"
-_WINDOWS = 3  # short cycles, of which many fit into a test
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What the clients saw: latencies in seconds, the waits that polite ones were told, the flow of each greedy one."""
+    """What the clients saw: rounds of added latencies in seconds, the waits that polite ones were told, greedy flows."""
 
-    proxied_s: list[float] = field(default_factory=list)
-    direct_s: list[float] = field(default_factory=list)
+    begin_s: float
+    added_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     polite_waits_ms: list[int] = field(default_factory=list)
     greedy: dict[str, list[Answer]] = field(default_factory=dict)
 
@@ -68,19 +73,22 @@ class _Client:
 
 async def _polite(number: int, topic: str, ports: tuple[int, int], end_s: float, seen: _Seen) -> None:
     proxied, direct = (_Client(f"polite-{number}", topic, _POLITE_RECORD) for _ in ports)
+    await asyncio.sleep(_CONNECT_S * number / _EACH)
     await proxied.connect(ports[0])
     await direct.connect(ports[1])
-    # Connecting and the first request of a connection (the proxy dials the broker then) are not what is measured.
-    await proxied.produce()
-    await direct.produce()
-    await asyncio.sleep(_POLITE_EVERY_S * number / _EACH)
+    first = True
     while time.monotonic() < end_s:
-        latency_s, wait_ms = await proxied.produce()
-        seen.proxied_s.append(latency_s)
-        seen.polite_waits_ms.append(wait_ms)
-        await asyncio.sleep(_POLITE_EVERY_S / 2)
-        seen.direct_s.append((await direct.produce())[0])
-        await asyncio.sleep(_POLITE_EVERY_S / 2)
+        # Who is written first has the shorter way: each in turn.
+        if first:
+            ours, theirs = await asyncio.gather(proxied.produce(), direct.produce())
+        else:
+            theirs, ours = await asyncio.gather(direct.produce(), proxied.produce())
+        first = not first
+        seen.polite_waits_ms.append(ours[1])
+        warm_s = time.monotonic() - seen.begin_s - _WARM_UP_S
+        if warm_s > 0:
+            seen.added_s[int(warm_s / _ROUND_S)].append(ours[0] - theirs[0])
+        await asyncio.sleep(_POLITE_EVERY_S)
     proxied.close()
     direct.close()
 
@@ -89,8 +97,8 @@ async def _greedy(number: int, topic: str, port: int, end_s: float, seen: _Seen)
     client_id = f"greedy-{number}"
     client = _Client(client_id, topic, _GREEDY_RECORD)
     answers = seen.greedy[client_id] = []
+    await asyncio.sleep(_CONNECT_S * number / _EACH)
     await client.connect(port)
-    await asyncio.sleep(number / _EACH)
     while time.monotonic() < end_s:
         _, wait_ms = await client.produce()
         answers.append(Answer(time.monotonic(), client.charged_bytes, wait_ms))
@@ -99,7 +107,8 @@ async def _greedy(number: int, topic: str, port: int, end_s: float, seen: _Seen)
 
 
 async def _all(topic: str, proxied_port: int, direct_port: int, seconds: float) -> _Seen:
-    seen, end_s = _Seen(), time.monotonic() + seconds
+    seen = _Seen(begin_s=time.monotonic())
+    end_s = seen.begin_s + seconds
     async with asyncio.TaskGroup() as clients:
         for number in range(_EACH):
             clients.create_task(_greedy(number, topic, proxied_port, end_s, seen))
@@ -119,36 +128,24 @@ def _share_within(proxy: Proxy, bound_s: float) -> float:
     return inside / metrics.total(f"{_LATENCY}_count", api="Produce")
 
 
-@pytest.mark.parametrize(
-    ("shape", "seconds"),
-    [
-        ("paced", 20),
-        ("sampled", 20),
-        *(pytest.param(shape, 90, marks=pytest.mark.long) for shape in ("paced", "sampled")),
-    ],
-)
+@pytest.mark.parametrize("seconds", [24, pytest.param(96, marks=pytest.mark.long)])
 def test_half_of_500_clients_is_held_to_its_quota_and_the_other_half_is_not_slowed(
-    kafka_4: Kafka, shape: str, seconds: int
+    kafka_4: Kafka, seconds: int
 ) -> None:
     topic = create_topic(kafka_4)
     rules = [{"client-id": "<default>", "producer_byte_rate": _QUOTA}]
-    settings = {"quotas": rules, "shaping": shape, "kafka": {"quota.window.num": _WINDOWS}}
 
-    with Proxy(settings, kafka_4) as proxy:
+    with Proxy({"quotas": rules, "shaping": "paced"}, kafka_4) as proxy:
         seen = uvloop.run(_all(topic, proxy.port(), kafka_4.listener(DIRECT).port, seconds))
         quick = _share_within(proxy, _MOST_ADDED_S)
 
-    assert len(seen.proxied_s) > 0.6 * _EACH * seconds / _POLITE_EVERY_S
-    assert max(seen.polite_waits_ms) == 0
-    assert _percentile(seen.proxied_s, 0.99) - _percentile(seen.direct_s, 0.99) < _MOST_ADDED_S
+    rounds = [seen.added_s[number] for number in range(int((seconds - _WARM_UP_S) / _ROUND_S))]
+    assert min(len(added_s) for added_s in rounds) > 0.8 * _EACH * _ROUND_S / _POLITE_EVERY_S
+    assert set(seen.polite_waits_ms) == {0}
+    p99_s = [_percentile(added_s, 0.99) for added_s in rounds]
+    assert statistics.median(p99_s) < _MOST_ADDED_S, p99_s
     assert quick > 0.99
 
     assert len(seen.greedy) == _EACH
-    rates = {client_id: _rate(shape, answers) / _QUOTA for client_id, answers in seen.greedy.items()}
+    rates = {client_id: steady_rate(answers, after_s=5) / _QUOTA for client_id, answers in seen.greedy.items()}
     assert {client_id: rate for client_id, rate in rates.items() if not 0.98 <= rate <= 1.02} == {}
-
-
-def _rate(shape: str, answers: list[Answer]) -> float:
-    if shape == "paced":
-        return steady_rate(answers, after_s=1)
-    return rate_over_whole_cycles(flow_of(answers), quota=_QUOTA)
