@@ -1,7 +1,7 @@
 """Proof 5: 500 clients at once, half of them over quota: that half is held to it, the other half does not feel it.
 
-What is measured: every polite client sends each request at the same moment through the proxy and straight to the broker,
-over two connections; the difference of the two latencies is what the proxy added. The 99th percentile is taken for
+What is measured: every polite client sends each request at the same moment through the proxy and straight to the
+broker, over two connections; the difference of the two latencies is what the proxy added. The 99th percentile is taken for
 each round of three seconds, and the median of the rounds counts, so that a stall of the machine spoils one round and a
 delay that the proxy makes shows in all. The proxy's own histogram is looked at as well. The load (some 375 requests a
 second through the proxy, 500 at the broker) leaves a small machine idle most of the time: at full load it would be
@@ -38,7 +38,7 @@ _LATENCY = "kafka_quota_proxy_added_latency_seconds"
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What the clients saw: rounds of added latencies in seconds, the waits that polite ones were told, greedy flows."""
+    """What the clients saw: added latencies (in seconds, by round), the waits of polite ones, the flow of each greedy one."""
 
     begin_s: float
     added_s: defaultdict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
