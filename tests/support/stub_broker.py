@@ -18,6 +18,7 @@ Script = Callable[[bytes], bytes]
 _P = ParamSpec("_P")
 _POLL_S = 0.002
 _TIMEOUT_S = 10.0
+_TEST_TIMEOUT_S = 60.0
 
 
 def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, None]:
@@ -26,7 +27,8 @@ def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, N
     @wraps(test)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(test(*args, **kwargs))
+            # The alarm of pytest-timeout does not get through to uvloop.
+            runner.run(asyncio.wait_for(test(*args, **kwargs), _TEST_TIMEOUT_S))
 
     return run
 
@@ -141,8 +143,9 @@ async def running(config: ProxyConfig) -> AsyncIterator[Server]:
         yield server
     finally:
         server.stop()
-        async with asyncio.timeout(_TIMEOUT_S):
-            await serving
+        stopped, _ = await asyncio.wait({serving}, timeout=_TIMEOUT_S)
+        assert stopped, "the proxy does not stop"
+        await serving
 
 
 class Client:
