@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
-from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
 
 
@@ -48,5 +48,5 @@ def kafka_4() -> Iterator[Kafka]:
 @pytest.fixture(scope="module")
 def mortal_kafka() -> Iterator[Kafka]:
     """One that a module may kill, so that it cannot spoil the others' tests."""
-    with Kafka(KAFKA_4) as kafka:
+    with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
         yield kafka

@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import (
+    FETCH,
     PRODUCE,
     PRODUCE_VERSION,
     RawClient,
@@ -40,7 +41,6 @@ _CLOSED = {
     "a client-id longer than its frame": struct.pack(">ihhih", 10, 0, 7, 1, 500),
     "a client-id of negative length": struct.pack(">ihhih", 10, 0, 7, 1, -2),
     "a Produce request without a body": request(0, 7, 1, "hostile", b""),
-    "a Fetch request cut in its body": request(1, 11, 1, "hostile", bytes(6)),
     "a TLS hello": _TLS_HELLO,
 }
 
@@ -73,6 +73,14 @@ def test_a_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: P
 
     wait_until(lambda: proxy.metrics().total(_ERRORS) == before + 1, timeout_s=3, what="the reason is counted")
     assert "Traceback" not in proxy.log
+
+
+@pytest.mark.usefixtures("bystander")
+def test_what_the_proxy_need_not_read_is_left_to_the_broker_to_refuse(proxy: Proxy) -> None:
+    """A Fetch request that ends in its body: without a fetch quota there is nothing in it for the proxy."""
+    with raw_client(proxy.port(), timeout_s=10) as client:
+        client.send_bytes(request(FETCH, 11, 1, "hostile", bytes(6)))
+        assert client.is_closed_by_peer()
 
 
 @pytest.mark.usefixtures("bystander")
@@ -115,7 +123,7 @@ def test_an_unknown_version_passes_and_its_fate_is_the_brokers(proxy: Proxy) -> 
         assert client.is_closed_by_peer()
 
     with raw_client(proxy.port(), timeout_s=10) as client:
-        client.send_bytes(request(18, 99, 7, "hostile", b""))
+        client.send_bytes(request(18, 99, 7, "hostile", b"\0"))  # no tagged fields: the header of a newer version
         answer = client.receive()
 
     # ApiVersions is answered in the form of version 0 with UNSUPPORTED_VERSION, whatever was asked.
