@@ -92,6 +92,8 @@ def parse_address(value: str) -> Address:
     port = int(digits) if len(digits) <= 5 else 65_536
     if port > 65_535:
         raise UnitError(f"port {digits} is out of range; a port is at most 65535")
+    if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
+        raise UnitError(f"{_shown(host)} is not a host name: between its dots there are 1 to 63 characters")
     return Address(host=ipv6 or host, port=port)
 
 

@@ -225,7 +225,8 @@ class ClientConnection(asyncio.Protocol):
         if self._is_closed:
             return
         self._is_closed = True
-        self.session.close()
+        has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
+        self.session.close(now_ms=monotonic_ns() // 1_000_000, has_passed=has_passed)
         self.port.connections.discard(self)
         self.port.listening.counters.disconnect(cause)
         if self._timer is not None:
@@ -318,6 +319,7 @@ class ClientConnection(asyncio.Protocol):
         log.log(level, "closed %s on listener %s: its %s sent: %s", self.peer, self.port.name, who, error)
         if self.session.to_broker and self._broker is not None:
             self._broker.writelines(self.session.to_broker)
+            self.session.to_broker.clear()
         self.close("protocol_error")
 
 

@@ -191,7 +191,8 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRY_EVERY_S)
             for upstream in self.upstreams.values():
-                upstream.quotas.expire(now_ms=monotonic_ns() // 1_000_000)
+                for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
+                    await asyncio.sleep(0)
 
 
 def _policy(config: ProxyConfig, listener: Listener) -> Policy:

@@ -191,11 +191,20 @@ class Session:
                     bucket.in_flight_bytes -= size_bytes
             self._acks0 = None
 
-    def close(self) -> None:
-        """Give back what was reserved for answers that will not come."""
-        for _, api_key, _, size_bytes, bucket in self._in_flight:
+    def close(self, *, now_ms: int, has_passed: bool) -> None:
+        """Settle what will not be answered any more.
+
+        Args:
+            now_ms: when the connection ended.
+            has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
+                Produce whose client did not wait for the answer, too; else who resets his connections never pays.
+        """
+        for index, (_, api_key, _, size_bytes, bucket) in enumerate(self._in_flight):
             if bucket is not None and api_key == PRODUCE:
                 bucket.in_flight_bytes -= size_bytes
+                is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
+                if has_passed and is_whole:
+                    bucket.charge(size_bytes, now_ms=now_ms)
         self._in_flight.clear()
 
     # -- requests --

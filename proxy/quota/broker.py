@@ -4,7 +4,7 @@ Kafka's quotas hold per broker, so all listeners in front of one upstream addres
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
@@ -93,8 +93,16 @@ class BrokerQuotas:
 
     def expire(self, *, now_ms: int) -> None:
         """Forget buckets that were silent for an hour."""
-        if sum(manager.expire(now_ms=now_ms) for manager in self.managers):
-            self.generation += 1
+        for _ in self.expire_slices(now_ms=now_ms):
+            pass
+
+    def expire_slices(self, *, now_ms: int) -> Iterator[None]:
+        """Do the same a slice at a time, so that others have a turn in between."""
+        for manager in self.managers:
+            for gone in manager.expire_slices(now_ms=now_ms):
+                if gone:
+                    self.generation += 1
+                yield
 
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
         return ClientQuotaManager(

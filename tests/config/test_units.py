@@ -143,3 +143,14 @@ def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int)
 def test_what_is_no_address_says_why(written: str, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):
         parse_address(written)
+
+
+@pytest.mark.parametrize("host", ["kafka..local", ".kafka", "kafka..", "a" * 64, f"kafka.{'b' * 64}.local"])
+def test_a_host_that_no_dns_knows_is_refused(host: str) -> None:
+    with pytest.raises(UnitError, match="not a host name"):
+        parse_address(f"{host}:9092")
+
+
+@pytest.mark.parametrize("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
+def test_a_host_as_dns_knows_them_is_taken(host: str) -> None:
+    assert parse_address(f"{host}:9092").host == host

@@ -458,6 +458,27 @@ async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(wit
         assert not server.ports[0].connections
 
 
+@pytest.mark.parametrize("how", ["resets", "sends rubbish"])
+@on_uvloop
+async def test_who_leaves_before_the_answer_pays_for_what_he_sent(how: str) -> None:
+    request = produce_request(size_bytes=20_000)
+    async with (
+        stub_broker(lambda _: b"") as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.write(request)
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests == [request])
+        if how == "resets":
+            client.reset()
+        else:
+            client.writer.write(framed(b"\xff" * 20))
+        await eventually(lambda: disconnects(server))
+
+        (bucket,) = server.upstreams[broker.address].quotas.produce
+        assert bucket.amount == 20_000
+
+
 @pytest.mark.parametrize(("with_reset", "cause"), [(False, "upstream_closed"), (True, "upstream_lost")])
 @on_uvloop
 async def test_when_the_broker_leaves_its_client_is_closed(with_reset: bool, cause: str) -> None:

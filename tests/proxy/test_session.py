@@ -156,14 +156,25 @@ def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
     assert other.client(produce_request(2, size_bytes=600)) == b""
 
 
-def test_what_is_in_flight_when_a_connection_ends_is_given_back() -> None:
+def test_what_a_lost_broker_leaves_unanswered_is_given_back() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=4_000))
 
-    wire.session.close()
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
     assert wire.bucket().in_flight_bytes == 0
     assert wire.bucket().amount == 0
+
+
+@pytest.mark.parametrize("acks_of_the_last", [0, 1])
+def test_a_client_that_leaves_before_its_answer_pays_for_what_has_passed_whole(acks_of_the_last: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=1_000), produce_request(2, acks=acks_of_the_last, size_bytes=2_000)[:500])
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    assert wire.bucket().in_flight_bytes == 0
+    assert wire.bucket().amount == 1_000
 
 
 def test_without_acks_the_end_of_the_request_is_charged_and_mutes() -> None:
@@ -490,7 +501,7 @@ def test_an_answer_to_another_request_reserves_nothing_for_ever() -> None:
 
     with pytest.raises(UnexpectedResponse):
         wire.broker(produce_response(2))
-    wire.session.close()
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
     assert wire.bucket().in_flight_bytes == 0
 
