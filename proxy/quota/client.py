@@ -12,6 +12,8 @@ from proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 # Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
+# A client may send any number of client-ids; this bounds what is remembered of them beside their buckets.
+_MAX_RESOLVED: Final = 100_000
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -174,6 +176,8 @@ class ClientQuotaManager:
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
         self._buckets: dict[tuple[str, str], Bucket] = {}
+        # Who was resolved under the rules in force, so that a client of many connections is not resolved for each.
+        self._resolved: dict[tuple[str, str], Bucket] = {}
 
     def __iter__(self) -> Iterator[Bucket]:
         # A copy, made in one step of the interpreter: the metrics thread may ask while the loop adds buckets.
@@ -196,6 +200,7 @@ class ClientQuotaManager:
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
         self.generation += 1
+        self._resolved.clear()
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket to charge, under the limit now in force.
@@ -205,11 +210,15 @@ class ClientQuotaManager:
         """
         if is_exempt:
             return self._refreshed(Tags(user, client_id), None, None, None, now_ms)
-        bucket = self._buckets.get(self.table.tags(user=user, client_id=client_id))
-        if bucket is not None and bucket.is_limited and bucket.generation == self.generation:
-            return bucket  # its limit is a matter of its tags, so it was found under these rules already
-        tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
-        return self._refreshed(Tags(user, client_id) if limit is None else tags, rule, level, limit, now_ms)
+        bucket = self._resolved.get((user, client_id))
+        if bucket is None:
+            own = Tags(user, client_id)
+            tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
+            bucket = self._refreshed(own if limit is None else tags, rule, level, limit, now_ms)
+            if len(self._resolved) >= _MAX_RESOLVED:
+                self._resolved.clear()
+            self._resolved[own] = bucket
+        return bucket
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
         """Resolve, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""
@@ -236,6 +245,8 @@ class ClientQuotaManager:
                 if bucket and now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight_bytes:
                     del self._buckets[tags]
                     gone += 1
+            if gone:
+                self._resolved.clear()
             yield gone
 
     def max_value_in_window(self, limit: float) -> float:
