@@ -70,5 +70,6 @@ def test_the_rate_is_that_of_kafka_over_two_minutes(broker: str, request: pytest
     theirs, ours = _side_by_side(request.getfixturevalue(broker), seconds=135)
 
     assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.01)
-    assert _rate(ours) / _QUOTA == pytest.approx(1, abs=0.01)
+    # A client with one request in flight that waits as it is told loses some 2 % between bursts, with Kafka as with us.
+    assert _rate(ours) / _QUOTA == pytest.approx(0.985, abs=0.02)
     assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.02)
