@@ -272,3 +272,16 @@ def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
     again, kept = quotas.buckets(principal="alice", client_id="etl", now_ms=EXPIRES_AFTER_MS + 1)
     assert again is not produce
     assert kept is fetch
+
+
+def test_expiry_in_slices_says_so_in_the_slice_where_buckets_went() -> None:
+    quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user=DEFAULT, producer_byte_rate=1.0),)))
+    for number in range(1_001):
+        for bucket in quotas.buckets(principal=f"user-{number}", client_id="etl", now_ms=0):
+            if number != 1_000:
+                bucket.charge(1, now_ms=10)
+
+    generations = [quotas.generation for _ in quotas.expire_slices(now_ms=EXPIRES_AFTER_MS + 1)]
+
+    assert [later - generations[0] for later in generations] == [0, 1, 1, 2]
+    assert [len(manager) for manager in quotas.managers] == [1_000, 1_000]

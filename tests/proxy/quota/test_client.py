@@ -536,6 +536,63 @@ def test_an_hour_is_counted_from_the_last_charge() -> None:
     assert len(manager) == 0
 
 
+def test_expiry_goes_in_slices_and_others_have_a_turn_in_between() -> None:
+    manager = manager_of(rule(DEFAULT))
+    users = [f"user-{number}" for number in range(2_500)]
+    old = {user: manager.bucket(user=user, client_id="etl", now_ms=0) for user in users}
+    now_ms = EXPIRES_AFTER_MS + 1
+    slices = manager.expire_slices(now_ms=now_ms)
+
+    forgotten = [next(slices)]
+    again = manager.bucket(user=users[0], client_id="etl", now_ms=now_ms)
+    waiting = manager.bucket(user=users[-1], client_id="etl", now_ms=now_ms)
+    waiting.charge(1, now_ms=now_ms)
+    newcomer = manager.bucket(user="newcomer", client_id="etl", now_ms=now_ms)
+    forgotten.extend(slices)
+
+    assert forgotten == [1_000, 1_000, 499]
+    assert again is not old[users[0]]
+    assert waiting is old[users[-1]]
+    assert sorted(bucket.tags.user for bucket in manager) == sorted([users[0], users[-1], "newcomer"])
+    assert manager.bucket(user="newcomer", client_id="etl", now_ms=now_ms) is newcomer
+
+
+def test_expiry_in_two_rounds_at_once_forgets_a_bucket_once() -> None:
+    manager = manager_of(rule(DEFAULT))
+    for number in range(1_500):
+        manager.bucket(user=f"user-{number}", client_id="etl", now_ms=0)
+    slices = manager.expire_slices(now_ms=EXPIRES_AFTER_MS + 1)
+    first = next(slices)
+
+    rest = manager.expire(now_ms=EXPIRES_AFTER_MS + 1)
+
+    assert [first, rest, sum(slices)] == [1_000, 500, 0]
+
+
+def test_a_bucket_that_was_forgotten_is_not_handed_out_again() -> None:
+    manager = manager_of(rule("alice"))
+    old = alices(manager)
+    other = manager.bucket(user="alice", client_id="web", now_ms=0)
+    assert other is old
+
+    manager.expire(now_ms=EXPIRES_AFTER_MS + 1)
+
+    assert alices(manager, EXPIRES_AFTER_MS + 1) is not old
+    assert manager.bucket(user="alice", client_id="web", now_ms=EXPIRES_AFTER_MS + 1) is alices(manager)
+
+
+def test_what_is_remembered_of_client_ids_is_bounded() -> None:
+    """All of these charge one bucket: their number must not show in memory."""
+    manager = manager_of(rule("alice"))
+
+    for number in range(100_001):
+        manager.bucket(user="alice", client_id=str(number), now_ms=0)
+
+    assert len(manager) == 1
+    assert len(manager._resolved) == 1
+    assert manager.bucket(user="alice", client_id="0", now_ms=0) is alices(manager)
+
+
 # -- all of it, beside Kafka's --
 
 ENTITIES: tuple[kafka_entities.Entity, ...] = (
@@ -592,7 +649,9 @@ def changing(entity: kafka_entities.Entity, limit: float | None) -> ManagerStep:
 NAMES = st.tuples(st.sampled_from(["alice", "bob"]), st.sampled_from(["etl", "web", ""]))
 STEPS = st.one_of(
     st.builds(charging, NAMES, st.integers(0, 30_000)),
-    st.builds(changing, st.sampled_from(ENTITIES), st.one_of(st.none(), st.sampled_from([500.0, 1_000.0, 2_000.0]))),
+    st.builds(
+        changing, st.sampled_from(ENTITIES), st.one_of(st.none(), st.sampled_from([0.1, 333.3, 1_000.0, 2_000.0]))
+    ),
 )
 
 

@@ -77,6 +77,15 @@ def test_a_shorter_burst_cuts_what_was_saved() -> None:
     assert bucket.record(50, byte_rate_limit=100.0, now_ms=0) == -30
 
 
+def test_a_longer_burst_is_not_there_before_it_was_saved() -> None:
+    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
+
+    bucket.burst_ms = 5_000
+
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=0) == 100
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=3_000) == 400
+
+
 @given(
     limit=st.sampled_from([1_000.0, 65_536.0, 10_485_760.0]),
     burst_ms=st.sampled_from([100, 1_000, 5_000]),
