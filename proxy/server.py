@@ -9,7 +9,7 @@ import gc
 import logging
 import select
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from time import monotonic, monotonic_ns
 from typing import Final
 
@@ -84,7 +84,7 @@ class Server:
         """Stop serving: close listeners and connections, and let ``run`` return."""
         self._stopping.set()
 
-    async def run(self, *, beside: Coroutine[None, None, None] | None = None) -> None:
+    async def run(self, *, beside: Callable[[], Coroutine[None, None, None]] | None = None) -> None:
         """Serve until ``stop``.
 
         Args:
@@ -116,7 +116,7 @@ class Server:
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
                 *(self._tasks.create_task(self._probe(upstream)) for upstream in self.upstreams.values()),
-                *([self._tasks.create_task(beside)] if beside else []),
+                *([self._tasks.create_task(beside())] if beside else []),
             ]
             await self._stopping.wait()
             for server in servers:

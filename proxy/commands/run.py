@@ -68,7 +68,7 @@ async def _serve(path: Path, loaded: Loaded) -> None:
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     admin = loaded.config.admin
     with AdminServer(admin.bind, server, reloader) if admin else contextlib.nullcontext():
-        await server.run(beside=reloader.watch())
+        await server.run(beside=reloader.watch)
 
 
 def _raise_file_limit() -> None:

@@ -14,7 +14,7 @@ RATES = ("--produce-rate", "2MiB", "--fetch-rate", "1MiB")
 
 
 def test_the_demo_holds_both_clients_at_their_quotas_and_tells_so_in_json() -> None:
-    done = subprocess.run([*DEMO, *RATES, "--seconds", "6", "--json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*DEMO, *RATES, "--seconds", "10", "--json"], capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
