@@ -166,6 +166,19 @@ def test_taking_back_is_an_event_of_its_own_time(shaping: Shaping) -> None:
     assert manager.expire(now_ms=EXPIRES_AFTER_MS + 1) == 0
 
 
+def test_what_was_taken_back_counts_no_longer_than_what_was_charged() -> None:
+    bucket = alices(manager_of(rule("alice")))
+    bucket.charge(1_000, now_ms=0)
+    bucket.uncharge(1_000, now_ms=5_000)
+    bucket.charge(10_000, now_ms=6_000)
+    bucket.charge(0, now_ms=15_500)
+
+    wait_ms = bucket.charge(500, now_ms=16_000)
+
+    # 10,500 B in 10 s: the 1,000 B and what took them back are both too old.
+    assert wait_ms == 500
+
+
 def test_taking_back_gives_tokens_back() -> None:
     bucket = alices(manager_of(rule("alice"), shaping=Shaping.PACED))
     bucket.charge(1_500, now_ms=0)
@@ -615,11 +628,17 @@ class KafkasManager:
     rates: dict[tuple[str, str], kafka_rate.Rate] = field(default_factory=dict)
 
     def charge(self, amount: int, user: str, client_id: str, now_ms: int) -> int:
+        return kafka_rate.record_and_get_throttle_time_ms(*self._rate(user, client_id), amount, now_ms)
+
+    def uncharge(self, amount: int, user: str, client_id: str, now_ms: int) -> None:
+        rate, config = self._rate(user, client_id)
+        rate.record(config, -amount, now_ms)
+
+    def _rate(self, user: str, client_id: str) -> tuple[kafka_rate.Rate, MetricConfig]:
         tags = kafka_entities.metric_tags(self.limits, user, client_id)
         found = kafka_entities.limit_and_entity(self.limits, tags)
         rate = self.rates.setdefault(tags if found else (user, client_id), kafka_rate.Rate())
-        config = MetricConfig(samples=11, window_ms=1_000, bound=found[0] if found else float(UNLIMITED))
-        return kafka_rate.record_and_get_throttle_time_ms(rate, config, amount, now_ms)
+        return rate, MetricConfig(samples=11, window_ms=1_000, bound=found[0] if found else float(UNLIMITED))
 
 
 ManagerStep = Callable[[ClientQuotaManager, KafkasManager, int], None]
@@ -632,6 +651,16 @@ def charging(names: tuple[str, str], amount: int) -> ManagerStep:
         wait_ms = manager.record_and_get_throttle_time_ms(amount, user=user, client_id=client_id, now_ms=now_ms)
         # A wait below half a millisecond is none, here and there.
         assert wait_ms == kafkas.charge(amount, user, client_id, now_ms)
+
+    return step
+
+
+def taking_back(names: tuple[str, str], amount: int) -> ManagerStep:
+    user, client_id = names
+
+    def step(manager: ClientQuotaManager, kafkas: KafkasManager, now_ms: int) -> None:
+        manager.bucket(user=user, client_id=client_id, now_ms=now_ms).uncharge(amount, now_ms=now_ms)
+        kafkas.uncharge(amount, user, client_id, now_ms)
 
     return step
 
@@ -649,6 +678,7 @@ def changing(entity: kafka_entities.Entity, limit: float | None) -> ManagerStep:
 NAMES = st.tuples(st.sampled_from(["alice", "bob"]), st.sampled_from(["etl", "web", ""]))
 STEPS = st.one_of(
     st.builds(charging, NAMES, st.integers(0, 30_000)),
+    st.builds(taking_back, NAMES, st.integers(0, 30_000)),
     st.builds(
         changing, st.sampled_from(ENTITIES), st.one_of(st.none(), st.sampled_from([0.1, 333.3, 1_000.0, 2_000.0]))
     ),
