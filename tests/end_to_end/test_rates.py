@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -45,7 +44,7 @@ def _preloaded_topic(kafka: Kafka, *, size_bytes: int, batch_bytes: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def flows(kafka_4: Kafka) -> Iterator[Flows]:
+def flows(kafka_4: Kafka) -> Flows:
     """Each kind, shape and rate at once, each under a client-id of its own: ``produce-sampled-1MiB`` and so on."""
     read, written = _preloaded_topic(kafka_4, size_bytes=MIB, batch_bytes=4 * KIB), create_topic(kafka_4)
     names = [(kind, shape, rate) for kind in ("produce", "fetch") for shape in ("sampled", "paced") for rate in _RATES]
@@ -67,7 +66,7 @@ def flows(kafka_4: Kafka) -> Iterator[Flows]:
                 running[client_id] = pool.submit(
                     fetch_flood, proxy.port(), read, client_id=client_id, max_bytes=size, seconds=_SECONDS
                 )
-        yield {client_id: flow.result() for client_id, flow in running.items()}
+        return {client_id: flow.result() for client_id, flow in running.items()}
 
 
 @pytest.mark.parametrize("rate", _RATES)
@@ -173,12 +172,12 @@ def _run_producer(kafka: Kafka, *, client_id: str, size_bytes: int) -> None:
 
 
 def _run_consumer(kafka: Kafka, topic: str, *, client_id: str, size_bytes: int) -> None:
-    records = size_bytes // (16 * KIB)
-    # Room for two whole batches: a batch that is cut at the end is fetched, and charged, once more.
-    tools.consumer_performance(
+    consumed = tools.consumer_performance(
         kafka,
         bootstrap_servers=kafka.listener(PROXIED).advertised_address,
         topic=topic,
-        records=records,
-        properties={"client.id": client_id, "max.partition.fetch.bytes": 1_100_000},
+        records=size_bytes // (16 * KIB),
+        fetch_size_bytes=1_100_000,  # room for two whole batches: one that is cut is fetched, and charged, once more
+        properties={"client.id": client_id},
     )
+    assert consumed.size_bytes == pytest.approx(size_bytes, rel=0.01)

@@ -93,10 +93,14 @@ def consumer_performance(
     bootstrap_servers: str,
     topic: str,
     records: int,
+    fetch_size_bytes: int = 1_048_576,
     properties: Mapping[str, str | int] | None = None,
     timeout_s: float = 200,
 ) -> Consumed:
-    """Run ``ConsumerPerformance`` until it has read so many records."""
+    """Run ``ConsumerPerformance`` until it has read so many records.
+
+    ``fetch_size_bytes`` is what it makes of ``max.partition.fetch.bytes``, whatever the properties say.
+    """
     with scratch("consumer") as directory:
         file = directory / "consumer.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
@@ -104,6 +108,7 @@ def consumer_performance(
             "org.apache.kafka.tools.ConsumerPerformance",
             "--bootstrap-server", bootstrap_servers,
             "--topic", topic,
+            "--fetch-size", str(fetch_size_bytes),
             "--messages", str(records),
             "--timeout", str(int(timeout_s * 1_000)),
             "--consumer.config", file,
