@@ -154,17 +154,29 @@ async def serve(*, mock_port: int) -> asyncio.Server:
         except OSError:
             writer.close()
             return
-        # Either side's end is the other's: each pump closes what it writes to, which ends the other pump's reads.
-        with contextlib.suppress(asyncio.CancelledError):
+        # Either side's end is the other's: each pump ends what it writes to, which ends the other pump's reads.
+        with contextlib.suppress(asyncio.CancelledError), contextlib.closing(mock_writer):
             await asyncio.gather(
-                _pump(reader, mock_writer, repairs.request), _pump(mock_reader, writer, repairs.response)
+                # Only the sending half: the mock is reset if it answers into a closed connection, and drops what it
+                # has not read yet, such as Produce requests with acks=0 of a client that has left.
+                _pump(reader, mock_writer, repairs.request, end=lambda: _end_of_requests(mock_writer)),
+                _pump(mock_reader, writer, repairs.response, end=writer.close),
             )
 
     return await asyncio.start_server(on_client, "127.0.0.1", 0, limit=_STREAM_LIMIT_BYTES)
 
 
+def _end_of_requests(mock_writer: asyncio.StreamWriter) -> None:
+    if not mock_writer.is_closing():
+        mock_writer.write_eof()
+
+
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, repair: Callable[[bytes], bytes | None]
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    repair: Callable[[bytes], bytes | None],
+    *,
+    end: Callable[[], None],
 ) -> None:
     try:
         while True:
@@ -178,4 +190,4 @@ async def _pump(
     except (asyncio.IncompleteReadError, ConnectionError, struct.error, IndexError):
         return
     finally:
-        writer.close()
+        end()

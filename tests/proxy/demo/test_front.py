@@ -1,12 +1,15 @@
-"""What the relay before the mock cluster changes, on bytes."""
+"""What the relay before the mock cluster changes, on bytes; and how it ends."""
 
+import asyncio
+import select
+import socket
 import struct
 
 import pytest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.serial import entity_reader
 
-from proxy.demo.front import Repairs, api_versions_request_v0, flexible_api_versions_response, produce_acks
+from proxy.demo.front import Repairs, api_versions_request_v0, flexible_api_versions_response, produce_acks, serve
 
 CLIENT_ID = struct.pack(">h", 4) + b"test"
 
@@ -103,3 +106,28 @@ def test_the_rewritten_api_versions_is_what_an_independent_codec_reads(count: in
 def test_a_frame_that_ends_too_early_is_an_error_and_no_guess(size: int) -> None:
     with pytest.raises((struct.error, IndexError)):
         Repairs().request(_produce(9, acks=0)[:size])
+
+
+async def test_the_mock_can_answer_a_client_that_has_left() -> None:
+    """It drops what it has not read yet, acks=0 Produces for example, as soon as it cannot write an answer."""
+    request = _produce(8, acks=0)
+    with socket.create_server(("127.0.0.1", 0)) as mock:
+        front = await serve(mock_port=mock.getsockname()[1])
+        answering = asyncio.ensure_future(asyncio.to_thread(_answer_late, mock, answers=2))
+        with socket.create_connection(front.sockets[0].getsockname()) as client:
+            client.sendall(2 * (struct.pack(">i", len(request)) + request))
+
+        await answering
+        front.close()
+        await front.wait_closed()
+
+
+def _answer_late(mock: socket.socket, *, answers: int) -> None:
+    """Answer when the other side has sent all it will: raises if it is gone altogether."""
+    connection, _ = mock.accept()
+    with connection:
+        end = select.poll()
+        end.register(connection, select.POLLRDHUP)
+        assert end.poll(10_000)
+        for _ in range(answers):
+            connection.sendall(struct.pack(">ii", 4, 5))
