@@ -128,20 +128,23 @@ def per_second(answers: Sequence[Answer]) -> list[int]:
 
 
 def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float) -> float:
-    """Bytes per second of a flow of (time, bytes) that comes in bursts, from the middle of one burst to another's.
+    """Bytes per second of a flow of (time, bytes) that comes in bursts, from the start of one burst to another's.
 
-    A burst is what lies between two silences; its middle is where half of its bytes have passed. The first burst is
-    left out: it begins with an empty history.
+    A burst is what lies between two silences. The first one is left out, it begins with an empty history; so is what
+    has less than half the bytes of the largest, a fragment cut off by a client's pause. Bursts get longer from cycle to
+    cycle, so from middle to middle a client of Kafka's own quota measures 0.95 of it, from start to start 0.998.
 
     Raises:
         AssertionError: There are fewer than three bursts, so there is no whole cycle after the first.
     """
     moments = list(flow)
-    middles = [_middle(burst) for burst in _bursts(moments, quota)]
-    if len(middles) < 3:
-        raise AssertionError(f"no whole cycle in {moments[-1][0] - moments[0][0]:.1f} s: bursts at {middles}")
-    begin, end = middles[1], middles[-1]
-    return sum(size for at, size in moments if begin < at <= end) / (end - begin)
+    bursts = _bursts(moments, quota)
+    sizes = [sum(size for _, size in burst) for burst in bursts]
+    starts = [burst[0][0] for burst, size in zip(bursts, sizes, strict=True) if size >= max(sizes) / 2]
+    if len(starts) < 3:
+        raise AssertionError(f"no whole cycle in {moments[-1][0] - moments[0][0]:.1f} s: bursts at {starts}")
+    begin, end = starts[1], starts[-1]
+    return sum(size for at, size in moments if begin <= at < end) / (end - begin)
 
 
 def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple[float, float]]]:
@@ -162,15 +165,6 @@ def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple
         bursts[-1] += inside
     # The last one may have been cut short by the end of the measurement.
     return bursts if silent_bins >= _SILENT_BINS else bursts[:-1]
-
-
-def _middle(burst: list[tuple[float, float]]) -> float:
-    total, passed = sum(size for _, size in burst), 0.0
-    for at, size in burst:
-        passed += size
-        if passed >= total / 2:
-            return at
-    raise AssertionError("a burst without bytes")
 
 
 def flow_of(answers: Iterable[Answer]) -> list[tuple[float, float]]:
