@@ -10,14 +10,15 @@ from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
-from config.model import ANONYMOUS, DEFAULT, Address, Shaping
-from config.units import parse_address, parse_rate
+from config.model import ANONYMOUS, BROKER_PORTS, DEFAULT, Address, Shaping
+from config.units import default_broker_ports, parse_address, parse_addresses, parse_port_range, parse_rate
 
 _RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _WITHOUT_EFFECT: Final = ("replication.quota.window.", "controller.quota.window.")
+_LAST_PORT: Final = 65_535
 _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = _ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
@@ -36,6 +37,7 @@ def check(document: Document) -> list[Fault]:
         say(location, message, Severity.WARNING)
 
     _check_listeners(document, say)
+    _check_broker_ports(document, say)
     _check_shapings(document, say)
     _check_entities(document, say)
     _check_max_throttle_time(document, say)
@@ -62,6 +64,15 @@ def _list(document: Document, *path: str) -> list[object]:
     return value if isinstance(value, list) else []
 
 
+def _addresses(value: object) -> tuple[Address, ...]:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
+    try:
+        return parse_addresses(value) if isinstance(value, str) else ()
+    except UnitError:
+        return ()
+
+
 def _address(value: object) -> Address | None:
     try:
         return parse_address(value) if isinstance(value, str) else None
@@ -80,24 +91,90 @@ def _check_listeners(document: Document, say: _Say) -> None:
         elif isinstance(name, str):
             names[name] = document.line(("listeners", index, "name"))
         _check_bind(_address(listener.get("bind")), ("listeners", index, "bind"), bound, document, say)
+        _check_upstream(listener, index, say)
     admin = document.data.get("admin") if isinstance(document.data, dict) else None
     if isinstance(admin, dict):
         _check_bind(_address(admin.get("bind")), ("admin", "bind"), bound, document, say)
     for index, listener in _elements(document, "listeners"):
-        upstream = _address(listener.get("upstream"))
-        line = next((line for bind, line in bound if upstream and _leads_to(upstream, bind)), None)
-        if line is not None:
-            message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
-            say(("listeners", index, "upstream"), message)
+        for key in ("upstream", "bootstrap_servers"):
+            for upstream in _addresses(listener.get(key)):
+                line = next((line for bind, line in bound if _leads_to(upstream, bind)), None)
+                if line is not None:
+                    message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
+                    say(("listeners", index, key), message)
+
+
+def _check_upstream(listener: dict[str, object], index: int, say: _Say) -> None:
+    """A listener leads to one broker or to a cluster."""
+    has_upstream, has_cluster = "upstream" in listener, "bootstrap_servers" in listener
+    if has_upstream and has_cluster:
+        message = "stands beside upstream; give one of them: a broker that advertises this proxy, or a whole cluster"
+        say(("listeners", index, "bootstrap_servers"), message)
+    if not has_upstream and not has_cluster:
+        message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
+        say(("listeners", index, "upstream"), message)
+    if has_cluster:
+        bind = _address(listener.get("bind"))
+        if bind and bind.host in _ANY_HOST and "advertised_host" not in listener:
+            message = f"is missing; clients cannot be told to come to {bind.host}: write the host that they reach"
+            say(("listeners", index, "advertised_host"), message)
+        if bind and bind.port == 0 and "broker_ports" not in listener:
+            say(("listeners", index, "broker_ports"), "is missing; with bind to port 0 there is none to count from")
+        return
+    for key in ("advertised_host", "broker_ports"):
+        if key in listener:
+            say(("listeners", index, key), "belongs to bootstrap_servers; behind upstream no address is rewritten")
+
+
+def _check_broker_ports(document: Document, say: _Say) -> None:
+    """No port of a broker is another listener's, another range's or the admin's."""
+    taken = [(bind.host, bind.port, bind.port, document.line(location)) for location, bind in _binds(document)]
+    for index, listener in _elements(document, "listeners"):
+        bind, location = _address(listener.get("bind")), ("listeners", index, "broker_ports")
+        ports = _port_range(listener, bind)
+        if bind is None or ports is None:
+            continue
+        first, last = ports
+        if last > _LAST_PORT:
+            message = f"is missing; behind port {bind.port} there is no room for {BROKER_PORTS}: write FIRST-LAST"
+            say(location, message)
+        for host, low, high, line in taken:
+            if first <= high and low <= last and (host == bind.host or not _ANY_HOST.isdisjoint((host, bind.host))):
+                shared = f"{max(first, low)}" if low == high else f"{max(first, low)}-{min(last, high)}"
+                say(location, f"{shared} is already bound in line {line}; give each its own ports")
+        taken.append((bind.host, first, last, document.line(location)))
+
+
+def _binds(document: Document) -> Iterator[tuple[Location, Address]]:
+    for index, listener in _elements(document, "listeners"):
+        bind = _address(listener.get("bind"))
+        if bind:
+            yield ("listeners", index, "bind"), bind
+    admin = document.data.get("admin") if isinstance(document.data, dict) else None
+    bind = _address(admin.get("bind")) if isinstance(admin, dict) else None
+    if bind:
+        yield ("admin", "bind"), bind
+
+
+def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
+    """Return the ports of a listener's brokers, as the file or the default has them."""
+    given = listener.get("broker_ports")
+    if given is None:
+        return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
+    try:
+        return parse_port_range(given) if isinstance(given, str) else None
+    except UnitError:
+        return None
 
 
 def _check_shapings(document: Document, say: _Say) -> None:
     """Listeners in front of one broker share its buckets, and a bucket has one arithmetic."""
     file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
-    first: dict[Address, tuple[object, int]] = {}
+    first: dict[frozenset[Address], tuple[object, int]] = {}
     for index, listener in _elements(document, "listeners"):
-        upstream, shaping = _address(listener.get("upstream")), listener.get("shaping", file_wide)
-        if upstream is None:
+        upstream = frozenset(_addresses(listener.get("upstream")) + _addresses(listener.get("bootstrap_servers")))
+        shaping = listener.get("shaping", file_wide)
+        if not upstream:
             continue
         other, line = first.setdefault(upstream, (shaping, document.line(("listeners", index))))
         if other != shaping:

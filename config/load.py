@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from config.checks import check
 from config.document import Document, parse
 from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
-from config.model import Admin, Fold, KafkaSettings, Listener, Log, Principals, ProxyConfig, QuotaRule
-from config.schema import FileSection, KafkaSection, PrincipalsSection
+from config.model import Admin, Cluster, Fold, KafkaSettings, Listener, Log, Principals, ProxyConfig, QuotaRule
+from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection
+from config.units import default_broker_ports
 from config.wording import faults_of
 
 
@@ -96,7 +97,7 @@ def _decoded(data: bytes, file: str) -> str:
 def _config(section: FileSection, document: Document) -> ProxyConfig:
     """Return the model. What the file leaves out is left to the model's own defaults."""
     given = section.given()
-    given["listeners"] = tuple(Listener(**listener.given()) for listener in section.listeners)
+    given["listeners"] = tuple(_listener(listener) for listener in section.listeners)
     lines = document.element_lines("quotas")
     given["quotas"] = tuple(
         QuotaRule(**rule.given(), source=f"{document.file}:{line}")
@@ -107,6 +108,16 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     given["admin"] = Admin(**section.admin.given()) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
+
+
+def _listener(section: ListenerSection) -> Listener:
+    given = section.given()
+    servers = given.pop("bootstrap_servers", None)
+    host = given.pop("advertised_host", section.bind.host)
+    first, last = given.pop("broker_ports", default_broker_ports(section.bind))
+    if servers:
+        given["cluster"] = Cluster(bootstrap_servers=servers, advertised_host=host, first_port=first, last_port=last)
+    return Listener(**given)
 
 
 def _kafka(section: KafkaSection | None) -> KafkaSettings:

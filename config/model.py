@@ -11,6 +11,8 @@ from typing import Final
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
+# How many ports behind the bootstrap port are the brokers' where a file does not say.
+BROKER_PORTS: Final = 100
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
 ANONYMOUS: Final = "ANONYMOUS"
 
@@ -64,12 +66,31 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """All brokers of a cluster, each told to clients as a port of this proxy."""
+
+    bootstrap_servers: tuple[Address, ...]
+    advertised_host: str
+    first_port: int  # of the broker with node id 0; node id n has the n-th port behind it
+    last_port: int
+
+    def port_of(self, node_id: int) -> int | None:
+        """Return a broker's port; None for a node id that has none."""
+        port = self.first_port + node_id
+        return port if self.first_port <= port <= self.last_port else None
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.bootstrap_servers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """One port that clients connect to, in front of one broker."""
+    """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
 
     name: str
     bind: Address
-    upstream: Address
+    upstream: Address | None = None
+    cluster: Cluster | None = None  # one of the two is set
     inter_broker: bool = False
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
     enforcement: Enforcement | None = None

@@ -7,10 +7,12 @@ A field has the name of the model's field, its alias is the key in the file. Val
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+from ipaddress import AddressValueError, IPv6Address
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
 
+from config.errors import UnitError
 from config.model import (
     DEFAULT,
     UNLIMITED,
@@ -20,7 +22,14 @@ from config.model import (
     LogFormat,
     Shaping,
 )
-from config.units import parse_address, parse_duration_ms, parse_rate, parse_size
+from config.units import (
+    parse_address,
+    parse_addresses,
+    parse_duration_ms,
+    parse_port_range,
+    parse_rate,
+    parse_size,
+)
 
 _INT32_MAX: Final = 2**31 - 1
 _E = TypeVar("_E", bound=Enum)
@@ -94,6 +103,28 @@ def _upstream(value: object) -> Address:
     if address.port == 0:
         raise ValueError("port 0 is out of range for an upstream; write the broker's port, 1 to 65535")
     return address
+
+
+def _bootstrap_servers(value: object) -> tuple[Address, ...]:
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
+    if not isinstance(value, str):
+        raise TextWantedError("HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092", quotable=False)
+    return parse_addresses(value)
+
+
+def _port_range(value: object) -> tuple[int, int]:
+    if not isinstance(value, str):
+        raise TextWantedError("FIRST-LAST, such as 9193-9292", quotable=False)
+    return parse_port_range(value)
+
+
+def _host(value: object) -> str:
+    host = _text(value, "the host name or IP address that clients reach this proxy at")
+    try:
+        return str(IPv6Address(host)) if ":" in host else parse_address(f"{host}:1").host
+    except (UnitError, AddressValueError) as error:
+        raise ValueError(f"{host!r} is not a host name or an IP address, without a port") from error
 
 
 def _at_least(minimum: int, maximum: int, why: str = "") -> Callable[[object], int]:
@@ -180,7 +211,11 @@ class ListenerSection(Section):
 
     name: Annotated[str, PlainValidator(lambda value: _text(value, "a name"))]
     bind: Annotated[Address, PlainValidator(_address)]
-    upstream: Annotated[Address, PlainValidator(_upstream)]
+    # None: checks.py sees to it that there is one of upstream and bootstrap_servers.
+    upstream: Annotated[Any, PlainValidator(_upstream)] = None
+    bootstrap_servers: Annotated[Any, PlainValidator(_bootstrap_servers)] = None
+    advertised_host: Annotated[Any, PlainValidator(_host)] = None
+    broker_ports: Annotated[Any, PlainValidator(_port_range)] = None
     inter_broker: StrictBool = False
     max_frame_size_bytes: Annotated[int, PlainValidator(_SIZE)] = Field(0, alias="max_frame_size")
     enforcement: EnforcementChoice = None

@@ -15,10 +15,12 @@ from decimal import Decimal
 from typing import Final
 
 from config.errors import UnitError
-from config.model import UNLIMITED, Address
+from config.model import BROKER_PORTS, UNLIMITED, Address
 
 _QUANTITY: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
+
+_PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
 
 _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
     "": 1,
@@ -37,6 +39,7 @@ _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h":
 
 _SIZE_HELP: Final = "write a number of bytes or one with a unit, such as 10MB (10,000,000) or 10MiB (10,485,760)"
 _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1h"
+_PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
 _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
 
 
@@ -95,6 +98,39 @@ def parse_address(value: str) -> Address:
     if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
         raise UnitError(f"{_shown(host)} is not a host name: between its dots there are 1 to 63 characters")
     return Address(host=ipv6 or host, port=port)
+
+
+def parse_addresses(value: str) -> tuple[Address, ...]:
+    """Return the addresses that ``HOST:PORT,HOST:PORT`` names, at least one, each once, none with port 0.
+
+    Raises:
+        UnitError: One of them is not an address, or names no port.
+    """
+    addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
+    for address in addresses:
+        if address.port == 0:
+            raise UnitError(f"{address} has port 0; write the broker's port, 1 to 65535")
+    return addresses
+
+
+def parse_port_range(value: str) -> tuple[int, int]:
+    """Return the first and the last port that ``FIRST-LAST`` names.
+
+    Raises:
+        UnitError: Not a range of ports.
+    """
+    match = _PORT_RANGE.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{_shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
+    first, last = int(match[1]), int(match[2])
+    if not 0 < first <= last <= 65_535:
+        raise UnitError(f"{_shown(value)} is not a range within 1 to 65535; {_PORT_RANGE_HELP}")
+    return first, last
+
+
+def default_broker_ports(bind: Address) -> tuple[int, int]:
+    """Return the first and the last of the ports behind a bootstrap port that are its brokers' where none are given."""
+    return bind.port + 1, bind.port + BROKER_PORTS
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:

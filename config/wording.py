@@ -12,14 +12,12 @@ from config.schema import SECTIONS, TextWantedError, known_keys
 
 _NOT_A_QUOTA: Final = "is not supported by this version, so nothing would enforce it; remove it"
 _NOT_YET: Final = "is not supported by this version; remove it"
-_NO_REWRITING: Final = f"{_NOT_YET} and give upstream: HOST:PORT of one broker"
 
 # Keys that are documented for later versions. They must not look like typing errors, and above all must not be passed
 # over: a quota that is silently not enforced is worse than none.
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     (): dict.fromkeys(("store", "quotas_from", "replication", "fair_call_queue", "usage_log"), _NOT_YET),
     ("listeners",): {
-        **dict.fromkeys(("bootstrap_servers", "advertised_host", "broker_ports"), _NO_REWRITING),
         **dict.fromkeys(
             ("client_tls", "upstream_tls", "proxy_protocol", "max_connections", "max_connections_per_ip"), _NOT_YET
         ),
@@ -31,10 +29,9 @@ _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     ("principals",): {"admins": _NOT_YET},
 }
 _MISSING: Final[Mapping[str, str]] = {
-    "listeners": "is missing; give at least one, with name, bind and upstream",
+    "listeners": "is missing; give at least one, with name, bind, and upstream or bootstrap_servers",
     "name": "is missing; give the listener a name, it appears in logs and metrics",
     "bind": "is missing; write the address to listen on, such as 0.0.0.0:9092",
-    "upstream": "is missing; write the address of the broker, such as 127.0.0.1:19092",
     "match": "is missing; write the regular expression that names must match",
     "to": "is missing; write the name that matching users share",
 }

@@ -12,6 +12,7 @@ from config.model import (
     UNLIMITED,
     Address,
     Admin,
+    Cluster,
     Enforcement,
     Fold,
     KafkaSettings,
@@ -172,7 +173,8 @@ def test_all_faults_come_at_once_in_the_order_of_lines() -> None:
           - {client-id: x, producer_byte_rate: 1, producer_byte_rate: 2}
         """
     ) == [
-        "f.yaml:2: listeners[0].upstream: is missing; write the address of the broker, such as 127.0.0.1:19092",
+        "f.yaml:2: listeners[0].upstream: is missing; write the address of the broker, such as 127.0.0.1:19092, "
+        "or give bootstrap_servers",
         "f.yaml:3: listeners[0].bind: port 99999 is out of range; a port is at most 65535",
         "f.yaml:4: listeners[0].upstrem: unknown key; did you mean upstream?",
         "f.yaml:5: shapng: unknown key; did you mean shaping?",
@@ -244,9 +246,6 @@ def test_a_section_of_another_version_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "bootstrap_servers",
-        "advertised_host",
-        "broker_ports",
         "client_tls",
         "upstream_tls",
         "proxy_protocol",
@@ -489,3 +488,86 @@ def test_ten_thousand_rules_are_loaded_each_with_its_line() -> None:
 
     assert [rule.source for rule in config.quotas] == [f"f.yaml:{n + 3}" for n in range(10_000)]
     assert config.quotas[-1].producer_byte_rate == 10_000 * 1_048_576
+
+
+def test_a_cluster_is_given_by_its_bootstrap_servers() -> None:
+    config = loaded(
+        """\
+        listeners:
+          - name: laptop
+            bind: 127.0.0.1:9192
+            bootstrap_servers: broker1:9092, broker2:9092,broker1:9092
+            advertised_host: proxy.example
+            broker_ports: 9300-9309
+        """
+    ).config
+
+    servers = (Address(host="broker1", port=9092), Address(host="broker2", port=9092))
+    assert config.listeners[0].upstream is None
+    assert config.listeners[0].cluster == Cluster(
+        bootstrap_servers=servers, advertised_host="proxy.example", first_port=9300, last_port=9309
+    )
+
+
+def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_port() -> None:
+    config = loaded("listeners: [{name: a, bind: '[::1]:9192', bootstrap_servers: [b:1, c:2]}]\n").config
+
+    cluster = config.listeners[0].cluster
+    assert cluster
+    assert (cluster.advertised_host, cluster.first_port, cluster.last_port) == ("::1", 9193, 9292)
+    assert [cluster.port_of(node_id) for node_id in (-1, 0, 99, 100)] == [None, 9193, 9292, None]
+
+
+@pytest.mark.parametrize(
+    ("listener", "fault"),
+    [
+        ("bind: a:1, upstream: b:2, bootstrap_servers: c:3", "bootstrap_servers: stands beside upstream"),
+        ("bind: a:1, upstream: b:2, advertised_host: c", "advertised_host: belongs to bootstrap_servers"),
+        ("bind: a:1, upstream: b:2, broker_ports: 3-4", "broker_ports: belongs to bootstrap_servers"),
+        ("bind: '[::]:1', bootstrap_servers: b:2", "advertised_host: is missing; clients cannot be told to come to ::"),
+        ("bind: a:0, bootstrap_servers: b:2", "broker_ports: is missing; with bind to port 0"),
+        ("bind: a:65500, bootstrap_servers: b:2", "broker_ports: is missing; behind port 65500 there is no room for"),
+        ("bind: a:1, bootstrap_servers: 'b:2,c'", "bootstrap_servers: 'c' is not an address"),
+        ("bind: a:1, bootstrap_servers: []", "bootstrap_servers: must be HOST:PORT,HOST:PORT"),
+        ("bind: a:1, bootstrap_servers: b:0", "bootstrap_servers: b:0 has port 0"),
+        ("bind: a:1, bootstrap_servers: 'b:2,a:1'", "bootstrap_servers: a:1 is bound by this proxy in line 1"),
+        ("bind: a:1, bootstrap_servers: b:2, advertised_host: 'c:3'", "advertised_host: 'c:3' is not a host name"),
+        ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9000", "broker_ports: must be FIRST-LAST"),
+        ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-8", "broker_ports: '9-8' is not a range within"),
+        ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-99999", "broker_ports: '9-99999' is not a range within"),
+        ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9 to 10", "broker_ports: '9 to 10' is not a range of ports"),
+        ("bind: a:5, bootstrap_servers: b:2, broker_ports: 1-9", "broker_ports: 5 is already bound in line 1"),
+    ],
+)
+def test_what_is_wrong_with_a_cluster(listener: str, fault: str) -> None:
+    assert f"f.yaml:1: listeners[0].{fault}" in only_fault(f"listeners: [{{name: x, {listener}}}]\n")
+
+
+def test_the_ports_of_brokers_are_nobody_else_s() -> None:
+    text = """\
+        listeners:
+          - {name: one, bind: 127.0.0.1:9192, bootstrap_servers: a:1}
+          - {name: two, bind: 127.0.0.1:9192, upstream: b:2}
+          - {name: three, bind: 127.0.0.2:9192, bootstrap_servers: a:1}
+          - {name: four, bind: 127.0.0.1:9000, bootstrap_servers: a:1, broker_ports: 9250-9400}
+        admin: {bind: 0.0.0.0:9200}
+        """
+
+    assert faults(text) == [
+        "f.yaml:2: listeners[0].broker_ports: 9200 is already bound in line 6; give each its own ports",
+        "f.yaml:3: listeners[1].bind: 127.0.0.1:9192 is already bound in line 2; give each its own address or port",
+        "f.yaml:4: listeners[2].broker_ports: 9200 is already bound in line 6; give each its own ports",
+        "f.yaml:5: listeners[3].broker_ports: 9250-9292 is already bound in line 2; give each its own ports",
+    ]
+
+
+def test_listeners_of_one_cluster_have_one_shaping() -> None:
+    fault = only_fault(
+        """\
+        listeners:
+          - {name: one, bind: a:1000, bootstrap_servers: 'x:1,y:2'}
+          - {name: two, bind: a:2000, bootstrap_servers: [y:2, x:1], shaping: paced}
+        """
+    )
+
+    assert "f.yaml:3: listeners[1].shaping: the listener in line 2 has shaping sampled and the same upstream" in fault
