@@ -25,7 +25,8 @@ Buffer = bytes | memoryview
 # Kafka refuses longer strings in both encodings (Short.MAX_VALUE, in the readers that MessageGenerator makes).
 MAX_STRING_BYTES: Final = 0x7FFF
 
-_INT16: Final = Struct(">h").unpack_from
+_LENGTH: Final = Struct(">h")
+_INT16: Final = _LENGTH.unpack_from
 _INT32: Final = Struct(">i").unpack_from
 
 
@@ -89,6 +90,24 @@ def skip_tags(data: Buffer, offset: int) -> int:
         size_bytes, offset = read_uvarint(data, offset)
         offset = skip(data, offset, size_bytes)
     return offset
+
+
+def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
+    """Read a string that is not null, as its UTF-8 bytes."""
+    if is_compact:
+        length, offset = read_uvarint(data, offset)
+        length -= 1
+    else:
+        length, offset = read_int16(data, offset)
+    if not 0 <= length <= MAX_STRING_BYTES:
+        raise MalformedLength(f"a string that cannot be null has length {length}")
+    end = skip(data, offset, length)
+    return bytes(data[offset:end]), end
+
+
+def write_string(value: bytes, *, is_compact: bool) -> bytes:
+    """Encode a string that is not null."""
+    return (write_uvarint(len(value) + 1) if is_compact else _LENGTH.pack(len(value))) + value
 
 
 def skip_string(data: Buffer, offset: int) -> int:

@@ -1,0 +1,77 @@
+"""DescribeCluster (key 60): the brokers, or the controllers, of a response.
+
+    response   int32 throttle_time_ms, int16 error_code, string error_message, [v1+ int8 endpoint_type],
+               string cluster_id, int32 controller_id,
+               array of { int32 broker_id, string host, int32 port, string rack, [v2+ bool is_fenced] }
+               int32 cluster_authorized_operations
+
+Strings and arrays are compact, and each of the structures ends with tags, in all versions.
+
+Source: DescribeClusterRequest.json, DescribeClusterResponse.json (0 to 2) in Apache Kafka; KIP-919 for endpoint_type.
+"""
+
+from typing import Final, NamedTuple
+
+from protocol.brokers import BrokerList, Told, frame_so_far, need_more, read_broker_list, replaced_front, written
+from protocol.errors import Truncated
+from protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+_FIRST_ENDPOINT_TYPE: Final = 1
+_FIRST_FENCED: Final = 2
+
+
+class Endpoints(NamedTuple):
+    """What a response lists: ``BROKERS`` or ``CONTROLLERS``, whose node ids have nothing to do with each other's."""
+
+    endpoint_type: int
+    brokers: BrokerList
+
+
+def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
+    """Find the endpoints of a response.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        start: Where in ``data`` the frame's size is.
+        api_version: Of the request; one newer than 2 is read like 2.
+
+    Returns:
+        The endpoints; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: This is no such response, or its endpoints take unreasonably many bytes.
+    """
+    frame = frame_so_far(data, start)
+    try:
+        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, skip(frame, start, 8)), 4 + 2))
+        endpoint_type = BROKERS
+        if api_version >= _FIRST_ENDPOINT_TYPE:
+            end = skip(frame, offset, 1)
+            endpoint_type, offset = frame[offset], end
+        offset = skip(frame, skip_compact_string(frame, offset), 4)
+        skip_rest = _skip_rack_fenced_and_tags if api_version >= _FIRST_FENCED else _skip_rack_and_tags
+        return Endpoints(endpoint_type, read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest))
+    except Truncated as error:
+        need_more(data, start, error)
+        return None
+
+
+def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, told: Told) -> bytes:
+    """Return the front of the frame anew, from ``start`` to the end of the endpoints; the rest may follow unchanged.
+
+    No client is told of a controller: there are no ports in front of them.
+    """
+    brokers = endpoints.brokers
+    if endpoints.endpoint_type != BROKERS:
+        told = {}
+    return replaced_front(data, start, brokers.begin, brokers.end, written(data, brokers, told))
+
+
+def _skip_rack_and_tags(data: Buffer, offset: int) -> int:
+    return skip_tags(data, skip_compact_string(data, offset))
+
+
+def _skip_rack_fenced_and_tags(data: Buffer, offset: int) -> int:
+    return skip_tags(data, skip(data, skip_compact_string(data, offset), 1))
