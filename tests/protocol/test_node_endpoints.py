@@ -1,0 +1,233 @@
+"""The brokers that a response names where a leader has moved: replaced in a whole frame, hidden in one that streams."""
+
+import uuid
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from protocol.brokers import Told
+from protocol.errors import HeadTooLong, ProtocolError
+from protocol.node_endpoints import (
+    FIRST_VERSION,
+    MAX_HELD_BYTES,
+    HiddenEndpoints,
+    find_endpoints,
+    may_have_endpoints,
+    replace_endpoints,
+)
+from protocol.primitives import skip_tags
+from tests.protocol.support import kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 78, 79
+TOLD: Final[Told] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
+VERSIONS = [
+    (key, version)
+    for key, version in kio_messages.api_versions()
+    if version >= FIRST_VERSION.get(key, 0x8000)  # type: ignore[call-overload]
+]
+
+_NODES = st.lists(
+    st.tuples(
+        st.sampled_from([0, 3, 4, 2**31 - 1]),
+        st.text(min_size=1, max_size=300),
+        st.integers(1, 65_535),
+        st.none() | st.text(max_size=20),
+    ),
+    max_size=4,
+)
+
+
+def _decoded(frame: bytes, kind: Untyped) -> Untyped:
+    """Read a whole frame with kio; nothing may be left of it."""
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
+    message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
+    assert 4 + header_bytes + body_bytes == len(frame)
+    return message
+
+
+def _response(
+    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], *, topics: int = 1, records: bytes = b""
+) -> Untyped:
+    """A response with these endpoints, and no other tags."""
+    kind = kio_messages.response_class(api_key, version)
+    endpoint = kind.__annotations__["node_endpoints"].__args__[0]
+    endpoints = tuple(endpoint(node_id=node_id, host=host, port=port, rack=rack) for node_id, host, port, rack in nodes)
+    message = kio_messages.example(kind, {"node_endpoints": endpoints}, array_length=topics, tagged=False)
+    if records and api_key in (FETCH, SHARE_FETCH):
+        (topic,) = message.responses
+        (partition,) = topic.partitions
+        partition = replace(partition, records=records)
+        message = replace(message, responses=(replace(topic, partitions=(partition,)),))
+    return message
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@given(nodes=_NODES, topics=st.integers(0, 3))
+def test_endpoints_of_a_whole_frame_are_others_and_all_else_is_the_same(
+    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
+) -> None:
+    message = _response(api_key, version, nodes, topics=topics)
+    frame = kio_messages.response_frame(message)
+
+    after = replace_endpoints(frame, api_key, version, TOLD)
+
+    expected = tuple(
+        replace(endpoint, host=TOLD[endpoint.node_id][0].decode(), port=TOLD[endpoint.node_id][1])
+        for endpoint in message.node_endpoints
+        if endpoint.node_id in TOLD
+    )
+    assert _decoded(after, type(message)) == replace(message, node_endpoints=expected)
+    assert nodes or after == frame
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@given(nodes=_NODES, topics=st.integers(0, 3))
+def test_a_frame_that_has_endpoints_is_looked_at(
+    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
+) -> None:
+    frame = kio_messages.response_frame(_response(api_key, version, nodes, topics=topics))
+
+    assert not nodes or may_have_endpoints(frame, api_key, version)
+
+
+@pytest.mark.parametrize(("api_key", "version"), [pair for pair in VERSIONS if pair[0] in (PRODUCE, FETCH)])
+@pytest.mark.parametrize("records", [b"", b"r", bytes(100)])
+def test_most_frames_are_not_looked_at(api_key: int, version: int, records: bytes) -> None:
+    message = _response(api_key, version, [], records=records)
+    values = {"throttle_time": kio_messages.milliseconds(0)}
+    frame = kio_messages.response_frame(replace(message, **values))
+
+    assert not may_have_endpoints(frame, api_key, version)
+
+
+@pytest.mark.parametrize(("api_key", "first"), FIRST_VERSION.items())
+def test_older_versions_have_none(api_key: int, first: int) -> None:
+    assert not may_have_endpoints(b"\xff" * 50, api_key, first - 1)
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+@given(nodes=_NODES, topics=st.integers(0, 2), cuts=st.lists(st.integers(0, 2_000)))
+def test_a_frame_that_streams_has_no_endpoints_however_it_is_cut(
+    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, cuts: list[int]
+) -> None:
+    message = _response(api_key, version, nodes, topics=topics)
+    frame = kio_messages.response_frame(message)
+
+    after = _streamed(frame, api_key, version, cuts)
+
+    assert len(after) == len(frame)
+    _assert_hidden(after, message)
+    assert nodes or after == frame
+
+
+@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
+def test_a_frame_that_comes_byte_by_byte(api_key: int, version: int) -> None:
+    message = _response(api_key, version, [(3, "broker3", 9092, "rack"), (4, "b", 1, None)], records=b"some records")
+    frame = kio_messages.response_frame(message)
+
+    after = _streamed(frame, api_key, version, list(range(len(frame))))
+
+    _assert_hidden(after, message)
+
+
+def _assert_hidden(frame: bytes, message: Untyped) -> None:
+    """The frame is that of the message without endpoints, and ends in a tag that nobody knows (at which kio balks)."""
+    bare = kio_messages.response_frame(replace(message, node_endpoints=()))
+    tags_at = len(bare) - 1
+    assert frame[4:tags_at] == bare[4:tags_at]
+    assert frame[tags_at : tags_at + 2] in (b"\x00", b"\x01\x7f")
+    assert skip_tags(frame, tags_at) == len(frame)
+
+
+def _streamed(frame: bytes, api_key: int, version: int, cuts: list[int]) -> bytes:
+    hidden = HiddenEndpoints(api_key, version)
+    edges = [0, *sorted({cut for cut in cuts if cut < len(frame)}), len(frame)]
+    return b"".join(hidden.feed(frame[begin:end]) for begin, end in pairwise(edges))
+
+
+@pytest.mark.parametrize("length", [*range(1, 8), *range(100, 150), *range(16_360, 16_420)])
+def test_endpoints_of_any_length_are_hidden_in_a_share_group_s_response(length: int) -> None:
+    message = _response(SHARE_ACKNOWLEDGE, 1, [(3, "h" * length, 9092, None)])
+    frame = kio_messages.response_frame(message)
+
+    after = _streamed(frame, SHARE_ACKNOWLEDGE, 1, [])
+
+    _assert_hidden(after, message)
+
+
+@pytest.mark.parametrize("api_key", [FETCH, SHARE_FETCH])
+def test_records_pass_as_they_come(api_key: int) -> None:
+    version = max(version for key, version in VERSIONS if key == api_key)
+    frame = kio_messages.response_frame(_response(api_key, version, [], records=bytes(300_000)))
+    hidden = HiddenEndpoints(api_key, version)
+    hidden.feed(frame[:1_000])
+    chunk = frame[1_000:200_000]
+
+    assert hidden.feed(chunk) is chunk
+
+
+@pytest.mark.parametrize("api_key", FIRST_VERSION)
+def test_what_is_held_is_bounded(api_key: int) -> None:
+    version = max(version for key, version in VERSIONS if key == api_key)
+    # A header whose tag section does not end.
+    endless = (2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\xff\xff\x7f" + 200_000 * b"\x01\x02xx"
+
+    with pytest.raises(HeadTooLong):
+        HiddenEndpoints(api_key, version).feed(endless[: MAX_HELD_BYTES + 100])
+
+
+@given(st.sampled_from(VERSIONS), st.binary(max_size=300), st.lists(st.integers(0, 300)))
+def test_any_bytes_give_as_many_bytes_or_a_protocol_error(api: tuple[int, int], body: bytes, cuts: list[int]) -> None:
+    frame = len(body).to_bytes(4, "big") + body
+    with suppress(ProtocolError):
+        assert len(_streamed(frame, *api, cuts)) <= len(frame)
+    try:
+        found = find_endpoints(frame, *api)
+    except ProtocolError:
+        return
+    after = replace_endpoints(frame, *api, TOLD)
+    assert int.from_bytes(after[:4], "big") == len(after) - 4
+    assert found is not None or after == frame
+
+
+@given(st.sampled_from(VERSIONS), st.data())
+def test_one_wrong_byte_gives_an_answer_or_a_protocol_error(api: tuple[int, int], data: st.DataObject) -> None:
+    frame = bytearray(kio_messages.response_frame(_response(*api, [(3, "host", 9092, "rack")], records=b"records")))
+    at = data.draw(st.integers(4, len(frame) - 1))
+    frame[at] = data.draw(st.integers(0, 255))
+    try:
+        after = replace_endpoints(bytes(frame), *api, TOLD)
+    except ProtocolError:
+        return
+    assert int.from_bytes(after[:4], "big") == len(after) - 4
+
+
+def test_unknown_tags_stay_beside_the_endpoints() -> None:
+    message = _response(FETCH, 18, [(3, "broker3", 9092, None)])
+    frame = kio_messages.response_frame(message)
+    found = find_endpoints(frame, FETCH, 18)
+    assert found
+    tags_at = found.size_at - 2
+    assert frame[tags_at : found.size_at] == b"\x01\x00"
+    more = frame[:tags_at] + b"\x02" + frame[tags_at + 1 :] + b"\x63\x03new"
+    more = (len(more) - 4).to_bytes(4, "big") + more[4:]
+
+    assert replace_endpoints(more, FETCH, 18, TOLD).endswith(b"2001:db8::1\x00\x00\x24\x00\x00\x00\x63\x03new")
+    assert _streamed(more, FETCH, 18, []) == more[: tags_at + 1] + b"\x7f" + more[tags_at + 2 :]
+
+
+def test_topic_ids_are_sixteen_bytes_and_names_are_not() -> None:
+    """v13 of Produce has ids where v12 has names, which may be empty."""
+    message = _response(PRODUCE, 13, [(3, "broker3", 9092, None)])
+    (topic,) = message.responses
+    message = replace(message, responses=(replace(topic, topic_id=uuid.UUID(int=2**127)),))
+
+    assert find_endpoints(kio_messages.response_frame(message), PRODUCE, 13) is not None
