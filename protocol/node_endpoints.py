@@ -13,21 +13,28 @@ Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFet
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from typing import Final
 
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.brokers import BrokerList, Told, read_broker_list, written
-from protocol.errors import HeadTooLong, TrailingBytes, Truncated
+from protocol.errors import FrameTooSmall, HeadTooLong, TrailingBytes, Truncated
 from protocol.primitives import Buffer, read_uvarint, skip_compact_string, skip_tags, write_uvarint
 
 # The first version of each response that has them.
-FIRST_VERSION: Final = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16, ApiKey.SHARE_FETCH: 0, ApiKey.SHARE_ACKNOWLEDGE: 0}
+FIRST_VERSION: Final[Mapping[int, int]] = {
+    ApiKey.PRODUCE: 10,
+    ApiKey.FETCH: 16,
+    ApiKey.SHARE_FETCH: 0,
+    ApiKey.SHARE_ACKNOWLEDGE: 0,
+}
 
 # Fields between records are kept until they are whole. An array of endpoints has some dozen bytes per broker.
 MAX_HELD_BYTES: Final = 256 * 1024
 
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_FETCH: Final = int(ApiKey.FETCH)
 _INT32: Final = Struct(">i")
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # of a response of these; one byte, as 0 is
@@ -39,32 +46,25 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
 _Walk = Generator[None, None, None]
 
 
-def may_have_endpoints(frame: bytes, api_key: int, api_version: int) -> bool:
-    """Whether a whole frame must be looked at. Told from its last bytes, and nearly always False.
+def may_have_endpoints(ending: bytes, api_key: int, api_version: int) -> bool:
+    """Whether a whole frame must be looked at. Told from its last eight bytes or more, and nearly always False.
 
     With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
     and where nothing has tags, a Produce response ends in throttle_time_ms (0) and no tags, a Fetch response in no tags
     of a partition, its topic and the response.
     """
-    if api_version < FIRST_VERSION[ApiKey(api_key)]:
+    if api_version < FIRST_VERSION[api_key]:
         return False
     if api_version <= HIGHEST_VERSION[api_key]:
-        if api_key == ApiKey.PRODUCE:
-            return not frame.endswith(b"\x00\x00\x00\x00\x00")
-        if api_key == ApiKey.FETCH:
-            return not frame.endswith(b"\x00\x00\x00") or (frame[-6:-4] == b"\x00\x00" and frame[-4] != 0)
+        if api_key == _PRODUCE:
+            return not ending.endswith(b"\x00\x00\x00\x00\x00")
+        if api_key == _FETCH:
+            return not ending.endswith(b"\x00\x00\x00") or (ending[-6:-4] == b"\x00\x00" and ending[-4] != 0)
     return True
 
 
-def replace_endpoints(frame: bytes, api_key: int, api_version: int, told: Told) -> bytes:
-    """Return a whole frame with the hosts and ports of ``told``, and without the brokers that it does not have.
-
-    Raises:
-        ProtocolError: The frame is not such a response.
-    """
-    found = find_endpoints(frame, api_key, api_version)
-    if found is None:
-        return frame
+def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:
+    """Return a whole frame with the hosts and ports of ``told``, and without the brokers that it does not have."""
     array = written(frame, found.array, told)
     begin, middle = found.array.begin, array
     if found.size_at >= 0:
@@ -128,6 +128,15 @@ class HiddenEndpoints:
             data = data[:at] + replacement + data[at + len(replacement) :]
         walk.hidings.clear()
         return data if end == len(data) else data[:end]
+
+    def end(self) -> None:
+        """Take it that the frame has ended.
+
+        Raises:
+            FrameTooSmall: The response has not.
+        """
+        if self._held or self._skip_bytes or not self._walk.is_done:
+            raise FrameTooSmall("a response that names moved leaders ends before its fields do")
 
 
 class _ResponseWalk:

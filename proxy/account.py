@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
+from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
@@ -17,14 +18,20 @@ class Policy(NamedTuple):
 
 
 class Listening:
-    """What the connections of one listener share: its policy (which a reload replaces), quotas and counters."""
+    """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
-    __slots__ = ("counters", "policy", "quotas")
+    ``addresses`` is None where clients may hear of the broker's own address.
+    """
 
-    def __init__(self, policy: Policy, quotas: BrokerQuotas, counters: Counters) -> None:
+    __slots__ = ("addresses", "counters", "policy", "quotas")
+
+    def __init__(
+        self, policy: Policy, quotas: BrokerQuotas, counters: Counters, addresses: Addresses | None = None
+    ) -> None:
         self.policy = policy
         self.quotas = quotas
         self.counters = counters
+        self.addresses = addresses
 
 
 class Account:

@@ -1,5 +1,6 @@
-"""What the proxy changes in the bytes that pass: always as many bytes as were there, so nothing behind them moves."""
+"""What the proxy changes in the bytes that pass."""
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
@@ -7,8 +8,8 @@ from protocol import api_versions, fetch, produce
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 
-# Where in the data to put which bytes. () changes nothing.
-Change = tuple[int, bytes] | tuple[()]
+# Which bytes of the data, from where to where, become which others. () changes nothing.
+Change = tuple[int, int, bytes] | tuple[()]
 NOTHING: Final[Change] = ()
 
 # Produce and ApiVersions responses must be whole to be written into. 1 MiB is a Produce response of some 20,000
@@ -24,11 +25,18 @@ def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Change:
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
         return NOTHING
     # The two are neighbours in every version.
-    return limits.min_bytes_offset, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
+    at = limits.min_bytes_offset
+    return at, at + 8, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
 
 
 def response_change(
-    data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, wait_ms: int
+    data: bytes,
+    position: int,
+    frame_bytes: int,
+    api_key: int,
+    api_version: int,
+    wait_ms: int,
+    ceilings: Mapping[int, int] = api_versions.CEILINGS,
 ) -> Change | None:
     """Return what to change in a response: its throttle time, or the versions that it announces.
 
@@ -41,6 +49,7 @@ def response_change(
         api_key: Produce, Fetch or ApiVersions.
         api_version: of the request that it answers.
         wait_ms: our throttle time.
+        ceilings: the highest versions to announce.
 
     Returns:
         The change; () where there is nothing to be written, or it cannot be: a broker newer than we know, whose
@@ -58,7 +67,7 @@ def response_change(
             return None
         frame = data[position : position + frame_bytes]
         if api_key == ApiKey.API_VERSIONS:
-            return position, api_versions.narrow(frame, api_version)
+            return position, position + frame_bytes, api_versions.narrow(frame, api_version, ceilings)
         offset = produce.throttle_time_offset(frame, api_version)
         return NOTHING if offset is None else _larger(data, position + offset, wait_ms)
     except ProtocolError:
@@ -66,4 +75,4 @@ def response_change(
 
 
 def _larger(data: bytes, at: int, wait_ms: int) -> Change:
-    return at, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))
+    return at, at + 4, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))

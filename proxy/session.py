@@ -21,9 +21,12 @@ from typing import Final, NamedTuple
 from config.model import Enforcement
 from protocol import fetch, produce
 from protocol.api import HIGHEST_VERSION, ApiKey
+from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooSmall, HeadTooLong, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
+from proxy.addresses import ADDRESSED, MOVED, READABLE, streams
 from proxy.quota.client import Bucket
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 
@@ -77,6 +80,7 @@ class Session:
         "_client_data",
         "_fetches_in_flight",
         "_habit",
+        "_hidden",
         "_in_flight",
         "_request_left",
         "_response_left",
@@ -109,6 +113,7 @@ class Session:
         self._broker_at = 0
         self._response_left = 0
         self._answer: Answer | None = None  # begun and charged, and more of it is needed
+        self._hidden: HiddenEndpoints | None = None  # of a response that streams
 
     # -- what the shell asks --
 
@@ -168,6 +173,8 @@ class Session:
                 return
         elif self._response_left > len(data):
             self._response_left -= len(data)
+            if self._hidden is not None:
+                data = self._hidden.feed(data)
             self.to_client.append(data)
             return
         self._pass_responses(data, 0, now_ms)
@@ -244,9 +251,9 @@ class Session:
                         break
                     size_bytes, change = passes
                 if change:
-                    at, replacement = change
-                    self.to_broker += (data[start:at], replacement)
-                    start = at + len(replacement)
+                    begin, until, replacement = change
+                    self.to_broker += (data[start:begin], replacement)
+                    start = until
                 position += 4 + size_bytes
                 if position > end:
                     self._request_left = position - end
@@ -381,31 +388,35 @@ class Session:
         end = len(data)
         position = start + self._response_left
         self._response_left = 0
+        if self._hidden is not None:
+            start = self._pass_hidden(data, start, position)
+        is_readdressed = self.account.listening.addresses is not None
         while position < end:
             answer = self._answer
             if answer is None:
                 if position + 8 > end:
                     break
                 answer = self._begin_answer(data, position, now_ms)
-            api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
-            if wait_ms or api_key == API_VERSIONS:
-                change = response_change(data, position, frame_bytes, api_key, api_version, wait_ms)
+            api_key, _, frame_bytes, wait_ms, is_delayed = answer
+            if wait_ms or api_key == API_VERSIONS or is_readdressed:
+                change = self._response_change(data, position, answer, now_ms)
                 if change is None:
                     self._answer = answer
                     break
                 self._answer = None
-                at, replacement = change or (position, b"")
-                if is_delayed:
+                begin, until, replacement = change or (position, position, b"")
+                if is_delayed or self._hidden is not None:
+                    self._response_left = frame_bytes + len(replacement) - (until - begin)
+                    data = data[:begin] + replacement + data[until:]
+                    if not is_delayed:
+                        self.to_client.append(data[start:position])
+                        self._pass_responses(data, position, now_ms)
+                        return
                     self.delayed_until_ms = now_ms + wait_ms
-                    self._response_left = frame_bytes
-                    data = data[:at] + replacement + data[at + len(replacement) :]
                     break
                 if replacement:
-                    self.to_client += (data[start:at], replacement)
-                    start = at + len(replacement)
-                    if wait_ms:
-                        # Where the broker's own throttle time is the larger, it is the one that the client was told.
-                        self.account.mute(int.from_bytes(replacement), now_ms=now_ms)
+                    self.to_client += (data[start:begin], replacement)
+                    start = until
             position += frame_bytes
         if position > end:
             self._response_left = position - end
@@ -419,6 +430,45 @@ class Session:
             self._broker_data = b""
         if self.is_blocked:
             self._pass_requests(self._client_data, self._client_at, now_ms)
+
+    def _response_change(self, data: bytes, position: int, answer: Answer, now_ms: int) -> Change | None:
+        """Return what to change in the response at ``position``; None if more bytes are needed to tell."""
+        api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
+        addresses = self.account.listening.addresses
+        ceilings = CEILINGS if addresses is None else READABLE
+        change: Change = NOTHING
+        if wait_ms or api_key == API_VERSIONS:
+            throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings)
+            if throttle is None:
+                return None
+            change = throttle
+        if addresses is None or api_key not in ADDRESSED:
+            told = change
+        elif api_key in MOVED:
+            come_bytes = len(data) - position
+            if streams(api_key, api_version, frame_bytes, come_bytes):
+                self._hidden = HiddenEndpoints(api_key, api_version)
+                told = change
+            elif come_bytes < frame_bytes:
+                return None
+            else:
+                told = addresses.moved(data, position, frame_bytes, api_key, api_version, change)
+        else:
+            return addresses.change(data, position, api_key, api_version)
+        if change and wait_ms and not is_delayed:
+            # Where the broker's own throttle time is the larger, it is the one that the client was told.
+            self.account.mute(int.from_bytes(change[2]), now_ms=now_ms)
+        return told
+
+    def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
+        """Pass on what has come of a response that streams, up to its end at ``position``; return up to where."""
+        until = min(position, len(data))
+        if self._hidden is not None:
+            self.to_client.append(self._hidden.feed(data[start:until]))
+            if until == position:
+                self._hidden.end()
+                self._hidden = None
+        return until
 
     def _begin_answer(self, data: bytes, position: int, now_ms: int) -> Answer:
         """Find out what a response answers, and charge it.

@@ -10,8 +10,8 @@ from tests.support.frames import api_versions_response, fetch_response, framed, 
 
 def changed(data: bytes, change: Change | None) -> bytes:
     assert change
-    at, replacement = change
-    return data[:at] + replacement + data[at + len(replacement) :]
+    begin, end, replacement = change
+    return data[:begin] + replacement + data[end:]
 
 
 @pytest.mark.parametrize("version", range(1, 14))
@@ -33,7 +33,11 @@ def test_a_fetch_response_is_written_when_its_throttle_time_is_there(version: in
 
     for end in range(8, needed):
         assert response_change(frame[:end], 0, len(frame), ApiKey.FETCH, version, 9) is None
-    assert response_change(frame[:needed], 0, len(frame), ApiKey.FETCH, version, 9) == (needed - 4, b"\0\0\0\x09")
+    assert response_change(frame[:needed], 0, len(frame), ApiKey.FETCH, version, 9) == (
+        needed - 4,
+        needed,
+        b"\0\0\0\x09",
+    )
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(0, 5), (5, 5), (6, 5), (2**31 - 1, 5)])
@@ -88,7 +92,7 @@ def test_a_fetch_is_capped_in_both_its_limits(
     if expected is None:
         assert change == ()
     else:
-        assert change == (12, expected[0].to_bytes(4, "big") + expected[1].to_bytes(4, "big"))
+        assert change == (12, 20, expected[0].to_bytes(4, "big") + expected[1].to_bytes(4, "big"))
 
 
 def test_a_fetch_without_the_field_cannot_be_capped() -> None:
