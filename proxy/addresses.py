@@ -8,7 +8,7 @@ from typing import Final
 
 from config.model import Address
 from protocol import describe_cluster, find_coordinator, metadata, node_endpoints
-from protocol.api import HIGHEST_VERSION, ApiKey
+from protocol.api import HIGHEST_VERSION, NEVER, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.brokers import Broker
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, Change
@@ -97,15 +97,17 @@ class Addresses:
         )
 
 
-def streams(api_key: int, api_version: int, frame_bytes: int, come_bytes: int) -> bool:
+def may_name_leaders(api_key: int, api_version: int) -> bool:
+    """Whether a response may name, at its end, leaders that have moved."""
+    return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
+
+
+def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
     """Whether a response that may name moved leaders passes piece by piece, so that it must be without them.
 
     Args:
         api_key: Of the request.
-        api_version: Of the request.
         frame_bytes: The response's length.
         come_bytes: How much of it is there. A Produce response is waited for where it is not too long.
     """
-    if api_version < node_endpoints.FIRST_VERSION[api_key] or come_bytes >= frame_bytes:
-        return False
-    return api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES
+    return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

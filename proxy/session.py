@@ -26,7 +26,7 @@ from protocol.errors import FrameTooSmall, HeadTooLong, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
-from proxy.addresses import ADDRESSED, MOVED, READABLE, streams
+from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.quota.client import Bucket
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 
@@ -446,7 +446,9 @@ class Session:
             told = change
         elif api_key in MOVED:
             come_bytes = len(data) - position
-            if streams(api_key, api_version, frame_bytes, come_bytes):
+            if not may_name_leaders(api_key, api_version):
+                told = change
+            elif streams(api_key, frame_bytes, come_bytes):
                 self._hidden = HiddenEndpoints(api_key, api_version)
                 told = change
             elif come_bytes < frame_bytes:

@@ -2,6 +2,7 @@
 
 from config.model import Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
+from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
@@ -23,6 +24,7 @@ class Wire:
         is_inter_broker: bool = False,
         max_frame_size_bytes: int = 104_857_600,
         max_throttle_time_ms: int | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
         self.config = ProxyConfig(
             listeners=(),
@@ -33,7 +35,7 @@ class Wire:
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker)
-        self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
+        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses)
         self.session = Session(self.listening)
 
     def client(self, *data: bytes) -> bytes:
