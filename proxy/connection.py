@@ -17,11 +17,12 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import Address
 from protocol.errors import ProtocolError
 from proxy.account import Listening
+from proxy.counters import Counters
 from proxy.latency import Latency
 from proxy.session import Session
+from proxy.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
@@ -35,27 +36,15 @@ _QUIET_NS: Final = 10_000_000_000
 
 
 class Port:
-    """An open listener: what its connections share."""
+    """A listener: what all its connections share, whichever broker they lead to."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        upstream: Address,
-        listening: Listening,
-        dial: Callable[["ClientConnection"], None],
-    ) -> None:
+    def __init__(self, *, name: str, counters: Counters, dial: Callable[["ClientConnection"], None]) -> None:
         self.name = name
-        self.upstream = upstream
-        self.listening = listening
+        self.counters = counters
         self.dial = dial
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
         self._quiet_until_ns: dict[str, int] = {}
-
-    def accept(self) -> "ClientConnection":
-        """Return the protocol of a new client connection."""
-        return ClientConnection(self)
 
     def is_news(self, reason: str) -> bool:
         """Whether this cause was not logged just now."""
@@ -64,6 +53,21 @@ class Port:
         if is_news:
             self._quiet_until_ns[reason] = now_ns + _QUIET_NS
         return is_news
+
+
+class Gate:
+    """The way from a port to one broker: what the connections of that way share."""
+
+    __slots__ = ("listening", "port", "upstream")
+
+    def __init__(self, port: Port, upstream: Upstream, listening: Listening) -> None:
+        self.port = port
+        self.upstream = upstream
+        self.listening = listening
+
+    def accept(self) -> "ClientConnection":
+        """Return the protocol of a new client connection."""
+        return ClientConnection(self)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -83,13 +87,15 @@ class ClientConnection(asyncio.Protocol):
         "_request_ns",
         "_timer",
         "_timer_ms",
+        "gate",
         "port",
         "session",
     )
 
-    def __init__(self, port: Port) -> None:
-        self.port = port
-        self.session = Session(port.listening)
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.port = gate.port
+        self.session = Session(gate.listening)
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -228,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
         has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
         self.session.close(now_ms=monotonic_ns() // 1_000_000, has_passed=has_passed)
         self.port.connections.discard(self)
-        self.port.listening.counters.disconnect(cause)
+        self.port.counters.disconnect(cause)
         if self._timer is not None:
             self._timer.cancel()
         for transport in (self._client, self._broker):
@@ -314,7 +320,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, error: ProtocolError, who: str) -> None:
         """Close on bytes that are not Kafka's protocol; what came before them is still passed on."""
-        self.port.listening.counters.protocol_error(error.reason)
+        self.port.counters.protocol_error(error.reason)
         level = logging.WARNING if self.port.is_news(error.reason) else logging.DEBUG
         log.log(level, "closed %s on listener %s: its %s sent: %s", self.peer, self.port.name, who, error)
         if self.session.to_broker and self._broker is not None:

@@ -109,7 +109,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
         open_now = tuple(port.connections)
         connections.append((labels(listener=port.name), len(open_now)))
         muted.append((labels(listener=port.name), sum(one.session.muted_until_ms > now_ms for one in open_now)))
-        counters = port.listening.counters
+        counters = port.counters
         for cause, count in counters.disconnects.copy().items():
             disconnects.append((labels(listener=port.name, cause=cause), count))
         _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))

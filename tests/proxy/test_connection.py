@@ -9,7 +9,7 @@ import pytest
 
 from config.model import Enforcement, ProxyConfig, QuotaRule
 from proxy import connection as connection_module
-from proxy import server as server_module
+from proxy import dialler as dialler_module
 from proxy.connection import ClientConnection
 from proxy.server import Server
 from tests.support.frames import (
@@ -43,7 +43,7 @@ MOST_BUFFERED_BYTES = 64 * 1024 + 256 * 1024
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_PROBE_EVERY_S", 3_600.0)
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def config_to(broker: StubBroker, *quotas: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND) -> ProxyConfig:
@@ -63,7 +63,7 @@ def only_connection(server: Server) -> ClientConnection:
 
 
 def disconnects(server: Server) -> dict[str, int]:
-    return server.ports[0].listening.counters.disconnects
+    return server.ports[0].counters.disconnects
 
 
 # -- beginnings --
@@ -143,7 +143,7 @@ async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(da
 
             assert await good.ask(other_request(2)) == other_response(2)
 
-        counters = server.ports[0].listening.counters
+        counters = server.ports[0].counters
         assert counters.protocol_errors == {reason: 1}
         assert counters.disconnects["protocol_error"] == 1
         assert len(broker.in_use) == 1
@@ -156,7 +156,7 @@ async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest
             async with client_of(server) as bad:
                 assert await bad.ask(data) == b""
 
-        assert server.ports[0].listening.counters.disconnects == {"protocol_error": 10}
+        assert server.ports[0].counters.disconnects == {"protocol_error": 10}
     assert ["HTTP" in line.message for line in caplog.records] == [False, True]
 
 
@@ -179,7 +179,7 @@ async def test_a_broker_that_answers_what_nobody_asked_closes_its_client() -> No
     ):
         assert await client.ask(other_request(1)) == b""
 
-        assert list(server.ports[0].listening.counters.protocol_errors.values()) == [1]
+        assert list(server.ports[0].counters.protocol_errors.values()) == [1]
 
 
 # -- waits --

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from config.model import Address, ProxyConfig, QuotaRule
-from proxy import server as server_module
+from proxy import dialler as dialler_module
 from proxy.admin import Health
 from proxy.server import Server
 from tests.support.frames import other_request, other_response, produce_request, produce_response
@@ -32,7 +32,7 @@ NEVER_S = 3_600.0
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_PROBE_EVERY_S", NEVER_S)
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", NEVER_S)
 
 
 class Reloads:
@@ -54,7 +54,7 @@ def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> Proxy
 
 
 def disconnects(server: Server, port: int = 0) -> dict[str, int]:
-    return server.ports[port].listening.counters.disconnects
+    return server.ports[port].counters.disconnects
 
 
 @on_uvloop
@@ -130,8 +130,8 @@ async def test_a_client_waits_no_longer_for_its_turn_to_dial_than_for_the_dial(
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(server_module, "_MAX_DIALS", 1)
-    monkeypatch.setattr(server_module, "_DIAL_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
+    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.5)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as one, client_of(server) as other, client_of(server) as third:
             monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never, raising=False)
@@ -164,7 +164,7 @@ async def test_the_listener_stays_up_while_the_broker_restarts() -> None:
 
 @on_uvloop
 async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_PROBE_EVERY_S", 0.01)
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
     broker = StubBroker()
     config = config_to(broker)
     health = Health(asyncio.get_running_loop(), Server(config), Reloads())

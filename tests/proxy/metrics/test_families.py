@@ -239,7 +239,7 @@ def test_exempt_clients_are_counted_and_not_limited() -> None:
 def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     for port in server.ports:
-        counters = port.listening.counters
+        counters = port.counters
         counters.frames[ApiKey.PRODUCE] += 1
         counters.frames[ApiKey.SASL_HANDSHAKE] += 1
         counters.unknown_apis[3_000] = 1
@@ -255,7 +255,7 @@ def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
 
 def test_apis_beyond_those_that_have_a_label_are_other() -> None:
     server = Server(config())
-    server.ports[0].listening.counters.unknown_apis |= {3_000: 1, OTHER: 136}
+    server.ports[0].counters.unknown_apis |= {3_000: 1, OTHER: 136}
 
     samples = scrape_of(server)
 
@@ -269,7 +269,7 @@ def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     first.connections |= {free, muted, was_muted}
     muted.session.account.muted_until_ms = NOW_MS + 60_000
     was_muted.session.account.muted_until_ms = NOW_MS - 1
-    second.listening.counters.disconnect("upstream_refused")
+    second.counters.disconnect("upstream_refused")
 
     samples = scrape_of(server)
 

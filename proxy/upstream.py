@@ -1,0 +1,17 @@
+"""One broker: where it is, what its clients have used of their quotas, and whether it could be reached."""
+
+from config.model import Address
+from proxy.quota.broker import BrokerQuotas
+
+
+class Upstream:
+    """A broker behind the proxy. ``address`` changes where a broker of a cluster comes back on another one."""
+
+    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "quotas")
+
+    def __init__(self, address: Address, quotas: BrokerQuotas) -> None:
+        self.address = address
+        self.quotas = quotas
+        self.is_reachable = False
+        self.failures = 0  # dials that failed since the last that did not
+        self.last_warning_s = float("-inf")
