@@ -92,8 +92,8 @@ class Health:
         A file that was refused leaves the proxy as ready as it was, for the one before it is still in force.
         """
         is_listening = self._server.is_listening
-        upstreams = {str(one.address): one.is_reachable for one in list(self._server.upstreams.values())}
-        state = "starting" if not is_listening else "ready" if all(upstreams.values()) else "degraded"
+        upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
+        state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
         return {
             "state": state,
             "listeners": is_listening,

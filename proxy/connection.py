@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import Final, cast
 
 from protocol.errors import ProtocolError
-from proxy.account import Listening
+from proxy.account import Listening, Policy
 from proxy.counters import Counters
 from proxy.latency import Latency
 from proxy.session import Session
@@ -64,6 +64,15 @@ class Gate:
         self.port = port
         self.upstream = upstream
         self.listening = listening
+
+    @property
+    def policy(self) -> Policy:
+        """What the listener says about its connections; a reload replaces it."""
+        return self.listening.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self.listening.policy = policy
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""

@@ -1,19 +1,18 @@
 """All brokers of one cluster, and the ports of each listener in front of them.
 
-``see`` is the one door through which news of brokers come: from a session, before the response that told of them goes
-on to its client, and from asking the cluster every few seconds. A broker that joins has its port before any client hears
-of it, because the port is bound at once, in the same step.
+``Fleet.see`` is the one door through which news of brokers come: from a session, before the response that told of them
+goes on to its client, and from asking the cluster every few seconds. A broker that joins has its port before any client
+hears of it, because the port is bound in the same step.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
-from itertools import cycle
-from time import monotonic_ns
+from collections.abc import Mapping
+from time import monotonic, monotonic_ns
 from typing import Final
 
-from config.model import Address, Cluster
+from config.model import Address, Cluster, ProxyConfig, Shaping
 from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
@@ -27,38 +26,50 @@ log = logging.getLogger(__name__)
 
 _ASK_EVERY_S: Final = 5.0
 _ASK_AGAIN_S: Final = 1.0
+_WARN_EVERY_S: Final = 60.0
+_BACKLOG: Final = 4096
 
 
 class Front:
-    """One listener in front of the cluster: a bootstrap port and a port for each broker."""
+    """One listener in front of a cluster: the bootstrap port's clients, and a port for each broker."""
 
     def __init__(self, port: Port, bind_host: str, cluster: Cluster, policy: Policy, fleet: "Fleet") -> None:
         self.port = port
-        self.policy = policy
-        self.membership = Membership(cluster)
-        self.addresses = Addresses(fleet.see)
         self.gates: dict[int, Gate] = {}
+        self._policy = policy
+        self._membership = Membership(cluster)
+        self._addresses = Addresses(fleet.see)
         self._bind_host = bind_host
         self._fleet = fleet
-        self._servers: dict[int, asyncio.Server] = {}
+        self._sockets: dict[int, socket.socket] = {}
         self._turn = 0
+
+    @property
+    def policy(self) -> Policy:
+        """What the listener says about its connections."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        for gate in self.gates.values():
+            gate.listening.policy = policy
 
     def accept(self) -> ClientConnection:
         """Return the protocol of a client at the bootstrap port: it is led to one broker after the other."""
         gates = [gate for gate in self.gates.values() if gate.upstream.is_reachable] or list(self.gates.values())
         self._turn += 1
-        gate = gates[self._turn % len(gates)] if gates else self._gate(self._fleet.next_bootstrap())
+        gate = gates[self._turn % len(gates)] if gates else self._gate(self._fleet.bootstrap(self._turn))
         return gate.accept()
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Open and close ports, so that there is one for each broker."""
-        changes = self.membership.see(brokers, is_all=is_all, now_ms=now_ms)
+        changes = self._membership.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
-            cluster = self.membership.cluster
             log.error(
-                "listener %s: broker %d has no port, broker_ports are %d-%d (first port + node id): "
-                "its partitions are without a leader for clients; give it more ports",
-                self.port.name, node_id, cluster.first_port, cluster.last_port,
+                "listener %s: broker %d is outside broker_ports (%d-%d, the first port + node id), so clients do not "
+                "hear of it and its partitions have no leader for them; widen broker_ports",
+                self.port.name, node_id, self._membership.cluster.first_port, self._membership.cluster.last_port,
             )  # fmt: skip
         for node_id, address in changes.joined.items():
             self._open(node_id, address)
@@ -66,32 +77,136 @@ class Front:
             self._close(node_id)
 
     def close(self) -> None:
-        """Take no more clients."""
-        for server in self._servers.values():
-            server.close()
+        """Take no more clients at any broker's port."""
+        for node_id in tuple(self.gates):
+            self._close(node_id)
 
     def _open(self, node_id: int, address: Address) -> None:
-        port = self.membership.cluster.port_of(node_id)
+        port = self._membership.cluster.port_of(node_id)
         if port is None:
             return
+        gate = self._gate(self._fleet.upstream(node_id, address))
         try:
-            bound = self._fleet.listen(Address(host=self._bind_host, port=port))
+            family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
+            bound = socket.create_server((self._bind_host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             log.error("listener %s: no port for broker %d: %s", self.port.name, node_id, error)  # noqa: TRY400
-            self.membership.brokers.pop(node_id)  # so that it is tried again
+            self._membership.brokers.pop(node_id)  # so that the next answer opens it, if it can be opened then
             return
-        gate = self.gates[node_id] = self._gate(self._fleet.upstream(node_id, address))
-        self.addresses.told[node_id] = (self.membership.cluster.advertised_host.encode(), port)
-        self._fleet.serve(bound, gate, on_serving=lambda server: self._servers.__setitem__(node_id, server))
-        log.info("listening on %s:%d (%s) -> broker %d at %s", self._bind_host, port, self.port.name, node_id, address)
+        bound.setblocking(False)
+        self.gates[node_id] = gate
+        self._sockets[node_id] = bound
+        self._addresses.told[node_id] = (self._membership.cluster.advertised_host.encode(), port)
+        self._fleet.serve(gate, bound)
+        log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, self.port.name, node_id, address)
 
     def _close(self, node_id: int) -> None:
-        self.gates.pop(node_id, None)
-        self.addresses.told.pop(node_id, None)
-        server = self._servers.pop(node_id, None)
-        if server is not None:
-            server.close()
+        del self.gates[node_id], self._addresses.told[node_id]
+        self._fleet.end(self._sockets.pop(node_id))
         log.info("listener %s: broker %d has left", self.port.name, node_id)
 
     def _gate(self, upstream: Upstream) -> Gate:
-        return Gate(self.port, upstream, Listening(self.policy, upstream.quotas, self.port.counters, self.addresses))
+        return Gate(self.port, upstream, Listening(self.policy, upstream.quotas, self.port.counters, self._addresses))
+
+
+class Fleet:
+    """The brokers of one cluster, whose quotas all listeners in front of it share."""
+
+    def __init__(self, servers: tuple[Address, ...], config: ProxyConfig, shaping: Shaping | None) -> None:
+        self.brokers: dict[int, Upstream] = {}
+        self._config = config
+        self._shaping = shaping
+        self._servers = [Upstream(server, self._quotas()) for server in servers]
+        self._fronts: list[Front] = []
+        self._serving: dict[socket.socket, asyncio.Task[None]] = {}
+        self._tasks: asyncio.TaskGroup
+        self._last_warning_s = float("-inf")
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """Every broker that is known, and the bootstrap servers."""
+        return [*self.brokers.values(), *self._servers]
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether some broker is."""
+        return any(upstream.is_reachable for upstream in self.upstreams)
+
+    def front(self, port: Port, bind_host: str, cluster: Cluster, policy: Policy) -> Front:
+        """Add a listener."""
+        front = Front(port, bind_host, cluster, policy, self)
+        self._fronts.append(front)
+        return front
+
+    def update(self, config: ProxyConfig, shaping: Shaping | None) -> None:
+        """Put the rules of ``config`` in force, for brokers that join later, too."""
+        self._config, self._shaping = config, shaping
+        for upstream in self.upstreams:
+            upstream.quotas.update(config, shaping=shaping)
+
+    def close(self) -> None:
+        """Take no more clients at any broker's port."""
+        for front in self._fronts:
+            front.close()
+
+    def bootstrap(self, turn: int) -> Upstream:
+        """Return a bootstrap server, for clients that come before a broker is known."""
+        return self._servers[turn % len(self._servers)]
+
+    def upstream(self, node_id: int, address: Address) -> Upstream:
+        """Return a broker; one that comes back finds its clients' usage as it was."""
+        upstream = self.brokers.get(node_id)
+        if upstream is None:
+            upstream = self.brokers[node_id] = Upstream(address, self._quotas())
+            upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
+        return upstream
+
+    def see(self, brokers: Mapping[int, Address], is_all: bool) -> None:
+        """Take up what an answer of the cluster said of its brokers."""
+        now_ms = monotonic_ns() // 1_000_000
+        for node_id, address in brokers.items():
+            known = self.brokers.get(node_id)
+            if known is not None and known.address != address:
+                log.info("broker %d has moved from %s to %s", node_id, known.address, address)
+                known.address = address
+        for front in self._fronts:
+            front.follow(brokers, is_all=is_all, now_ms=now_ms)
+
+    async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Ask for the brokers every few seconds, until cancelled."""
+        self._tasks = tasks
+        turn = 0
+        while True:
+            turn += 1
+            known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
+            upstream = known[turn % len(known)]
+            try:
+                self.see(await ask(upstream.address), is_all=True)
+                upstream.is_reachable = True
+                await asyncio.sleep(_ASK_EVERY_S)
+            except (OSError, ProtocolError) as error:
+                upstream.is_reachable = False
+                self._warn(upstream, error)
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+    def serve(self, gate: Gate, bound: socket.socket) -> None:
+        """Let a bound socket's clients through a gate; they may have come already."""
+        self._serving[bound] = self._tasks.create_task(self._serve(gate, bound))
+
+    def end(self, bound: socket.socket) -> None:
+        """Take no more clients there."""
+        self._serving.pop(bound).cancel()
+
+    async def _serve(self, gate: Gate, bound: socket.socket) -> None:
+        async with await asyncio.get_running_loop().create_server(gate.accept, sock=bound) as server:
+            await server.serve_forever()
+
+    def _quotas(self) -> BrokerQuotas:
+        return BrokerQuotas(self._config, shaping=self._shaping)
+
+    def _warn(self, upstream: Upstream, error: Exception) -> None:
+        if monotonic() - self._last_warning_s >= _WARN_EVERY_S:
+            self._last_warning_s = monotonic()
+            log.warning(
+                "cannot ask %s for the brokers: %s; they are taken from the answers to clients", upstream.address, error
+            )

@@ -26,7 +26,7 @@ _POLL_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 
 # What listeners and quotas take from a new file while they run; the rest of each is fixed at the start.
-_LISTENER_FIXED: Final = ("bind", "upstream")
+_LISTENER_FIXED: Final = ("bind", "upstream", "cluster")
 _KAFKA_FIXED: Final = ("quota_window_num", "quota_window_size_seconds")
 
 

@@ -11,13 +11,14 @@ import select
 import sys
 from collections.abc import Callable, Coroutine
 from time import monotonic_ns
-from typing import Final
+from typing import Final, cast
 
 from config.model import Address, Listener, ProxyConfig
 from proxy.account import Listening, Policy
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
 from proxy.dialler import Dialler, probe
+from proxy.fleet import Fleet, Front
 from proxy.quota.broker import BrokerQuotas
 from proxy.throttle_log import ThrottleLog
 from proxy.upstream import Upstream
@@ -35,35 +36,60 @@ class Server:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
-        self.upstreams: dict[Address, Upstream] = {}
         self.ports: list[Port] = []
+        self.fleets: dict[frozenset[Address], Fleet] = {}
         self.is_listening = False
-        self._gates: list[Gate] = []
+        self._brokers: dict[Address, Upstream] = {}
+        self._doors: list[Gate | Front] = []  # of each listener
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._dialler: Dialler
         self._throttle_log = ThrottleLog()
         for listener in config.listeners:
-            upstream = self.upstreams.get(listener.upstream)
-            if upstream is None:
-                quotas = BrokerQuotas(config, shaping=listener.shaping)
-                upstream = self.upstreams[listener.upstream] = Upstream(listener.upstream, quotas)
             port = Port(name=listener.name, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
-            listening = Listening(_policy(config, listener), upstream.quotas, port.counters)
-            self._gates.append(Gate(port, upstream, listening))
+            self._doors.append(self._door(listener, port))
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """All brokers behind the proxy that are known."""
+        return [*self._brokers.values(), *(one for fleet in self.fleets.values() for one in fleet.upstreams)]
+
+    def is_reachable(self) -> bool:
+        """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""
+        fleets = self.fleets.values()
+        return all(one.is_reachable for one in self._brokers.values()) and all(fleet.is_reachable for fleet in fleets)
 
     def apply(self, config: ProxyConfig) -> None:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
-        by_name = {listener.name: listener for listener in config.listeners}
-        shapings = {listener.upstream: listener.shaping for listener in config.listeners}
-        for gate in self._gates:
-            listener = by_name.get(gate.port.name)
-            if listener is not None:
-                gate.listening.policy = _policy(config, listener)
-        for upstream in self.upstreams.values():
-            upstream.quotas.update(config, shaping=shapings.get(upstream.address))
         self.config = config
+        by_name = {listener.name: listener for listener in config.listeners}
+        for port, door in zip(self.ports, self._doors, strict=True):
+            listener = by_name.get(port.name)
+            if listener is not None:
+                door.policy = _policy(config, listener)
+        for listener in config.listeners:
+            upstream = self._brokers.get(listener.upstream) if listener.upstream else None
+            if upstream is not None:
+                upstream.quotas.update(config, shaping=listener.shaping)
+            fleet = self.fleets.get(frozenset(listener.cluster.bootstrap_servers)) if listener.cluster else None
+            if fleet is not None:
+                fleet.update(config, listener.shaping)
+
+    def _door(self, listener: Listener, port: Port) -> Gate | Front:
+        """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
+        config, policy = self.config, _policy(self.config, listener)
+        if listener.cluster is not None:
+            servers = frozenset(listener.cluster.bootstrap_servers)
+            fleet = self.fleets.get(servers)
+            if fleet is None:
+                fleet = self.fleets[servers] = Fleet(listener.cluster.bootstrap_servers, config, listener.shaping)
+            return fleet.front(port, listener.bind.host, listener.cluster, policy)
+        address = cast(Address, listener.upstream)
+        upstream = self._brokers.get(address)
+        if upstream is None:
+            upstream = self._brokers[address] = Upstream(address, BrokerQuotas(config, shaping=listener.shaping))
+        return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters))
 
     def stop(self) -> None:
         """Stop serving: close listeners and connections, and let ``run`` return."""
@@ -81,9 +107,9 @@ class Server:
         loop = asyncio.get_running_loop()
         servers = [
             await loop.create_server(
-                gate.accept, listener.bind.host, listener.bind.port, backlog=_BACKLOG, start_serving=False
+                door.accept, listener.bind.host, listener.bind.port, backlog=_BACKLOG, start_serving=False
             )
-            for gate, listener in zip(self._gates, self.config.listeners, strict=True)
+            for door, listener in zip(self._doors, self.config.listeners, strict=True)
         ]
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
@@ -91,22 +117,25 @@ class Server:
         async with asyncio.TaskGroup() as self._tasks:
             self._dialler = Dialler(self._tasks)
             # Not before: a client may send its first request at once, and dials are tasks.
-            for gate, listener, server in zip(self._gates, self.config.listeners, servers, strict=True):
+            for listener, server in zip(self.config.listeners, servers, strict=True):
                 await server.start_serving()
                 bound = Address(host=listener.bind.host, port=server.sockets[0].getsockname()[1])
                 # stdout, not the log: scripts wait for this line.
-                sys.stdout.write(f"listening on {bound} ({gate.port.name}) -> {gate.upstream.address}\n")
+                sys.stdout.write(f"listening on {bound} ({listener.name}) -> {listener.upstream or listener.cluster}\n")
             sys.stdout.flush()
             self.is_listening = True
             background = [
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
-                *(self._tasks.create_task(probe(upstream)) for upstream in self.upstreams.values()),
+                *(self._tasks.create_task(probe(upstream)) for upstream in self._brokers.values()),
+                *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
                 *([self._tasks.create_task(beside())] if beside else []),
             ]
             await self._stopping.wait()
             for server in servers:
                 server.close()
+            for fleet in self.fleets.values():
+                fleet.close()
             for port in self.ports:
                 for connection in tuple(port.connections):
                     connection.close("shutdown")
@@ -130,7 +159,7 @@ class Server:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_EVERY_S)
-            for upstream in self.upstreams.values():
+            for upstream in self.upstreams:
                 for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
                     await asyncio.sleep(0)
 

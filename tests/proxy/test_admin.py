@@ -24,6 +24,7 @@ from config.model import DEFAULT, Address, Listener, ProxyConfig, QuotaRule
 from proxy.admin import MAX_REQUESTS, AdminServer, Health
 from proxy.commands import run
 from proxy.server import Server
+from tests.support.stub_broker import upstream_of
 
 LOOPBACK = Address(host="127.0.0.1", port=0)
 BROKER = Address(host="127.0.0.1", port=19092)
@@ -63,7 +64,7 @@ async def admin_of(server: Server, reloads: Reloads | None = None) -> AsyncItera
 def ready_server() -> Server:
     server = Server(CONFIG)
     server.is_listening = True
-    server.upstreams[BROKER].is_reachable = True
+    upstream_of(server, BROKER).is_reachable = True
     return server
 
 
@@ -139,7 +140,7 @@ async def test_before_the_listeners_are_bound_the_proxy_is_starting() -> None:
 
 async def test_an_upstream_out_of_reach_makes_the_proxy_degraded_and_its_return_ready() -> None:
     server = ready_server()
-    upstream = server.upstreams[BROKER]
+    upstream = upstream_of(server, BROKER)
 
     async with admin_of(server) as admin:
         upstream.is_reachable = False
@@ -336,7 +337,7 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
     server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(rule,)))
     now_ms = time.monotonic_ns() // 1_000_000
     for number in range(BUCKETS // 2):
-        for bucket in server.upstreams[BROKER].quotas.buckets(
+        for bucket in upstream_of(server, BROKER).quotas.buckets(
             principal="ANONYMOUS", client_id=f"client-{number}", now_ms=now_ms
         ):
             bucket.charge(1_000 + number, now_ms=now_ms)

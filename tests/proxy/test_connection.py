@@ -30,6 +30,7 @@ from tests.support.stub_broker import (
     on_uvloop,
     running,
     stub_broker,
+    upstream_of,
 )
 
 # 10,400 B in a window of 10 s are 4 % over this: 0.4 s of silence.
@@ -231,7 +232,7 @@ async def test_with_observe_nobody_waits() -> None:
             assert await client.ask(produce_request(number, size_bytes=OVER_BYTES)) == produce_response(number)
         assert monotonic() - sent < WAIT_MS / 1_000
 
-        (bucket,) = [one for one in server.upstreams[broker.address].quotas.produce if one.requests]
+        (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
         assert bucket.observed_throttle_time_ms > 0
 
 
@@ -475,7 +476,7 @@ async def test_who_leaves_before_the_answer_pays_for_what_he_sent(how: str) -> N
             client.writer.write(framed(b"\xff" * 20))
         await eventually(lambda: disconnects(server))
 
-        (bucket,) = server.upstreams[broker.address].quotas.produce
+        (bucket,) = upstream_of(server, broker.address).quotas.produce
         assert bucket.amount == 20_000
 
 
@@ -541,7 +542,7 @@ async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leave
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         await client.send(produce_request(size_bytes=5_000))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        (bucket,) = server.upstreams[broker.address].quotas.produce
+        (bucket,) = upstream_of(server, broker.address).quotas.produce
         assert bucket.in_flight_bytes == 5_000
 
         client.reset()

@@ -24,6 +24,7 @@ from tests.support.stub_broker import (
     on_uvloop,
     running,
     stub_broker,
+    upstream_of,
 )
 
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
@@ -186,7 +187,7 @@ async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_client_that_gets_through_makes_the_upstream_reachable_before_the_next_probe() -> None:
     broker = StubBroker(answers)
     async with running(config_to(broker)) as server:
-        upstream = server.upstreams[broker.address]
+        upstream = upstream_of(server, broker.address)
         async with client_of(server) as client:
             await client.ask(other_request())
         assert not upstream.is_reachable
@@ -206,7 +207,7 @@ async def test_listeners_of_one_upstream_share_its_buckets() -> None:
             async with client_of(server, port=port) as client:
                 await client.ask(produce_request(size_bytes=300))
 
-        (bucket,) = [one for one in server.upstreams[broker.address].quotas.produce if one.requests]
+        (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
         assert (bucket.tags.client_id, bucket.amount) == ("etl", 600)
 
 
@@ -221,7 +222,7 @@ async def test_two_upstreams_have_a_quota_each() -> None:
             async with client_of(server, port=port) as client:
                 await client.ask(produce_request(size_bytes=300))
 
-        managers = [upstream.quotas.produce for upstream in server.upstreams.values()]
+        managers = [upstream.quotas.produce for upstream in server.upstreams]
         assert [bucket.amount for one in managers for bucket in one if bucket.requests] == [300, 300]
 
 

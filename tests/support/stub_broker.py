@@ -12,6 +12,7 @@ import uvloop
 
 from config.model import Address, Listener, ProxyConfig
 from proxy.server import Server
+from proxy.upstream import Upstream
 
 # Takes a request (with its size prefix); what it returns is sent back.
 Script = Callable[[bytes], bytes]
@@ -131,6 +132,12 @@ async def stub_broker(script: Script = lambda _: b"") -> AsyncIterator[StubBroke
 def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
     """Return a listener on a free port."""
     return Listener(name=name, bind=Address(host="127.0.0.1", port=free_port()), upstream=upstream)
+
+
+def upstream_of(server: Server, address: Address) -> Upstream:
+    """Return what the proxy knows of the broker at an address."""
+    (upstream,) = (upstream for upstream in server.upstreams if upstream.address == address)
+    return upstream
 
 
 @asynccontextmanager

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.model import DEFAULT, Address, KafkaSettings, Listener, Principals, ProxyConfig, QuotaRule
 from protocol.api import ApiKey
-from proxy.connection import ClientConnection
 from proxy.counters import OTHER
 from proxy.latency import BOUNDS_NS
 from proxy.metrics.families import Families
@@ -21,6 +20,7 @@ from proxy.metrics.text import write
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.server import Server
+from tests.support.stub_broker import upstream_of
 
 BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
 ANY = Address(host="127.0.0.1", port=0)
@@ -69,7 +69,7 @@ def value(samples: Scrape, name: str, **labels: str) -> float:
 
 
 def bucket_of(server: Server, kind: QuotaKind, client_id: str = "etl", upstream: Address = BROKER) -> Bucket:
-    produce, fetch = server.upstreams[upstream].quotas.buckets(
+    produce, fetch = upstream_of(server, upstream).quotas.buckets(
         principal="ANONYMOUS", client_id=client_id, now_ms=NOW_MS
     )
     return produce if kind is QuotaKind.PRODUCE else fetch
@@ -163,7 +163,7 @@ def test_the_throttle_time_of_who_was_not_throttled_is_nan_as_in_kafka() -> None
 def test_users_are_sanitised_in_kafkas_family_only_and_client_ids_nowhere() -> None:
     rule = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e6)
     server = Server(config(rule))
-    quotas = server.upstreams[BROKER].quotas
+    quotas = upstream_of(server, BROKER).quotas
     bucket, _ = quotas.buckets(principal="CN=Ä b,O=x", client_id='a "b"\\\n/é', now_ms=NOW_MS)
     bucket.charge(1, now_ms=NOW_MS)
 
@@ -265,7 +265,7 @@ def test_apis_beyond_those_that_have_a_label_are_other() -> None:
 def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     first, second = server.ports
-    free, muted, was_muted = (ClientConnection(first) for _ in range(3))
+    free, muted, was_muted = (server._doors[0].accept() for _ in range(3))
     first.connections |= {free, muted, was_muted}
     muted.session.account.muted_until_ms = NOW_MS + 60_000
     was_muted.session.account.muted_until_ms = NOW_MS - 1
