@@ -1,0 +1,69 @@
+"""Responses that list brokers, as kio writes and reads them, and as we rewrite them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from protocol import describe_cluster, find_coordinator, metadata
+from protocol.brokers import Told
+from tests.protocol.support import kio_messages
+from tests.protocol.support.kio_messages import Untyped
+
+METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
+TOLD: Final[Told] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9196), 7: ("prüf.example".encode(), 65_535)}
+FIND: Final[dict[int, Callable[[bytes, int, int], object]]] = {
+    METADATA: metadata.find_brokers,
+    DESCRIBE_CLUSTER: describe_cluster.find_endpoints,
+    FIND_COORDINATOR: find_coordinator.find_coordinators,
+}
+# Node id, host and port of each broker in a response.
+NODES: Final = st.lists(
+    st.tuples(st.sampled_from([-1, 0, 3, 4, 7, 2**31 - 1]), st.text(max_size=300), st.integers(-1, 2**31 - 1)),
+    max_size=6,
+)
+
+
+def versions(api_key: int) -> list[int]:
+    """Return the versions of an API that kio knows."""
+    return [version for key, version in kio_messages.api_versions() if key == api_key]
+
+
+def decoded(frame: bytes, kind: Untyped) -> Untyped:
+    """Read a whole frame with kio; nothing may be left of it."""
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
+    message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
+    assert 4 + header_bytes + body_bytes == len(frame)
+    return message
+
+
+def rewritten(frame: bytes, api_key: int, version: int, told: Told = TOLD) -> bytes:
+    """Rewrite a whole frame, with bytes of others before and behind."""
+    data, start = b"before" + frame + b"behind", 6
+    if api_key == METADATA:
+        brokers = metadata.find_brokers(data, start, version)
+        assert brokers
+        return metadata.replace_brokers(data, start, brokers, told) + data[brokers.end : -6]
+    if api_key == DESCRIBE_CLUSTER:
+        endpoints = describe_cluster.find_endpoints(data, start, version)
+        assert endpoints
+        return describe_cluster.replace_endpoints(data, start, endpoints, told) + data[endpoints.brokers.end : -6]
+    coordinators = find_coordinator.find_coordinators(data, start, version)
+    assert coordinators is not None
+    return find_coordinator.replace_coordinators(data, start, version, coordinators, told)
+
+
+def broker(kind: Untyped, node_id: int, host: str, port: int) -> Untyped:
+    """Return a broker of kio's for that kind of response."""
+    names = kind.__annotations__
+    values = {"broker_id" if "broker_id" in names else "node_id": node_id, "host": host, "port": port}
+    return kio_messages.example(kind, values)
+
+
+def as_told(entity: Untyped, name: str) -> Untyped:
+    """Return kio's broker, or coordinator, as clients are to see it; ``name`` is that of its node id."""
+    host, port = TOLD[getattr(entity, name)]
+    return replace(entity, host=host.decode(), port=port)

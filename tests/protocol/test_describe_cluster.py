@@ -1,0 +1,37 @@
+"""The endpoints of DescribeCluster responses, as kio writes and reads them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from tests.protocol.support import kio_messages
+from tests.protocol.support.broker_lists import (
+    DESCRIBE_CLUSTER,
+    NODES,
+    TOLD,
+    as_told,
+    broker,
+    decoded,
+    rewritten,
+    versions,
+)
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
+@pytest.mark.parametrize("endpoint_type", [1, 2])
+@given(nodes=NODES)
+def test_describe_cluster_names_other_brokers_and_no_controller(
+    version: int, endpoint_type: int, nodes: list[tuple[int, str, int]]
+) -> None:
+    kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
+    broker_kind = kind.__annotations__["brokers"].__args__[0]
+    brokers = tuple(broker(broker_kind, *node) for node in nodes)
+    values = {"brokers": brokers} | ({"endpoint_type": endpoint_type} if version >= 1 else {})
+    message = kio_messages.example(kind, values)
+
+    after = decoded(rewritten(kio_messages.response_frame(message), DESCRIBE_CLUSTER, version), kind)
+
+    listed = brokers if endpoint_type == 1 or version == 0 else ()
+    expected = tuple(as_told(broker, "broker_id") for broker in listed if broker.broker_id in TOLD)
+    assert after == replace(message, brokers=expected)

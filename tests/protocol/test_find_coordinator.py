@@ -1,0 +1,56 @@
+"""Coordinators of FindCoordinator responses, as kio writes and reads them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from kio.schema.errors import ErrorCode
+
+from tests.protocol.support import kio_messages
+from tests.protocol.support.broker_lists import (
+    FIND_COORDINATOR,
+    NODES,
+    TOLD,
+    as_told,
+    broker,
+    decoded,
+    rewritten,
+    versions,
+)
+
+COORDINATOR_NOT_AVAILABLE = 15
+
+
+@pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version < 4])
+@pytest.mark.parametrize(("node_id", "host"), [(3, "broker3"), (4, "broker4"), (-1, "")])
+def test_a_coordinator_is_another_or_not_available(version: int, node_id: int, host: str) -> None:
+    kind = kio_messages.response_class(FIND_COORDINATOR, version)
+    message = kio_messages.example(kind, {"node_id": node_id, "host": host, "port": 9092 if host else -1})
+
+    after = decoded(rewritten(kio_messages.response_frame(message), FIND_COORDINATOR, version), kind)
+
+    if node_id in TOLD:
+        assert after == as_told(message, "node_id")
+    else:
+        error_code = ErrorCode(COORDINATOR_NOT_AVAILABLE) if host else message.error_code
+        nobody = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
+        assert after == replace(message, **nobody)
+
+
+@pytest.mark.parametrize("version", [version for version in versions(FIND_COORDINATOR) if version >= 4])
+@given(nodes=NODES)
+def test_each_of_many_coordinators_is_another_or_not_available(version: int, nodes: list[tuple[int, str, int]]) -> None:
+    kind = kio_messages.response_class(FIND_COORDINATOR, version)
+    coordinator_kind = kind.__annotations__["coordinators"].__args__[0]
+    coordinators = tuple(broker(coordinator_kind, *node) for node in nodes)
+    message = kio_messages.example(kind, {"coordinators": coordinators})
+
+    after = decoded(rewritten(kio_messages.response_frame(message), FIND_COORDINATOR, version), kind)
+
+    for before, now in zip(coordinators, after.coordinators, strict=True):
+        if before.node_id in TOLD:
+            assert now == as_told(before, "node_id")
+        else:
+            error_code = before.error_code if before.node_id == -1 else ErrorCode(COORDINATOR_NOT_AVAILABLE)
+            nobody = {"node_id": -1, "host": "", "port": -1, "error_code": error_code}
+            assert now == replace(before, **nobody)

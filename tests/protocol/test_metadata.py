@@ -1,0 +1,46 @@
+"""The brokers of Metadata responses, as kio writes and reads them."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import metadata
+from tests.protocol.support import kio_messages
+from tests.protocol.support.broker_lists import (
+    METADATA,
+    NODES,
+    TOLD,
+    as_told,
+    broker,
+    decoded,
+    rewritten,
+    versions,
+)
+
+
+@pytest.mark.parametrize("version", versions(METADATA))
+@given(nodes=NODES, topics=st.integers(0, 3))
+def test_metadata_names_other_brokers_and_is_else_the_same(
+    version: int, nodes: list[tuple[int, str, int]], topics: int
+) -> None:
+    kind = kio_messages.response_class(METADATA, version)
+    broker_kind = kind.__annotations__["brokers"].__args__[0]
+    brokers = tuple(broker(broker_kind, *node) for node in nodes)
+    message = kio_messages.example(kind, {"brokers": brokers}, array_length=topics)
+
+    after = decoded(rewritten(kio_messages.response_frame(message), METADATA, version), kind)
+
+    expected = tuple(as_told(broker, "node_id") for broker in brokers if broker.node_id in TOLD)
+    assert after == replace(message, brokers=expected)
+
+
+def test_topics_are_not_looked_at() -> None:
+    kind = kio_messages.response_class(METADATA, 13)
+    frame = kio_messages.response_frame(kio_messages.example(kind, array_length=2))
+    brokers = metadata.find_brokers(frame, 0, 13)
+    assert brokers
+    cut = frame[: brokers.end]
+
+    assert metadata.find_brokers(cut, 0, 13) == brokers
