@@ -58,6 +58,8 @@ async def ask(address: Address) -> dict[int, Address]:
             if not 4 <= size_bytes <= _MAX_ANSWER_BYTES:
                 raise Truncated(f"an answer has {size_bytes} bytes")
             return brokers_of(size + await reader.readexactly(size_bytes))
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer in {_TIMEOUT_S:g} s") from error
     except UnicodeError as error:  # a host that is no name in DNS
         raise OSError(f"{address.host!r} is no host name") from error
     except asyncio.IncompleteReadError as error:

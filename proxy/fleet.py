@@ -3,12 +3,16 @@
 ``Fleet.see`` is the one door through which news of brokers come: from a session, before the response that told of them
 goes on to its client, and from asking the cluster every few seconds. A broker that joins has its port before any client
 hears of it, because the port is bound in the same step.
+
+A cluster that wants a login does not answer us. Until it has answered a client, every port of the listener is open and
+leads to a bootstrap server: clients remember ports from before a restart of the proxy, and most of them (Java before
+4.0) never come back to the bootstrap address. What they ask there, any broker can answer, or tells them to ask anew.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic, monotonic_ns
 from typing import Final
 
@@ -42,6 +46,8 @@ class Front:
         self._bind_host = bind_host
         self._fleet = fleet
         self._sockets: dict[int, socket.socket] = {}
+        self._stand_ins: dict[int, Gate] = {}  # of ports whose broker is not known yet
+        self._unopened: set[int] = set()
         self._turn = 0
 
     @property
@@ -52,7 +58,7 @@ class Front:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         self._policy = policy
-        for gate in self.gates.values():
+        for gate in (*self.gates.values(), *self._stand_ins.values()):
             gate.listening.policy = policy
 
     def accept(self) -> ClientConnection:
@@ -75,35 +81,70 @@ class Front:
             self._open(node_id, address)
         for node_id in changes.left:
             self._close(node_id)
+        if is_all and self._stand_ins:
+            self._end_stand_ins()
+
+    def stand_in(self) -> None:
+        """Open the ports of all brokers that there may be; each leads to a bootstrap server until its own is known."""
+        cluster = self._membership.cluster
+        for turn in range(cluster.last_port - cluster.first_port + 1):
+            if turn not in self._sockets:
+                self._stand_ins[turn] = self._gate(self._fleet.bootstrap(turn))
+                if not self._bind(turn, logging.DEBUG):
+                    del self._stand_ins[turn]
 
     def close(self) -> None:
         """Take no more clients at any broker's port."""
-        for node_id in tuple(self.gates):
-            self._close(node_id)
+        for node_id in tuple(self._sockets):
+            self._unbind(node_id)
+        self.gates.clear()
+        self._addresses.told.clear()
 
     def _open(self, node_id: int, address: Address) -> None:
         port = self._membership.cluster.port_of(node_id)
-        if port is None:
-            return
-        gate = self._gate(self._fleet.upstream(node_id, address))
-        try:
-            family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
-            bound = socket.create_server((self._bind_host, port), family=family, backlog=_BACKLOG)
-        except OSError as error:
-            log.error("listener %s: no port for broker %d: %s", self.port.name, node_id, error)  # noqa: TRY400
+        if port is None or not (node_id in self._sockets or self._bind(node_id, logging.ERROR)):
             self._membership.brokers.pop(node_id)  # so that the next answer opens it, if it can be opened then
             return
-        bound.setblocking(False)
-        self.gates[node_id] = gate
-        self._sockets[node_id] = bound
+        self.gates[node_id] = self._gate(self._fleet.upstream(node_id, address))
         self._addresses.told[node_id] = (self._membership.cluster.advertised_host.encode(), port)
-        self._fleet.serve(gate, bound)
         log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, self.port.name, node_id, address)
 
     def _close(self, node_id: int) -> None:
         del self.gates[node_id], self._addresses.told[node_id]
-        self._fleet.end(self._sockets.pop(node_id))
+        self._unbind(node_id)
         log.info("listener %s: broker %d has left", self.port.name, node_id)
+
+    def _end_stand_ins(self) -> None:
+        """Close the ports of nobody, and the connections that may lead to another broker than their port says."""
+        gates = set(self._stand_ins.values())
+        for node_id in self._stand_ins.keys() - self.gates.keys():
+            self._unbind(node_id)
+        self._stand_ins.clear()
+        for connection in self.port.connections:
+            if connection.gate in gates:
+                # Not now: the answer that told of the brokers is still to be written.
+                asyncio.get_running_loop().call_soon(connection.close, "broker_known")
+
+    def _bind(self, node_id: int, level: int) -> bool:
+        """Listen on the port of a broker; say so where it cannot be done, once."""
+        port = self._membership.cluster.port_of(node_id)
+        family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
+        try:
+            bound = socket.create_server((self._bind_host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            if node_id not in self._unopened:
+                log.log(level, "listener %s: no port for broker %d: %s", self.port.name, node_id, error)
+            if level >= logging.ERROR:
+                self._unopened.add(node_id)
+            return False
+        self._unopened.discard(node_id)
+        bound.setblocking(False)
+        self._sockets[node_id] = bound
+        self._fleet.serve(lambda: (self.gates.get(node_id) or self._stand_ins[node_id]).accept(), bound)
+        return True
+
+    def _unbind(self, node_id: int) -> None:
+        self._fleet.end(self._sockets.pop(node_id))
 
     def _gate(self, upstream: Upstream) -> Gate:
         return Gate(self.port, upstream, Listening(self.policy, upstream.quotas, self.port.counters, self._addresses))
@@ -187,19 +228,18 @@ class Fleet:
             except (OSError, ProtocolError) as error:
                 upstream.is_reachable = False
                 self._warn(upstream, error)
+                if not self.brokers:
+                    for front in self._fronts:
+                        front.stand_in()
                 await asyncio.sleep(_ASK_AGAIN_S)
 
-    def serve(self, gate: Gate, bound: socket.socket) -> None:
-        """Let a bound socket's clients through a gate; they may have come already."""
-        self._serving[bound] = self._tasks.create_task(self._serve(gate, bound))
+    def serve(self, accept: Callable[[], ClientConnection], bound: socket.socket) -> None:
+        """Let in the clients of a bound socket; they may have come already."""
+        self._serving[bound] = self._tasks.create_task(_serve(accept, bound))
 
     def end(self, bound: socket.socket) -> None:
         """Take no more clients there."""
         self._serving.pop(bound).cancel()
-
-    async def _serve(self, gate: Gate, bound: socket.socket) -> None:
-        async with await asyncio.get_running_loop().create_server(gate.accept, sock=bound) as server:
-            await server.serve_forever()
 
     def _quotas(self) -> BrokerQuotas:
         return BrokerQuotas(self._config, shaping=self._shaping)
@@ -210,3 +250,8 @@ class Fleet:
             log.warning(
                 "cannot ask %s for the brokers: %s; they are taken from the answers to clients", upstream.address, error
             )
+
+
+async def _serve(accept: Callable[[], ClientConnection], bound: socket.socket) -> None:
+    async with await asyncio.get_running_loop().create_server(accept, sock=bound) as server:
+        await server.serve_forever()

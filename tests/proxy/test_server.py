@@ -5,7 +5,6 @@ import logging
 import socket
 from dataclasses import replace
 from struct import unpack_from
-from time import monotonic
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.support.stub_broker import (
     client_of,
     correlation_id,
     eventually,
-    free_port,
     listener_to,
     on_uvloop,
     running,
@@ -90,62 +88,6 @@ async def test_a_port_in_use_is_an_error() -> None:
 
 
 @on_uvloop
-async def test_an_upstream_that_refuses_closes_the_client_and_is_counted_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    nobody = Address(host="127.0.0.1", port=free_port())
-    async with running(ProxyConfig(listeners=(listener_to(nobody),))) as server:
-        async with client_of(server) as client:
-            assert await client.ask(other_request()) == b""
-
-        assert disconnects(server) == {"upstream_refused": 1}
-        assert [f"cannot reach upstream {nobody}" in record.message for record in caplog.records] == [True]
-
-
-@on_uvloop
-async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    nobody = Address(host="127.0.0.1", port=free_port())
-    async with running(ProxyConfig(listeners=(listener_to(nobody),))) as server:
-        for _ in range(5):
-            async with client_of(server) as client:
-                await client.ask(other_request())
-
-        assert disconnects(server) == {"upstream_refused": 5}
-        assert len(caplog.records) == 1
-
-
-@on_uvloop
-async def test_an_upstream_that_is_no_name_in_dns_is_one_that_cannot_be_reached() -> None:
-    async with running(ProxyConfig(listeners=(listener_to(Address(host="kafka..local", port=9092)),))) as server:
-        for number in (1, 2):
-            async with client_of(server) as client:
-                assert await client.ask(other_request()) == b""
-
-            assert disconnects(server) == {"upstream_refused": number}
-
-
-@on_uvloop
-async def test_a_client_waits_no_longer_for_its_turn_to_dial_than_for_the_dial(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def never(*_: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
-    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.5)
-    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
-        async with client_of(server) as one, client_of(server) as other, client_of(server) as third:
-            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never, raising=False)
-            for client in (one, other, third):
-                await client.send(other_request())
-            started_s = monotonic()
-            assert [await client.answer() for client in (one, other, third)] == [b"", b"", b""]
-
-        assert monotonic() - started_s < 0.95
-        assert disconnects(server) == {"upstream_timeout": 3}
-
-
-@on_uvloop
 async def test_the_listener_stays_up_while_the_broker_restarts() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as client:
@@ -180,23 +122,6 @@ async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> 
         await eventually(lambda: health.readiness()["state"] == "degraded")
         await broker.start()
         await eventually(lambda: health.readiness()["state"] == "ready")
-    await broker.stop()
-
-
-@on_uvloop
-async def test_a_client_that_gets_through_makes_the_upstream_reachable_before_the_next_probe() -> None:
-    broker = StubBroker(answers)
-    async with running(config_to(broker)) as server:
-        upstream = upstream_of(server, broker.address)
-        async with client_of(server) as client:
-            await client.ask(other_request())
-        assert not upstream.is_reachable
-        await broker.start()
-
-        async with client_of(server) as client:
-            await client.ask(other_request())
-
-        assert upstream.is_reachable
     await broker.stop()
 
 
@@ -250,24 +175,6 @@ async def test_stop_closes_every_connection_and_counts_it() -> None:
 
         assert disconnects(server) == {"shutdown": 1}
         await eventually(lambda: all(one.is_lost for one in broker.in_use))
-
-
-@on_uvloop
-async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) -> None:
-    dialling = asyncio.Event()
-
-    async def never(*_: object) -> None:
-        dialling.set()
-        await asyncio.Event().wait()
-
-    async with stub_broker(answers) as broker:
-        async with running(config_to(broker)) as server, client_of(server) as client:
-            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never, raising=False)
-            await client.send(other_request())
-            await dialling.wait()
-            stopped = monotonic()
-
-        assert monotonic() - stopped < 2  # it would be given up after 10
 
 
 @on_uvloop

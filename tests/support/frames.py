@@ -3,7 +3,8 @@
 One topic ``t`` with one partition each; sizes are whole frames' ``size_bytes``, which exclude the four of the prefix.
 """
 
-from struct import pack
+from collections.abc import Mapping
+from struct import pack, unpack_from
 
 PRODUCE = 0
 FETCH = 1
@@ -103,3 +104,27 @@ def api_versions_response(correlation_id: int = 1, *, produce_max: int = 99, fet
     """Return the answer to ApiVersions v0."""
     entries = pack(">hhhhhhhhh", PRODUCE, 0, produce_max, FETCH, 4, fetch_max, METADATA, 0, 77)
     return framed(pack(">ihi", correlation_id, 0, 3) + entries)
+
+
+def metadata_request(correlation_id: int = 1) -> bytes:
+    """Return a Metadata v1 request for no topic."""
+    return framed(request_header(METADATA, 1, correlation_id, "etl", is_flexible=False) + pack(">i", 0))
+
+
+def metadata_response(brokers: Mapping[int, tuple[str, int]], correlation_id: int = 1) -> bytes:
+    """Return the answer to ``metadata_request``; ``brokers`` has host and port by node id."""
+    body = pack(">i", len(brokers))
+    for node_id, (host, port) in brokers.items():
+        body += pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
+    return framed(pack(">i", correlation_id) + body + pack(">ii", -1, 0))
+
+
+def brokers_in(frame: bytes) -> dict[int, tuple[str, int]]:
+    """Return host and port by node id of a Metadata v1 response."""
+    brokers, at = {}, 12
+    for _ in range(unpack_from(">i", frame, 8)[0]):
+        node_id, length = unpack_from(">ih", frame, at)
+        host = frame[at + 6 : at + 6 + length].decode()
+        brokers[node_id] = (host, unpack_from(">i", frame, at + 6 + length)[0])
+        at += 6 + length + 4 + 2
+    return brokers

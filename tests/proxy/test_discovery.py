@@ -1,0 +1,92 @@
+"""Asking for brokers: what is sent, and what is made of the answer."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.metadata.v1.request import MetadataRequest
+from kio.serial import entity_reader
+
+from config.model import Address
+from protocol.errors import ProtocolError
+from proxy import discovery
+from tests.support.frames import framed, metadata_response
+from tests.support.stub_broker import free_port, on_uvloop, stub_broker
+
+BROKERS = {0: ("one.example", 9092), 7: ("2001:db8::7", 19092)}
+
+
+def test_it_asks_for_no_topic() -> None:
+    frame = discovery.request()
+    header, header_bytes = entity_reader(MetadataRequest.__header_schema__)(frame, 4)
+    message, body_bytes = entity_reader(MetadataRequest)(frame, 4 + header_bytes)
+
+    assert (header.client_id, header.request_api_version) == ("kafka-quota-proxy", 1)
+    assert message.topics == ()
+    assert int.from_bytes(frame[:4], "big") == header_bytes + body_bytes == len(frame) - 4
+
+
+def test_an_answer_has_the_brokers() -> None:
+    found = discovery.brokers_of(metadata_response(BROKERS))
+
+    assert found == {node_id: Address(host=host, port=port) for node_id, (host, port) in BROKERS.items()}
+
+
+@given(st.binary(max_size=200))
+def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
+    try:
+        found = discovery.brokers_of(framed(body))
+    except ProtocolError:
+        return
+    assert len(found) <= len(body)
+
+
+@on_uvloop
+async def test_a_broker_is_asked_for_all() -> None:
+    async with stub_broker(lambda _: metadata_response(BROKERS)) as broker:
+        assert set(await discovery.ask(broker.address)) == {0, 7}
+        (connection,) = broker.connections
+        assert [bytes(request) for request in connection.requests] == [discovery.request()]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (lambda _: b"\0\0\0\0", "an answer has 0 bytes"),
+        (lambda _: b"HTTP/1.1 400 Bad Request", "an answer has 1213486160 bytes"),
+        (lambda _: framed(b"\0\0\0\1\0\0\0\5"), "the data end at byte 12"),
+    ],
+)
+@on_uvloop
+async def test_an_answer_of_something_else_is_a_protocol_error(answer: Callable[[bytes], bytes], error: str) -> None:
+    async with stub_broker(answer) as broker:
+        with pytest.raises(ProtocolError, match=error):
+            await discovery.ask(broker.address)
+
+
+@on_uvloop
+async def test_one_that_hangs_up_wants_something_else() -> None:
+    def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        with pytest.raises(OSError, match="does it want TLS or a login"):
+            await discovery.ask(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]))
+
+
+@on_uvloop
+async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_TIMEOUT_S", 0.05)
+    async with stub_broker() as broker:
+        with pytest.raises(TimeoutError, match="no answer in"):
+            await discovery.ask(broker.address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "kafka..local"])
+@on_uvloop
+async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
+    with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
+        await discovery.ask(Address(host=host, port=free_port()))
