@@ -158,6 +158,7 @@ class ProxyConfig:
     """The whole file."""
 
     listeners: tuple[Listener, ...]
+    upstream_bind: str | None = None  # the address from which brokers are dialled; None: the system's choice
     enforcement: Enforcement = Enforcement.RESPOND
     max_throttle_time_ms: int | None = 25_000
     shaping: Shaping = Shaping.SAMPLED

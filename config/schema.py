@@ -7,7 +7,7 @@ A field has the name of the model's field, its alias is the key in the file. Val
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from ipaddress import AddressValueError, IPv6Address
+from ipaddress import AddressValueError, IPv6Address, ip_address
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
@@ -66,6 +66,14 @@ def _address(value: object) -> Address:
     if not isinstance(value, str):
         raise TextWantedError("HOST:PORT, such as 127.0.0.1:9092", quotable=False)
     return parse_address(value)
+
+
+def _ip_address(value: object) -> str:
+    text = _text(value, "an IP address of this machine, such as 10.0.0.5")
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is no IP address; write one of this machine, such as 10.0.0.5") from None
 
 
 def _choice(choices: type[_E]) -> Callable[[object], _E]:
@@ -301,6 +309,7 @@ class FileSection(Section):
     """The whole file."""
 
     listeners: Annotated[list[ListenerSection], Field(min_length=1)]
+    upstream_bind: Annotated[str | None, PlainValidator(_ip_address)] = None
     enforcement: EnforcementChoice = Enforcement.RESPOND
     max_throttle_time_ms: Annotated[int | None, PlainValidator(_max_throttle_ms)] = Field(
         None, alias="max_throttle_time"

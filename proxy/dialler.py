@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Final
 
 from proxy.connection import BrokerConnection, ClientConnection
-from proxy.upstream import Upstream
+from proxy.upstream import Upstream, local_address
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +19,16 @@ _WARN_EVERY_S: Final = 10.0
 
 
 class Dialler:
-    """Dials, not too many at once; its tasks belong to ``tasks``."""
+    """Dials, not too many at once.
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+    Args:
+        tasks: What its tasks belong to.
+        source: The address of this machine to dial from; None: the system's choice.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
         self._tasks = tasks
+        self._local_addr = local_address(source)
         self._turns = asyncio.Semaphore(_MAX_DIALS)
         self._running: set[asyncio.Task[None]] = set()
 
@@ -46,7 +52,7 @@ class Dialler:
                 if connection.is_closed:
                     return
                 await asyncio.get_running_loop().create_connection(
-                    lambda: BrokerConnection(connection), address.host, address.port
+                    lambda: BrokerConnection(connection), address.host, address.port, local_addr=self._local_addr
                 )
         except TimeoutError:
             _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
@@ -59,12 +65,15 @@ class Dialler:
             upstream.is_reachable = True
 
 
-async def probe(upstream: Upstream) -> None:
+async def probe(upstream: Upstream, source: str | None) -> None:
     """Keep ``is_reachable`` true to life, also when no client comes; until cancelled."""
+    local_addr = local_address(source)
     while True:
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(upstream.address.host, upstream.address.port)
+                _, writer = await asyncio.open_connection(
+                    upstream.address.host, upstream.address.port, local_addr=local_addr
+                )
             writer.close()
             upstream.is_reachable = True
         except (OSError, UnicodeError):  # TimeoutError is an OSError

@@ -11,6 +11,7 @@ from config.model import Address
 from protocol import metadata
 from protocol.api import ApiKey
 from protocol.errors import Truncated
+from proxy.upstream import local_address
 
 # The oldest version in which no topics can be asked for; every broker since 0.10.0 has it.
 _VERSION: Final = 1
@@ -41,8 +42,8 @@ def brokers_of(frame: bytes) -> dict[int, Address]:
     return {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
 
 
-async def ask(address: Address) -> dict[int, Address]:
-    """Ask one broker for all.
+async def ask(address: Address, source: str | None) -> dict[int, Address]:
+    """Ask one broker for all; ``source`` is the address of this machine to do it from, None the system's choice.
 
     Raises:
         OSError: It cannot be reached, or does not answer.
@@ -51,7 +52,7 @@ async def ask(address: Address) -> dict[int, Address]:
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            reader, writer = await asyncio.open_connection(address.host, address.port, local_addr=local_address(source))
             writer.write(request())
             size = await reader.readexactly(4)
             size_bytes = _INT32.unpack(size)[0]

@@ -222,7 +222,7 @@ class Fleet:
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
             try:
-                self.see(await ask(upstream.address), is_all=True)
+                self.see(await ask(upstream.address, self._config.upstream_bind), is_all=True)
                 upstream.is_reachable = True
                 await asyncio.sleep(_ASK_EVERY_S)
             except (OSError, ProtocolError) as error:

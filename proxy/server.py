@@ -115,7 +115,8 @@ class Server:
         gc.collect()
         gc.freeze()
         async with asyncio.TaskGroup() as self._tasks:
-            self._dialler = Dialler(self._tasks)
+            source = self.config.upstream_bind
+            self._dialler = Dialler(self._tasks, source)
             # Not before: a client may send its first request at once, and dials are tasks.
             for listener, server in zip(self.config.listeners, servers, strict=True):
                 await server.start_serving()
@@ -127,7 +128,7 @@ class Server:
             background = [
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
-                *(self._tasks.create_task(probe(upstream)) for upstream in self._brokers.values()),
+                *(self._tasks.create_task(probe(upstream, source)) for upstream in self._brokers.values()),
                 *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
                 *([self._tasks.create_task(beside())] if beside else []),
             ]

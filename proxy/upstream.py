@@ -15,3 +15,8 @@ class Upstream:
         self.is_reachable = False
         self.failures = 0  # dials that failed since the last that did not
         self.last_warning_s = float("-inf")
+
+
+def local_address(source: str | None) -> tuple[str, int] | None:
+    """Return what ``create_connection`` takes as ``local_addr``; the port is the system's choice."""
+    return None if source is None else (source, 0)

@@ -238,6 +238,13 @@ def test_a_quota_that_nothing_would_enforce_is_refused(key: str) -> None:
     assert "is not supported by this version, so nothing would enforce it" in fault
 
 
+@pytest.mark.parametrize(
+    ("value", "hint"), [("eth0", "is no IP address"), ("10", "must be an IP address"), ("''", "empty")]
+)
+def test_a_source_that_is_no_address_of_a_machine_is_refused(value: str, hint: str) -> None:
+    assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
+
+
 @pytest.mark.parametrize("key", ["store", "quotas_from", "replication", "fair_call_queue", "usage_log"])
 def test_a_section_of_another_version_is_refused(key: str) -> None:
     assert only_fault(f"{LISTENERS}{key}: x\n") == f"f.yaml:2: {key}: is not supported by this version; remove it"

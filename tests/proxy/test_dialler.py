@@ -1,6 +1,7 @@
 """Dials to brokers that answer, refuse, or do neither, over real sockets."""
 
 import asyncio
+from dataclasses import replace
 from time import monotonic
 
 import pytest
@@ -81,7 +82,7 @@ async def test_an_upstream_that_is_no_name_in_dns_is_one_that_cannot_be_reached(
 async def test_a_client_waits_no_longer_for_its_turn_to_dial_than_for_the_dial(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def never(*_: object) -> None:
+    async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
@@ -119,7 +120,7 @@ async def test_a_client_that_gets_through_makes_the_upstream_reachable_before_th
 async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) -> None:
     dialling = asyncio.Event()
 
-    async def never(*_: object) -> None:
+    async def never(*_: object, **__: object) -> None:
         dialling.set()
         await asyncio.Event().wait()
 
@@ -131,6 +132,20 @@ async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) ->
             stopped = monotonic()
 
         assert monotonic() - stopped < 2  # it would be given up after 10
+
+
+@on_uvloop
+async def test_brokers_see_the_address_that_the_file_names() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(replace(_config(broker), upstream_bind="127.0.0.9")) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request())
+        await eventually(lambda: len(broker.connections) == 2)  # the client's and a probe's
+
+        peers = {connection.transport.get_extra_info("peername")[0] for connection in broker.connections}
+        assert peers == {"127.0.0.9"}
 
 
 @on_uvloop

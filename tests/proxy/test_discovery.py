@@ -46,7 +46,7 @@ def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
 @on_uvloop
 async def test_a_broker_is_asked_for_all() -> None:
     async with stub_broker(lambda _: metadata_response(BROKERS)) as broker:
-        assert set(await discovery.ask(broker.address)) == {0, 7}
+        assert set(await discovery.ask(broker.address, None)) == {0, 7}
         (connection,) = broker.connections
         assert [bytes(request) for request in connection.requests] == [discovery.request()]
 
@@ -63,7 +63,7 @@ async def test_a_broker_is_asked_for_all() -> None:
 async def test_an_answer_of_something_else_is_a_protocol_error(answer: Callable[[bytes], bytes], error: str) -> None:
     async with stub_broker(answer) as broker:
         with pytest.raises(ProtocolError, match=error):
-            await discovery.ask(broker.address)
+            await discovery.ask(broker.address, None)
 
 
 @on_uvloop
@@ -74,7 +74,7 @@ async def test_one_that_hangs_up_wants_something_else() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         with pytest.raises(OSError, match="does it want TLS or a login"):
-            await discovery.ask(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]))
+            await discovery.ask(Address(host="127.0.0.1", port=server.sockets[0].getsockname()[1]), None)
 
 
 @on_uvloop
@@ -82,11 +82,11 @@ async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monke
     monkeypatch.setattr(discovery, "_TIMEOUT_S", 0.05)
     async with stub_broker() as broker:
         with pytest.raises(TimeoutError, match="no answer in"):
-            await discovery.ask(broker.address)
+            await discovery.ask(broker.address, None)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "kafka..local"])
 @on_uvloop
 async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
-        await discovery.ask(Address(host=host, port=free_port()))
+        await discovery.ask(Address(host=host, port=free_port()), None)
