@@ -24,7 +24,7 @@ from tests.end_to_end.support.records import Checker, key, value
 
 JAVA_PROGRAM: Final = Path(__file__).parents[1] / "java" / "Records.java"
 # librdkafka prints each refused connection while a broker is away, from clients that nobody uses any more, too.
-QUIET: Final = {"log_level": 0, "reconnect.backoff.max.ms": 1_000}
+QUIET: Final[dict[str, int]] = {"log_level": 0, "reconnect.backoff.max.ms": 1_000}
 _PATIENCE_S: Final = 120
 
 

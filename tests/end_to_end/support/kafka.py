@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import java, kafka_classpath
@@ -19,10 +20,14 @@ PROXIED: Final = "PROXIED"
 _CONTROLLER: Final = "CONTROLLER"
 # A killed broker may register again only when its last session has expired, after 9 s by default. No default of the
 # harness: on a machine that is busy for so long a broker would be fenced for no fault of its own.
-QUICK_TO_RETURN: Final = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
+QUICK_TO_RETURN: Final[dict[str, str | int]] = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
 _START_TIMEOUT_S: Final = 60
 # C1 alone halves the CPU time of tools that live for seconds; the serial collector needs no threads.
 _SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_LOGS_REQUESTS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
+# "connection":"127.0.0.1:9092-127.0.0.9:51234-0-1"
+_CONNECTION: Final = re.compile(r'"connection":"[^"]*?-([^"]*?):\d+-\d+(?:-\d+)?"')
+_API: Final = re.compile(r'"requestApiKeyName":"(\w+)"')
 _QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
@@ -44,11 +49,25 @@ class Endpoint:
         return f"127.0.0.1:{self.advertised_port}"
 
 
+class Request(NamedTuple):
+    """A request as a broker logged it."""
+
+    api: str  # PRODUCE, FETCH, ...
+    source: str  # the address that it came from
+
+
 class Broker:
     """One node, its ports and its data; it can be stopped, killed and started again on the same of both."""
 
     def __init__(
-        self, *, node_id: int, directory: Path, classpath: str, listeners: Mapping[str, Endpoint], jmx_port: int | None
+        self,
+        *,
+        node_id: int,
+        directory: Path,
+        classpath: str,
+        listeners: Mapping[str, Endpoint],
+        jmx_port: int | None,
+        options: Sequence[str] = (),
     ) -> None:
         """Only remember the parts; ``start`` starts."""
         self.node_id = node_id
@@ -56,6 +75,7 @@ class Broker:
         self.jmx_port = jmx_port
         self.properties = directory / "server.properties"
         self._classpath = classpath
+        self._options = options
         self._log = directory / "broker.log"
         self._process: Process | None = None
 
@@ -68,7 +88,7 @@ class Broker:
 
     def start(self) -> None:
         """Start the process; ``wait`` waits until it answers."""
-        command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", _QUIET]
+        command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", _QUIET, *self._options]
         if self.jmx_port is not None:
             command += [
                 "-Dcom.sun.management.jmxremote.authenticate=false",
@@ -100,6 +120,19 @@ class Broker:
             self.kill()
             raise HarnessError(f"Kafka broker {self.node_id} did not come up: {error}\n{tail}") from error
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended since."""
+        return self._process is not None
+
+    def requests(self, listener: str) -> Iterator[Request]:
+        """What the broker logged of requests at a listener; needs ``Kafka(logs_requests=True)``."""
+        wanted = f'"listener":"{listener}"'
+        with self._log.open(errors="replace") as lines:
+            for line in lines:
+                if wanted in line and (found := _CONNECTION.search(line)) and (api := _API.search(line)):
+                    yield Request(api=api[1], source=found[1])
+
     def stop(self) -> None:
         """End it in good order."""
         self.process.stop()
@@ -128,8 +161,10 @@ class Kafka:
         version: A release that Maven resolves.
         nodes: How many brokers; node ids start at 1.
         proxied: Names of further listeners.
+        unproxied: Names of further listeners that advertise themselves.
         config: Broker settings over the harness's own.
         jmx: Whether each broker opens a JMX port.
+        logs_requests: Whether each broker logs every request, for ``Broker.requests``.
     """
 
     def __init__(
@@ -138,8 +173,10 @@ class Kafka:
         *,
         nodes: int = 1,
         proxied: Sequence[str] = (PROXIED,),
+        unproxied: Sequence[str] = (),
         config: Mapping[str, str | int] | None = None,
         jmx: bool = False,
+        logs_requests: bool = False,
     ) -> None:
         """Only remember what is wanted; entering the ``with`` block starts it."""
         self.version = version
@@ -148,19 +185,22 @@ class Kafka:
         self._proxied = proxied
         self._config = config or {}
         self._jmx = jmx
+        self._unproxied = unproxied
+        self._logs_requests = logs_requests
+        self._controllers: dict[int, int] = {}  # port by node id
 
     def __enter__(self) -> Self:
         """Format the storage, start every broker, wait until all answer."""
         self.classpath = kafka_classpath(self.version)
         self._scratch = scratch(f"kafka-{self.version}")
         try:
-            directory = self._scratch.__enter__()
-            self.brokers = self._plan(directory)
+            self._directory = self._scratch.__enter__()
             # The zero byte in front makes the first character a letter: a "-" there would look like an option.
-            cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
+            self._cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
+            self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
+            self.brokers = [self._plan(node_id) for node_id in self._controllers]
             for broker in self.brokers:
-                self.run_java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", broker.properties)
-                broker.start()
+                self._start(broker)
             for broker in self.brokers:
                 broker.wait()
         except BaseException:
@@ -182,7 +222,11 @@ class Kafka:
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of each broker's direct listener, with commas."""
-        return ",".join(broker.listeners[DIRECT].address for broker in self.brokers)
+        return self.addresses(DIRECT)
+
+    def addresses(self, listener: str) -> str:
+        """``host:port`` of that listener of each broker, with commas."""
+        return ",".join(broker.listeners[listener].address for broker in self.brokers)
 
     def listener(self, name: str = PROXIED) -> Endpoint:
         """A listener of the first broker."""
@@ -193,42 +237,56 @@ class Kafka:
         command = [java(), *_SHORT_LIVED, _QUIET, "-cp", self.classpath, main_class, *arguments]
         return run(command, timeout_s=timeout_s)
 
-    def _plan(self, directory: Path) -> list[Broker]:
-        controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
-        brokers = []
-        for node_id, controller_port in controllers.items():
-            home = directory / f"node-{node_id}"
-            home.mkdir()
-            listeners = {name: Endpoint(port=free_port(), advertised_port=free_port()) for name in self._proxied}
-            direct = free_port()
-            listeners[DIRECT] = Endpoint(port=direct, advertised_port=direct)
-            broker = Broker(
-                node_id=node_id,
-                directory=home,
-                classpath=self.classpath,
-                listeners=listeners,
-                jmx_port=free_port() if self._jmx else None,
-            )
-            properties = self._properties(broker, home / "data", controllers, controller_port)
-            broker.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-            brokers.append(broker)
-        return brokers
+    def add_broker(self) -> Broker:
+        """Start one more node, which is a broker only; return it when it answers."""
+        broker = self._plan(max(broker.node_id for broker in self.brokers) + 1)
+        self.brokers.append(broker)
+        self._start(broker)
+        broker.wait()
+        return broker
 
-    def _properties(
-        self, broker: Broker, data: Path, controllers: Mapping[int, int], controller_port: int
-    ) -> dict[str, str | int]:
+    def _start(self, broker: Broker) -> None:
+        self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
+        broker.start()
+
+    def _plan(self, node_id: int) -> Broker:
+        home = self._directory / f"node-{node_id}"
+        home.mkdir()
+        listeners = {name: Endpoint(port=free_port(), advertised_port=free_port()) for name in self._proxied}
+        for name in (*self._unproxied, DIRECT):
+            port = free_port()
+            listeners[name] = Endpoint(port=port, advertised_port=port)
+        broker = Broker(
+            node_id=node_id,
+            directory=home,
+            classpath=self.classpath,
+            listeners=listeners,
+            jmx_port=free_port() if self._jmx else None,
+            options=(_LOGS_REQUESTS,) if self._logs_requests else (),
+        )
+        properties = self._properties(broker, home / "data")
+        broker.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return broker
+
+    def _properties(self, broker: Broker, data: Path) -> dict[str, str | int]:
         copies = min(3, self._nodes)
-        bound = {name: endpoint.port for name, endpoint in broker.listeners.items()} | {_CONTROLLER: controller_port}
+        bound = {name: endpoint.port for name, endpoint in broker.listeners.items()}
+        names = [*bound, _CONTROLLER]
+        controller_port = self._controllers.get(broker.node_id)
+        if controller_port is not None:
+            bound[_CONTROLLER] = controller_port
         told = {name: endpoint.advertised_port for name, endpoint in broker.listeners.items()}
         own: dict[str, str | int] = {
-            "process.roles": "broker,controller",
+            "process.roles": "broker" if controller_port is None else "broker,controller",
             "node.id": broker.node_id,
-            "controller.quorum.voters": ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items()),
+            "controller.quorum.voters": ",".join(
+                f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items()
+            ),
             "controller.listener.names": _CONTROLLER,
             "inter.broker.listener.name": DIRECT,
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in bound.items()),
             "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
-            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
+            "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
             "log.dirs": str(data),
             "num.partitions": 1,
             "offsets.topic.num.partitions": 3,
@@ -243,7 +301,7 @@ class Kafka:
 
     def _end(self) -> None:
         for broker in self.brokers:
-            if broker._process is not None:
+            if broker.is_running:
                 broker.kill()
         self.brokers = []
         self._scratch.__exit__(None, None, None)

@@ -51,6 +51,20 @@ def free_port() -> int:
                 return port
 
 
+def free_ports(count: int) -> int:
+    """Return the first of so many ports in a row, likewise."""
+    while True:
+        first = random.choice(_PORTS)  # noqa: S311
+        wanted = range(first, first + count)
+        if not _given_out.isdisjoint(wanted):
+            continue
+        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
+            for port in wanted:
+                probes.enter_context(socket.create_server(("127.0.0.1", port)))
+            _given_out.update(wanted)
+            return first
+
+
 def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll_s: float = 0.05) -> None:
     """Wait for a condition.
 

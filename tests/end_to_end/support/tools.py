@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import scratch
+from tests.end_to_end.support.processes import scratch, wait_until
 
 _PRODUCED: Final = re.compile(
     r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), "
@@ -143,6 +144,21 @@ def set_broker_quota(kafka: Kafka, client_id: str, limits: Mapping[str, float]) 
         "--alter", "--entity-type", "clients", "--entity-name", client_id,
         "--add-config", ",".join(f"{key}={value}" for key, value in limits.items()),
     )  # fmt: skip
+
+
+def reassign(kafka: Kafka, address: str, topic: str, replicas: list[int], *, timeout_s: float = 60) -> None:
+    """Move partition 0 of a topic to these brokers, the first of which is to lead; return when that is done."""
+    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    with scratch("reassignment") as directory:
+        plan = directory / "plan.json"
+        plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}))
+        where = ("--bootstrap-server", address, "--reassignment-json-file", plan)
+        kafka.run_java(command, *where, "--execute")
+        wait_until(
+            lambda: "is completed" in kafka.run_java(command, *where, "--verify"),
+            timeout_s=timeout_s,
+            what=f"partition 0 of {topic} is on {replicas}",
+        )
 
 
 def jmx(kafka: Kafka, object_name: str, attribute: str) -> dict[str, float]:

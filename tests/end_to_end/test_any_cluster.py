@@ -1,0 +1,220 @@
+"""Unmodified clusters of three brokers behind one proxy: every client does everything, and reaches no broker itself.
+
+The brokers say so: each logs every request with the address that it came from, and the proxy dials them from one that
+nobody else has.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.end_to_end.support import everything
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.everything import COMMITTED, PARTITIONS, SENT, Everything
+from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
+from tests.end_to_end.support.processes import free_ports, wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.tools import reassign
+
+CLIENTS: Final = "CLIENTS"
+PROXY_HOST: Final = "127.0.0.9"
+PORTS: Final = 10
+SHARE_GROUPS: Final[dict[str, str | int]] = {
+    "group.share.enable": "true",
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 3,
+}
+
+EVERY: Final[dict[str, Everything]] = {
+    "Java": everything.java,
+    "librdkafka": everything.librdkafka,
+    "aiokafka": everything.aiokafka_client,
+    "kafka-python": everything.kafka_python_client,
+    "kafkajs": everything.kafkajs,
+}
+
+
+def _proxy(kafka: Kafka) -> Proxy:
+    first = free_ports(PORTS + 1)
+    listener = {
+        "name": "clients",
+        "bind": f"127.0.0.1:{first}",
+        "bootstrap_servers": kafka.addresses(CLIENTS),
+        "broker_ports": f"{first + 1}-{first + PORTS}",
+    }
+    return Proxy({"listeners": [listener], "upstream_bind": PROXY_HOST})
+
+
+@pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    config = QUICK_TO_RETURN | (SHARE_GROUPS if request.param == KAFKA_4 else {})
+    with Kafka(request.param, nodes=3, proxied=(), unproxied=(CLIENTS,), config=config, logs_requests=True) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Kafka) -> Iterator[Proxy]:
+    with _proxy(cluster) as proxy:
+        yield proxy
+
+
+def _sources(kafka: Kafka) -> Counter[str]:
+    """Where the requests of clients came from, as the brokers logged them.
+
+    Without ApiVersions: with it the test bed asks whether a broker is up, and no client stops there.
+    """
+    return Counter(
+        request.source
+        for broker in kafka.brokers
+        for request in broker.requests(CLIENTS)
+        if request.api != "API_VERSIONS"
+    )
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_client_does_everything_and_reaches_no_broker_itself(name: str, cluster: Kafka, proxy: Proxy) -> None:
+    before = _sources(cluster)
+
+    outcome = EVERY[name](cluster, proxy.address("clients"))
+
+    assert (outcome.seen, outcome.partitions, outcome.has_group) == (SENT + COMMITTED, PARTITIONS, True)
+    assert outcome.ports == {proxy.port("clients") + 1 + broker.node_id for broker in cluster.brokers}
+    seen = _sources(cluster) - before
+    assert set(seen) == {PROXY_HOST}
+    assert seen[PROXY_HOST] > 20
+
+
+def test_a_client_past_the_proxy_would_be_seen(cluster: Kafka) -> None:
+    """So that the test above can fail."""
+    before = _sources(cluster)
+    AdminClient({"bootstrap.servers": cluster.addresses(CLIENTS), **QUIET}).list_topics(timeout=30)
+
+    assert (_sources(cluster) - before)["127.0.0.1"] > 0
+
+
+@pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
+def test_the_new_group_protocol(cluster: Kafka, proxy: Proxy) -> None:
+    before = _sources(cluster)
+
+    outcome = everything.java(cluster, proxy.address("clients"), group_protocol="consumer")
+
+    assert (outcome.seen, outcome.has_group) == (SENT + COMMITTED, True)
+    assert set(_sources(cluster) - before) == {PROXY_HOST}
+
+
+@pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
+def test_share_groups(cluster: Kafka, proxy: Proxy) -> None:
+    topic = create_topic(cluster, partitions=3)
+    before = _sources(cluster)
+
+    program = str(Path(__file__).parent / "java" / "Share.java")
+    out = cluster.run_java(program, proxy.address("clients"), topic, "500")
+
+    assert json.loads(out.splitlines()[-1]) == {"seen": 500}
+    assert set(_sources(cluster) - before) == {PROXY_HOST}
+
+
+class Traffic:
+    """A producer and a consumer in a group that go on until they are told to stop."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.acknowledged: set[bytes] = set()
+        self.seen: set[bytes] = set()
+        self.failures: list[str] = []
+        self._settings: dict[str, str | int | bool] = {"bootstrap.servers": address, **QUIET}
+        self._topic = topic
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self) -> None:
+        """Wait until records that are sent from now on are acknowledged and read."""
+        sent, read = len(self.acknowledged), len(self.seen)
+        wait_until(
+            lambda: len(self.acknowledged) > sent + 50 and len(self.seen) > read + 50,
+            timeout_s=60,
+            what="a producer and a consumer go on",
+        )
+
+    def _produce(self) -> None:
+        producer = confluent_kafka.Producer({**self._settings, "enable.idempotence": True})
+
+        def delivered(error: object, message: confluent_kafka.Message) -> None:
+            if error is None:
+                self.acknowledged.add(message.value() or b"")
+            else:
+                self.failures.append(str(error))
+
+        number = 0
+        while not self._is_over.is_set():
+            producer.produce(self._topic, b"%d" % number, on_delivery=delivered)
+            producer.poll(0.01)
+            number += 1
+        if producer.flush(60):
+            self.failures.append("not everything was delivered")
+
+    def _consume(self) -> None:
+        own = {"group.id": self._topic, "auto.offset.reset": "earliest"}
+        consumer = confluent_kafka.Consumer({**self._settings, **own})
+        consumer.subscribe([self._topic])
+        while not (self._is_over.is_set() and self.acknowledged <= self.seen) and not self.failures:
+            self.seen.update(
+                message.value() or b"" for message in consumer.consume(1_000, timeout=0.2) if not message.error()
+            )
+        consumer.close()
+
+
+def test_clients_go_on_while_brokers_die_join_and_take_over() -> None:
+    with (
+        Kafka(KAFKA_4, nodes=3, proxied=(), unproxied=(CLIENTS,), config=QUICK_TO_RETURN, logs_requests=True) as kafka,
+        _proxy(kafka) as proxy,
+    ):
+        address = proxy.address("clients")
+        topic = create_topic(kafka)
+        with Traffic(address, topic) as traffic:
+            traffic.goes_on()
+            leader = _leader(address, topic)
+            kafka.brokers[leader - 1].kill()
+            traffic.goes_on()
+            assert _leader(address, topic) != leader
+
+            newcomer = kafka.add_broker()
+            other = next(one.node_id for one in kafka.brokers if one.node_id not in (leader, newcomer.node_id))
+            reassign(kafka, address, topic, [newcomer.node_id])
+            wait_until(lambda: _leader(address, topic) == newcomer.node_id, timeout_s=30, what="the newcomer leads")
+            traffic.goes_on()
+
+            kafka.brokers[leader - 1].restart()
+            reassign(kafka, address, topic, [leader, other])
+            wait_until(lambda: _leader(address, topic) == leader, timeout_s=30, what="the killed one leads again")
+            traffic.goes_on()
+
+        assert traffic.failures == []
+        assert traffic.acknowledged <= traffic.seen
+        assert set(_sources(kafka)) == {PROXY_HOST}
+        assert {"PRODUCE", "FETCH"} <= {request.api for request in newcomer.requests(CLIENTS)}
+
+
+def _leader(address: str, topic: str) -> int:
+    described = AdminClient({"bootstrap.servers": address, **QUIET}).list_topics(topic, timeout=30)
+    return int(described.topics[topic].partitions[0].leader)
