@@ -4,13 +4,12 @@ Works on the raw values, so that these faults are found together with those of s
 the wrong type is passed over here: the schema complains of it.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
-from config.model import ANONYMOUS, BROKER_PORTS, DEFAULT, Address, Shaping
+from config.model import BROKER_PORTS, Address, Shaping
 from config.units import default_broker_ports, parse_address, parse_addresses, parse_port_range, parse_rate
 
 _RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -43,7 +42,6 @@ def check(document: Document) -> list[Fault]:
     _check_max_throttle_time(document, say)
     _warn_of_small_rates(document, warn)
     _warn_of_windows(document, warn)
-    _warn_of_users_that_never_come(document, warn)
     return faults
 
 
@@ -259,32 +257,3 @@ def _warn_of_windows(document: Document, warn: _Say) -> None:
 def _kafka(document: Document) -> dict[str, object]:
     kafka = document.data.get("kafka") if isinstance(document.data, dict) else None
     return kafka if isinstance(kafka, dict) else {}
-
-
-def _warn_of_users_that_never_come(document: Document, warn: _Say) -> None:
-    """No listener authenticates in this version: all connections are one user's."""
-    folded = _folded_anonymous(document)
-    who = ANONYMOUS if folded == ANONYMOUS else f"{ANONYMOUS}, folded to {folded}"
-    message = f"no listener authenticates in this version, so that every user is {who}; this has no effect"
-    for index, rule in _elements(document, "quotas"):
-        user = rule.get("user")
-        if isinstance(user, str) and user and user not in (DEFAULT.value, folded):
-            warn(("quotas", index, "user"), message)
-    for key, matching in (("exempt", (ANONYMOUS, folded)), ("brokers", (ANONYMOUS,))):
-        for index, user in enumerate(_list(document, "principals", key)):
-            if isinstance(user, str) and user not in ("", DEFAULT.value, *matching):
-                warn(("principals", key, index), message)
-
-
-def _folded_anonymous(document: Document) -> str:
-    """Return the user that all connections are charged to; the first rule that matches folds."""
-    for _, fold in _elements(document, "principals", "fold"):
-        pattern, to = fold.get("match"), fold.get("to")
-        if isinstance(pattern, str) and isinstance(to, str):
-            try:
-                match = re.fullmatch(pattern, ANONYMOUS)
-                if match:
-                    return match.expand(to)
-            except (re.error, IndexError):  # the schema's to complain of
-                continue
-    return ANONYMOUS

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from config.checks import check
 from config.document import Document, parse
 from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
-from config.model import Admin, Cluster, Fold, KafkaSettings, Listener, Log, Principals, ProxyConfig, QuotaRule
+from config.model import Admin, Cluster, Fold, KafkaSettings, Listener, Log, Principals, ProxyConfig, QuotaRule, Sasl
 from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection
 from config.units import default_broker_ports
 from config.wording import faults_of
@@ -117,6 +117,7 @@ def _listener(section: ListenerSection) -> Listener:
     first, last = given.pop("broker_ports", default_broker_ports(section.bind))
     if servers:
         given["cluster"] = Cluster(bootstrap_servers=servers, advertised_host=host, first_port=first, last_port=last)
+    given["sasl"] = Sasl(**section.sasl.given()) if section.sasl else Sasl()
     return Listener(**given)
 
 

@@ -15,6 +15,8 @@ UNLIMITED: Final = 9223372036854775807
 BROKER_PORTS: Final = 100
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
 ANONYMOUS: Final = "ANONYMOUS"
+# The user of a connection that did, in a way that does not tell this proxy who it is. Unlike Kafka, which always knows.
+UNKNOWN: Final = "UNKNOWN"
 
 
 class Default(Enum):
@@ -84,6 +86,13 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """How the logins that pass a listener are read."""
+
+    oauthbearer_claim: str = "sub"  # of a web token: who it is; a broker's sasl.oauthbearer.sub.claim.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
 
@@ -95,6 +104,7 @@ class Listener:
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
+    sasl: Sasl = field(default_factory=Sasl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

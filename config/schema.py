@@ -214,6 +214,14 @@ class Section(BaseModel):
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
+class SaslSection(Section):
+    """``sasl`` of a listener."""
+
+    oauthbearer_claim: Annotated[
+        str, PlainValidator(lambda value: _text(value, "the name of a claim, such as sub"))
+    ] = ""
+
+
 class ListenerSection(Section):
     """One element of ``listeners``."""
 
@@ -228,6 +236,7 @@ class ListenerSection(Section):
     max_frame_size_bytes: Annotated[int, PlainValidator(_SIZE)] = Field(0, alias="max_frame_size")
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
+    sasl: SaslSection | None = None
 
 
 class KafkaSection(Section):
@@ -332,6 +341,7 @@ def known_keys(section: type[Section]) -> list[str]:
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     (): FileSection,
     ("listeners",): ListenerSection,
+    ("listeners", "sasl"): SaslSection,
     ("kafka",): KafkaSection,
     ("quotas",): QuotaSection,
     ("principals",): PrincipalsSection,

@@ -20,9 +20,12 @@ from protocol.primitives import Buffer, read_array_count, read_compact_array_cou
 
 UNSUPPORTED_VERSION: Final = 35
 
-# The two APIs that are charged by what lies in them. All others pass through, whatever their version.
+# The APIs that are charged by what lies in them, or tell who is. All others pass through, whatever their version.
 CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
-    {key: HIGHEST_VERSION[key] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
+    {
+        key: HIGHEST_VERSION[key]
+        for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+    }
 )
 
 _HEADER_END: Final = 8  # size and correlation_id

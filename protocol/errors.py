@@ -7,7 +7,8 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── FrameSizeError
     │   ├── NegativeFrameSize
     │   ├── FrameTooLarge
-    │   └── FrameTooSmall     the frame ends before the fields it must have
+    │   ├── FrameTooSmall     the frame ends before the fields it must have
+    │   └── LoginTooLarge     a frame of a login of unreasonable length
     ├── NotKafka
     │   ├── TlsOnPlaintext
     │   ├── HttpOnKafka
@@ -17,7 +18,8 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── MalformedVarint
     ├── MalformedLength       a length or count below -1, or above what Kafka or the frame allows
     ├── TrailingBytes         fields end before their frame does
-    └── UnexpectedResponse    a response that answers no request, or another one
+    ├── UnexpectedResponse    a response that answers no request, or another one
+    └── PrincipalChanged      a login as somebody else than before
 """
 
 # The names say the cause, as Kafka's own do; only the root says Error.
@@ -64,6 +66,12 @@ class FrameTooSmall(FrameSizeError):
     """The frame ends before the fields that it must have."""
 
     reason = "frame_too_small"
+
+
+class LoginTooLarge(FrameSizeError):
+    """A frame or a token of a login is longer than a broker's ``sasl.server.max.receive.size``."""
+
+    reason = "login_too_large"
 
 
 class NotKafka(ProtocolError):
@@ -124,3 +132,9 @@ class UnexpectedResponse(ProtocolError):
     """A broker's response answers no request, or not the oldest one."""
 
     reason = "unexpected_response"
+
+
+class PrincipalChanged(ProtocolError):
+    """A client that is logged in logged in again, as somebody else (KIP-368 forbids it)."""
+
+    reason = "principal_changed"

@@ -15,6 +15,7 @@ class Policy(NamedTuple):
     max_frame_size_bytes: int
     enforcement: Enforcement
     is_inter_broker: bool
+    oauthbearer_claim: str
 
 
 class Listening:
@@ -67,6 +68,12 @@ class Account:
         if client_id != self._client_id or self._generation != self.listening.quotas.generation:
             self._look_up(client_id, now_ms)
         return self._fetch_bucket
+
+    def log_in(self, principal: str) -> None:
+        """Take it that the client is ``principal`` from its next request on."""
+        if principal != self.principal:
+            self.principal = principal
+            self._client_id = None
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
         """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""

@@ -8,20 +8,34 @@ from proxy.quota.client import Bucket
 # api_key is what a client says: the labels that it can make are bounded.
 _MAX_UNKNOWN: Final = 64
 OTHER: Final = -1
+# Results of logins.
+ACCEPTED: Final = "accepted"
+UNKNOWN_USER: Final = "unknown"  # accepted, and it cannot be told as whom
+FAILED: Final = "failed"
 
 
 class Counters:
-    """Frames by API, protocol errors and disconnects by reason, and who was throttled since somebody last looked."""
+    """Frames by API, protocol errors and disconnects by reason, and what is to be said since somebody last looked."""
 
     # ``frames`` is indexed by api_key.
-    __slots__ = ("disconnects", "frames", "newly_throttled", "protocol_errors", "unknown_apis")
+    __slots__ = (
+        "disconnects",
+        "frames",
+        "logins",
+        "newly_throttled",
+        "newly_unknown",
+        "protocol_errors",
+        "unknown_apis",
+    )
 
     def __init__(self) -> None:
         self.frames = [0] * (max(ApiKey) + 1)
         self.unknown_apis: dict[int, int] = {}
         self.protocol_errors: dict[str, int] = {}
         self.disconnects: dict[str, int] = {}
+        self.logins: dict[tuple[str, str], int] = {}  # by mechanism and result
         self.newly_throttled: dict[Bucket, None] = {}
+        self.newly_unknown: set[str] = set()  # mechanisms that hide their users
 
     def frame(self, api_key: int, api_version: int) -> None:
         """Count one request."""
@@ -39,6 +53,13 @@ class Counters:
     def disconnect(self, cause: str) -> None:
         """Count the end of a client connection."""
         self.disconnects[cause] = self.disconnects.get(cause, 0) + 1
+
+    def login(self, mechanism: str, result: str) -> None:
+        """Count what the broker made of a login."""
+        seen = self.logins.get((mechanism, result), 0)
+        self.logins[mechanism, result] = seen + 1
+        if result == UNKNOWN_USER and not seen:
+            self.newly_unknown.add(mechanism)
 
     def throttled(self, bucket: Bucket) -> None:
         """Remember that a bucket was over its limit."""

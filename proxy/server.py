@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import Address, Listener, ProxyConfig
+from config.model import UNKNOWN, Address, Listener, ProxyConfig
 from proxy.account import Listening, Policy
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
@@ -155,6 +155,7 @@ class Server:
                 throttled = port.counters.newly_throttled
                 port.counters.newly_throttled = {}
                 self._throttle_log.tell(throttled, now_ms=now_ms)
+                _tell_of_unknown_users(port)
                 _lose_the_lost(port)
 
     async def _expire(self) -> None:
@@ -166,7 +167,22 @@ class Server:
 
 
 def _policy(config: ProxyConfig, listener: Listener) -> Policy:
-    return Policy(listener.max_frame_size_bytes, listener.enforcement or config.enforcement, listener.inter_broker)
+    return Policy(
+        listener.max_frame_size_bytes,
+        listener.enforcement or config.enforcement,
+        listener.inter_broker,
+        listener.sasl.oauthbearer_claim,
+    )
+
+
+def _tell_of_unknown_users(port: Port) -> None:
+    """Say it once for each mechanism; how often it happens is a metric."""
+    while port.counters.newly_unknown:
+        log.warning(
+            "listener %s: a client has logged in by SASL mechanism %s, and it cannot be told as whom: such clients are "
+            "charged as user %s",
+            port.name, port.counters.newly_unknown.pop(), UNKNOWN,
+        )  # fmt: skip
 
 
 def _lose_the_lost(port: Port) -> None:

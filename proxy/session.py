@@ -10,7 +10,7 @@ be written. What a client sent ahead ``is_blocked`` for one of three reasons:
 * it is muted: it was over its quota, and ``muted_until_ms`` has not come;
 * its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
-* too many requests are unanswered.
+* too many requests are unanswered, or one of a login is: who pays for the next one depends on it.
 
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from config.model import Enforcement
-from protocol import fetch, produce
+from protocol import fetch, produce, sasl
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooSmall, HeadTooLong, UnexpectedResponse
@@ -27,6 +27,8 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
+from proxy.counters import FAILED
+from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.quota.client import Bucket
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 
@@ -38,6 +40,10 @@ API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 # filling memory with what is still expected. Java has 5 produce requests in flight at the most.
 MAX_IN_FLIGHT: Final = 256
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
+_RESPONSE_HEAD_BYTES: Final = 8
+# In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
+_TOKEN: Final = -1
+_LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -82,6 +88,9 @@ class Session:
         "_habit",
         "_hidden",
         "_in_flight",
+        "_login",
+        "_most_in_flight",
+        "_reads_responses",
         "_request_left",
         "_response_left",
         "account",
@@ -102,7 +111,9 @@ class Session:
         self._in_flight: list[
             InFlight
         ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
+        self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
         self._fetches_in_flight = 0
+        self._login: Login | None = None
         self._habit: Habit | None = None
         # What was read and could not be passed on yet begins at ..._at in ..._data.
         self._client_data = b""
@@ -112,6 +123,7 @@ class Session:
         self._broker_data = b""
         self._broker_at = 0
         self._response_left = 0
+        self._reads_responses = listening.addresses is not None  # whatever they answer
         self._answer: Answer | None = None  # begun and charged, and more of it is needed
         self._hidden: HiddenEndpoints | None = None  # of a response that streams
 
@@ -133,7 +145,12 @@ class Session:
     def is_idle(self) -> bool:
         """Whether everything that can be answered has been, and nothing waits to be passed on."""
         return not (
-            self._in_flight or self.is_blocked or self._request_left or self._response_left or self._broker_data
+            self._in_flight
+            or not self._most_in_flight
+            or self.is_blocked
+            or self._request_left
+            or self._response_left
+            or self._broker_data
         )
 
     # -- what the shell tells --
@@ -213,6 +230,8 @@ class Session:
                 if has_passed and is_whole:
                     bucket.charge(size_bytes, now_ms=now_ms)
         self._in_flight.clear()
+        if self._login is not None and self._login.is_awaited:
+            self.account.listening.counters.login(self._login.mechanism, FAILED)
 
     # -- requests --
 
@@ -226,7 +245,11 @@ class Session:
         self.is_blocked = False
         try:
             while position < end:
-                if now_ms < account.muted_until_ms or self.delayed_until_ms or len(self._in_flight) >= MAX_IN_FLIGHT:
+                if (
+                    now_ms < account.muted_until_ms
+                    or self.delayed_until_ms
+                    or len(self._in_flight) >= self._most_in_flight
+                ):
                     self.is_blocked = True
                     break
                 habit = self._habit
@@ -276,6 +299,11 @@ class Session:
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
         listening = self.account.listening
+        if self._login is not None and self._login.is_raw:
+            is_request = not self._login.is_readable and sasl.is_request(data, position)
+            if not is_request:
+                return None if is_request is None else self._admit_token(data, position, self._login)
+            self._conclude(self._login, self._login.leave_raw())
         head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
         if head is None:
             return None
@@ -285,6 +313,8 @@ class Session:
             change = self._admit_produce(data, position, head, now_ms)
         elif api_key == FETCH:
             change = self._admit_fetch(data, position, head, now_ms)
+        elif api_key in LOGIN_APIS:
+            change = self._admit_login(data, position, head)
         else:
             self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
         if change is None:
@@ -378,8 +408,80 @@ class Session:
                 self.account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False)
 
     def _max_waiting_bytes(self) -> int:
-        """Return how much may be kept of a request whose head is not whole. A follower's fetch is read to its end."""
-        return MAX_REPLICA_FETCH_BYTES if self.account.believes_replicas() else 2 * MAX_HEAD_BYTES
+        """Return how much may be kept of a request whose head is not whole.
+
+        A follower's fetch is read to its end, and so is a login.
+        """
+        if self.account.believes_replicas():
+            return MAX_REPLICA_FETCH_BYTES
+        return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES
+
+    # -- logins --
+
+    def _admit_login(self, data: bytes, position: int, head: RequestHead) -> Change | None:
+        """Read a SaslHandshake or SaslAuthenticate request, which must be whole, and let nothing pass behind it."""
+        size_bytes, api_key, api_version, correlation_id, _, body = head
+        sasl.check_login_size(size_bytes)
+        login = self._login = self._login or Login()
+        frame_end = position + 4 + size_bytes
+        if frame_end > len(data):
+            return None
+        claim = self.account.listening.policy.oauthbearer_claim
+        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
+        self._await_login()
+        return NOTHING
+
+    def _admit_token(self, data: bytes, position: int, login: Login) -> tuple[int, Change] | None:
+        """Read a bare token, likewise; nobody knows whether one that is not understood will be answered."""
+        size_bytes = sasl.read_token_size(data, position)
+        if size_bytes is None or position + 4 + size_bytes > len(data):
+            return None
+        token = data[position + 4 : position + 4 + size_bytes]
+        login.ask_raw(token, claim=self.account.listening.policy.oauthbearer_claim)
+        if login.is_readable:
+            self._await_login()
+        return size_bytes, NOTHING
+
+    def _await_login(self) -> None:
+        self._most_in_flight = 0
+        self._reads_responses = True
+        self._habit = None  # so that each request is looked at, or is a token
+
+    def _conclude(self, login: Login, verdict: Verdict) -> None:
+        """Go on after the broker's answer, as somebody if it said so."""
+        self._most_in_flight = MAX_IN_FLIGHT
+        self._reads_responses = login.is_raw or self.account.listening.addresses is not None
+        if verdict is not Verdict.GOING_ON:
+            self.account.listening.counters.login(login.mechanism, verdict.value)
+        if verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN) and login.principal is not None:
+            self.account.log_in(login.principal)
+            self._habit = None
+
+    def _take_login_answer(self, data: bytes, position: int, answer: Answer) -> Change | None:
+        """Read the answer to a login's request, which passes as it is; None if more bytes are needed."""
+        api_key, api_version, frame_bytes, _, _ = answer
+        login = self._login
+        if login is not None:
+            sasl.check_login_size(frame_bytes - 4)
+            if position + frame_bytes > len(data):
+                return None
+            frame = memoryview(data)[position : position + frame_bytes]
+            if api_key == _TOKEN:
+                self._conclude(login, login.answer_raw(bytes(frame[4:])))
+            else:
+                self._conclude(login, login.answer(api_key, api_version, frame[_RESPONSE_HEAD_BYTES:]))
+        return NOTHING
+
+    def _begin_token(self, data: bytes, position: int) -> Answer | None:
+        """Find out what a response is that answers no request, or is not there: a bare token, or nothing at all."""
+        if self._login is not None and self._login.is_raw:
+            token_bytes = sasl.read_token_size(data, position)
+            return None if token_bytes is None else (_TOKEN, 0, 4 + token_bytes, 0, False)
+        if position + _RESPONSE_HEAD_BYTES > len(data):
+            return None
+        correlation_id = _RESPONSE_HEAD(data, position)[1]
+        raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
 
     # -- responses --
 
@@ -390,15 +492,17 @@ class Session:
         self._response_left = 0
         if self._hidden is not None:
             start = self._pass_hidden(data, start, position)
-        is_readdressed = self.account.listening.addresses is not None
         while position < end:
             answer = self._answer
             if answer is None:
-                if position + 8 > end:
-                    break
-                answer = self._begin_answer(data, position, now_ms)
+                if position + _RESPONSE_HEAD_BYTES > end or not self._in_flight:
+                    answer = self._begin_token(data, position)
+                    if answer is None:
+                        break
+                else:
+                    answer = self._begin_answer(data, position, now_ms)
             api_key, _, frame_bytes, wait_ms, is_delayed = answer
-            if wait_ms or api_key == API_VERSIONS or is_readdressed:
+            if wait_ms or api_key == API_VERSIONS or self._reads_responses:
                 change = self._response_change(data, position, answer, now_ms)
                 if change is None:
                     self._answer = answer
@@ -443,6 +547,8 @@ class Session:
                 return None
             change = throttle
         if addresses is None or api_key not in ADDRESSED:
+            if self._reads_responses and api_key in _LOGIN_ANSWERS:
+                return self._take_login_answer(data, position, answer)
             told = change
         elif api_key in MOVED:
             come_bytes = len(data) - position
@@ -480,8 +586,6 @@ class Session:
         response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
         if response_bytes < 4:
             raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
-        if not self._in_flight:
-            raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
         expected_id, api_key, api_version, size_bytes, bucket = self._in_flight.pop(0)
         if expected_id != correlation_id:
             # A broker answers a connection's requests in their order. This one is still to be given back by close.

@@ -102,6 +102,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
+    logins: list[tuple[str, float]] = []
     frames: dict[str, int] = {}
     unknown: dict[str, int] = {}
     errors: dict[str, int] = {}
@@ -112,6 +113,8 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
         counters = port.counters
         for cause, count in counters.disconnects.copy().items():
             disconnects.append((labels(listener=port.name, cause=cause), count))
+        for (mechanism, result), count in counters.logins.copy().items():
+            logins.append((labels(listener=port.name, mechanism=mechanism, result=result), count))
         _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))
         _add(unknown, ((labels(api_key=_api_key(key)), n) for key, n in counters.unknown_apis.copy().items()))
         _add(errors, ((labels(reason=reason), n) for reason, n in counters.protocol_errors.copy().items()))
@@ -121,6 +124,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     yield _counter("unknown_api", "Requests whose API or version is not known here; they pass.", unknown.items())
     yield _counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
     yield _counter("disconnects", "Ends of client connections.", disconnects)
+    yield _counter("logins", "Ends of SASL logins; unknown: accepted, and it cannot be told whom.", logins)
 
 
 def _added_latency(ports: Iterable[Port]) -> Family:

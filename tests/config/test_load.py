@@ -409,36 +409,28 @@ def test_windows_of_quotas_that_this_version_lacks_are_a_warning() -> None:
     ]
 
 
-def test_a_rule_for_a_user_that_nobody_can_be_is_a_warning() -> None:
-    (warning,) = warnings(f"{LISTENERS}quotas: [{{user: alice, producer_byte_rate: 1MB}}]\n")
+def test_a_rule_for_a_user_is_no_warning_for_any_client_may_log_in_by_sasl() -> None:
+    text = f"{LISTENERS}quotas: [{{user: alice, producer_byte_rate: 1MB}}]\nprincipals: {{brokers: [broker1]}}\n"
 
-    assert warning == (
-        "f.yaml:2: quotas[0].user: warning: no listener authenticates in this version, "
-        "so that every user is ANONYMOUS; this has no effect"
+    assert warnings(text) == []
+
+
+def test_the_claim_that_names_a_user_is_a_listeners_own() -> None:
+    text = """
+        listeners:
+          - {name: a, bind: 'h:1', upstream: 'h:2'}
+          - {name: b, bind: 'h:3', upstream: 'h:2', sasl: {oauthbearer_claim: azp}}
+    """
+
+    assert [one.sasl.oauthbearer_claim for one in loaded(text).config.listeners] == ["sub", "azp"]
+
+
+def test_an_empty_claim_names_nobody() -> None:
+    listeners = LISTENERS.replace("}]", ", sasl: {oauthbearer_claim: ''}}]")
+
+    assert only_fault(listeners) == (
+        "f.yaml:1: listeners[0].sasl.oauthbearer_claim: must not be empty; write the name of a claim, such as sub"
     )
-
-
-@pytest.mark.parametrize("user", ["ANONYMOUS", "<default>"])
-def test_a_rule_for_everybody_is_no_warning(user: str) -> None:
-    assert warnings(f"{LISTENERS}quotas: [{{user: {user}, producer_byte_rate: 1MB}}]\n") == []
-
-
-def test_folding_changes_who_everybody_is() -> None:
-    text = (
-        f"{LISTENERS}quotas: [{{user: guests, producer_byte_rate: 1MB}}, {{user: ANONYMOUS, consumer_byte_rate: 1MB}}]"
-        "\nprincipals: {fold: [{match: 'ANON', to: part}, {match: 'ANON.*', to: guests}], exempt: [guests, alice]}\n"
-    )
-
-    assert [warning.split(" warning")[0] for warning in warnings(text)] == [
-        "f.yaml:2: quotas[1].user:",
-        "f.yaml:3: principals.exempt[1]:",
-    ]
-
-
-def test_a_broker_that_never_authenticates_is_a_warning() -> None:
-    (warning,) = warnings(f"{LISTENERS}principals: {{brokers: [broker1]}}\n")
-
-    assert "principals.brokers[0]: warning: no listener authenticates" in warning
 
 
 def test_errors_and_warnings_can_be_told_apart() -> None:

@@ -252,7 +252,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(config=CONFIGS, enforcement=st.sampled_from(Enforcement), is_inter_broker=st.booleans())
     def reload(self, config: ProxyConfig, enforcement: Enforcement, is_inter_broker: bool) -> None:
         self.has_followers |= is_inter_broker
-        self.wire.listening.policy = Policy(MAX_FRAME_BYTES, enforcement, is_inter_broker)
+        self.wire.listening.policy = Policy(MAX_FRAME_BYTES, enforcement, is_inter_broker, "sub")
         self.wire.listening.quotas.update(config)
 
     @invariant()

@@ -34,7 +34,7 @@ class Wire:
             max_throttle_time_ms=max_throttle_time_ms,
         )
         self.now_ms = START_MS
-        policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker)
+        policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")
         self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses)
         self.session = Session(self.listening)
 

@@ -110,7 +110,7 @@ def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str
 
     assert status == 0
     output = capsys.readouterr()
-    assert output.err == "no listener authenticates in this version: every client comes as ANONYMOUS\n"
+    assert output.err == ""
     assert output.out == (
         "user alice-77, client-id x\n"
         "  folded       charged as user alice (principals.fold)\n"

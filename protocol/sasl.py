@@ -1,0 +1,255 @@
+"""The messages of a login: Kafka's two requests around it, and inside them what each mechanism says of its user.
+
+    SaslHandshake (key 17)      request   string mechanism
+                                response  int16 error_code, array of strings
+    SaslAuthenticate (key 36)   request   bytes auth_bytes
+                                response  int16 error_code, string error_message, bytes auth_bytes,
+                                          [v1+ int64 session_lifetime_ms]
+
+From SaslAuthenticate v2 on, strings and bytes are compact and tags stand at the end. Behind a SaslHandshake v0 there is
+no SaslAuthenticate: both sides send tokens, an int32 length each and so many bytes, until the mechanism is done.
+
+The readers of users read as Kafka's own servers do and give None where they cannot tell: it is for the broker to refuse
+what is wrong. Nothing here keeps a byte of a message, and no error quotes one.
+
+Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
+``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
+"""
+
+import json
+import re
+from base64 import b64decode
+from typing import Final, NamedTuple
+
+from protocol.api import ApiKey, is_flexible
+from protocol.errors import FrameSizeError, LoginTooLarge, MalformedLength, NotKafka
+from protocol.header import read_frame_size
+from protocol.primitives import (
+    Buffer,
+    read_int16,
+    read_int32,
+    read_string,
+    read_uvarint,
+    skip,
+    skip_compact_string,
+    skip_string,
+    skip_tags,
+)
+
+PLAIN: Final = "PLAIN"
+SCRAM_SHA_256: Final = "SCRAM-SHA-256"
+SCRAM_SHA_512: Final = "SCRAM-SHA-512"
+OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+
+# The version of SaslHandshake behind which tokens have no header.
+RAW_HANDSHAKE: Final = 0
+
+# Kafka's sasl.server.max.receive.size: nobody needs more to say who he is.
+MAX_LOGIN_BYTES: Final = 524_288
+
+_SIZE_BYTES: Final = 4
+_SASLNAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+")
+_SEPARATOR: Final = "\x01"  # of OAUTHBEARER's key-value pairs
+
+
+class AuthenticateResponse(NamedTuple):
+    """What a broker says to a token; ``token`` is its own."""
+
+    error_code: int
+    token: bytes
+
+    def __repr__(self) -> str:
+        return f"AuthenticateResponse(error_code={self.error_code})"
+
+
+# -- frames
+
+
+def check_login_size(size_bytes: int) -> None:
+    """Bound a frame that is read whole before anybody is known.
+
+    Raises:
+        LoginTooLarge: It has more than ``MAX_LOGIN_BYTES``.
+    """
+    if size_bytes > MAX_LOGIN_BYTES:
+        raise LoginTooLarge(f"a frame of a login has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
+
+
+def read_token_size(data: bytes, offset: int) -> int | None:
+    """Read the length in front of a raw token; 0 is one. None if more bytes are needed.
+
+    Raises:
+        FrameSizeError: No side sends this length.
+    """
+    try:
+        return read_frame_size(data, offset, MAX_LOGIN_BYTES)
+    except (FrameSizeError, NotKafka):
+        # What stands in its place may be part of a password, and those errors quote it.
+        raise LoginTooLarge(f"a token of a login has a length below 0 or above {MAX_LOGIN_BYTES}") from None
+
+
+def is_request(data: bytes, offset: int) -> bool | None:
+    """Tell a Kafka request from a raw token of a mechanism that is not read here; None if more bytes are needed.
+
+    An api_key begins with a zero byte. Of GSSAPI, the one mechanism that clients of that age have beside those read
+    here, a token is empty or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
+    """
+    if offset + _SIZE_BYTES > len(data):
+        return None
+    if data.startswith(bytes(_SIZE_BYTES), offset):
+        return False
+    return data[offset + _SIZE_BYTES] == 0 if offset + _SIZE_BYTES < len(data) else None
+
+
+def read_handshake(body: Buffer) -> str:
+    """Read the mechanism that a SaslHandshake asks for; one that is no UTF-8 is nobody's, and "".
+
+    Raises:
+        ProtocolError: The body is none.
+    """
+    mechanism, _ = read_string(body, 0, is_compact=False)
+    return _text(mechanism) or ""
+
+
+def read_handshake_error(body: Buffer) -> int:
+    """Read the error code of a SaslHandshake's response.
+
+    Raises:
+        Truncated: The body is none.
+    """
+    return read_int16(body, 0)[0]
+
+
+def read_authenticate(body: Buffer, api_version: int) -> bytes:
+    """Read the client's token; a version newer than 2 is read like 2.
+
+    Raises:
+        ProtocolError: The body is none.
+    """
+    return _read_bytes(body, 0, is_compact=is_flexible(ApiKey.SASL_AUTHENTICATE, api_version))
+
+
+def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
+    """Read the broker's error code and its token; a version newer than 2 is read like 2.
+
+    Args:
+        body: Behind the correlation_id.
+        api_version: Of the request.
+
+    Raises:
+        ProtocolError: The body is none.
+    """
+    is_compact = is_flexible(ApiKey.SASL_AUTHENTICATE, api_version)
+    offset = skip_tags(body, 0) if is_compact else 0
+    error_code, offset = read_int16(body, offset)
+    offset = skip_compact_string(body, offset) if is_compact else skip_string(body, offset)
+    return AuthenticateResponse(error_code, _read_bytes(body, offset, is_compact=is_compact))
+
+
+def _read_bytes(body: Buffer, offset: int, *, is_compact: bool) -> bytes:
+    if is_compact:
+        length, offset = read_uvarint(body, offset)
+        length -= 1
+    else:
+        length, offset = read_int32(body, offset)
+    if length < 0:
+        raise MalformedLength(f"bytes that cannot be null have length {length}")
+    return bytes(body[offset : skip(body, offset, length)])
+
+
+# -- users
+
+
+def plain_user(token: bytes) -> str | None:
+    r"""Return who logs in with ``authzid \0 authcid \0 passwd`` (RFC 4616).
+
+    Unlike RFC 4616, Kafka lets nobody act for another: an authzid is empty, or the same name.
+    """
+    parts = token.split(b"\0")
+    if len(parts) != 3:
+        return None
+    authzid, authcid, _ = parts
+    return _text(authcid) if authzid in (b"", authcid) else None
+
+
+def scram_user(token: bytes) -> str | None:
+    """Return who logs in with a client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
+
+    With the extension ``tokenauth=true`` the name is that of a delegation token, and its owner the broker's secret.
+    """
+    _flag, _, rest = (_text(token) or "").partition(",")
+    authzid, *fields = rest.split(",")
+    if fields and fields[0].startswith("m="):
+        del fields[0]
+    if len(fields) < 2 or not fields[0].startswith("n=") or not fields[1].startswith("r="):
+        return None
+    # Of an extension that is given twice, Kafka takes the last.
+    extensions = dict(field.partition("=")[::2] for field in fields[2:])
+    if extensions.get("tokenauth", "").lower() == "true":
+        return None
+    return _user_beside(authzid, _unescaped(fields[0][2:]))
+
+
+def is_scram_success(token: bytes) -> bool:
+    """Whether this is a server-final-message with the verifier: the broker knows the client by its password."""
+    return token.startswith(b"v=")
+
+
+def is_scram_failure(token: bytes) -> bool:
+    """Whether this is a server-final-message with an error."""
+    return token.startswith(b"e=")
+
+
+def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
+    r"""Return whom the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
+
+    The signature is the broker's to check. A token that is opaque or encrypted names nobody here.
+
+    Args:
+        token: The client's first message.
+        claim: The claim that holds the name, Kafka's ``sasl.oauthbearer.sub.claim.name``.
+    """
+    header, *pairs = (_text(token) or "").split(_SEPARATOR)
+    gs2 = header.split(",")
+    if len(gs2) != 3:
+        return None
+    # Of a key that is given twice, Kafka takes the last.
+    scheme, _, web_token = dict(pair.partition("=")[::2] for pair in pairs).get("auth", "").partition(" ")
+    parts = web_token.strip(" ").split(".")
+    if scheme.lower() != "bearer" or len(parts) != 3:
+        return None
+    user = _claim(parts[1], claim)
+    # Kafka's validator cuts white space around a name off, its validator for tests does not.
+    return _user_beside(gs2[1], user) if user is not None and user == user.strip() else None
+
+
+def _claim(payload: str, claim: str) -> str | None:
+    """Return a claim of a web token's middle part, base64url without padding."""
+    try:
+        found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
+    except (ValueError, RecursionError):
+        return None
+    value = found.get(claim) if isinstance(found, dict) else None
+    # JSON can spell a lone surrogate, which is no text and cannot be written anywhere.
+    return _text(value.encode(errors="surrogatepass")) if isinstance(value, str) else None
+
+
+def _user_beside(authzid: str, user: str | None) -> str | None:
+    """Return the user of ``a=authzid``, or of an empty one: nobody acts for another."""
+    if not user or not authzid:
+        return user or None
+    named = authzid.removeprefix("a=")
+    return user if user in (named, _unescaped(named)) else None
+
+
+def _unescaped(name: str) -> str | None:
+    """Return a saslname with ``=2C`` and ``=3D`` as the comma and the equals sign that they stand for."""
+    return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode() or None
+    except UnicodeDecodeError:
+        return None
