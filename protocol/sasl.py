@@ -166,7 +166,7 @@ def plain_user(token: bytes) -> str | None:
 
     Unlike RFC 4616, Kafka lets nobody act for another: an authzid is empty, or the same name.
     """
-    parts = token.split(b"\0")
+    parts = token.split(b"\0", 3)
     if len(parts) != 3:
         return None
     authzid, authcid, _ = parts
@@ -178,17 +178,14 @@ def scram_user(token: bytes) -> str | None:
 
     With the extension ``tokenauth=true`` the name is that of a delegation token, and its owner the broker's secret.
     """
-    _flag, _, rest = (_text(token) or "").partition(",")
-    authzid, *fields = rest.split(",")
-    if fields and fields[0].startswith("m="):
-        del fields[0]
-    if len(fields) < 2 or not fields[0].startswith("n=") or not fields[1].startswith("r="):
+    fields = (_text(token) or "").split(",", 5)
+    if len(fields) > 2 and fields[2].startswith("m="):
+        del fields[2]
+    if len(fields) < 4 or not fields[2].startswith("n=") or not fields[3].startswith("r="):
         return None
-    # Of an extension that is given twice, Kafka takes the last.
-    extensions = dict(field.partition("=")[::2] for field in fields[2:])
-    if extensions.get("tokenauth", "").lower() == "true":
+    if _last_value(",".join(fields[3:]), "tokenauth", between=",").lower() == "true":
         return None
-    return _user_beside(authzid, _unescaped(fields[0][2:]))
+    return _user_beside(fields[1], _unescaped(fields[2][2:]))
 
 
 def is_scram_success(token: bytes) -> bool:
@@ -210,14 +207,11 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
         token: The client's first message.
         claim: The claim that holds the name, Kafka's ``sasl.oauthbearer.sub.claim.name``.
     """
-    header, *pairs = (_text(token) or "").split(_SEPARATOR)
-    gs2 = header.split(",")
-    if len(gs2) != 3:
-        return None
-    # Of a key that is given twice, Kafka takes the last.
-    scheme, _, web_token = dict(pair.partition("=")[::2] for pair in pairs).get("auth", "").partition(" ")
-    parts = web_token.strip(" ").split(".")
-    if scheme.lower() != "bearer" or len(parts) != 3:
+    text = _text(token) or ""
+    gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
+    scheme, _, web_token = _last_value(text, "auth", between=_SEPARATOR).partition(" ")
+    parts = web_token.strip(" ").split(".", 3)
+    if len(gs2) != 3 or scheme.lower() != "bearer" or len(parts) != 3:
         return None
     user = _claim(parts[1], claim)
     # Kafka's validator cuts white space around a name off, its validator for tests does not.
@@ -233,6 +227,11 @@ def _claim(payload: str, claim: str) -> str | None:
     value = found.get(claim) if isinstance(found, dict) else None
     # JSON can spell a lone surrogate, which is no text and cannot be written anywhere.
     return _text(value.encode(errors="surrogatepass")) if isinstance(value, str) else None
+
+
+def _last_value(text: str, key: str, *, between: str) -> str:
+    """Return the value of a key that stands behind a separator; Kafka takes the last where it is given twice."""
+    return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_beside(authzid: str, user: str | None) -> str | None:

@@ -1,0 +1,376 @@
+"""What a login says of its user: the examples of the RFCs, Kafka's rules, and other clients' own messages."""
+
+import asyncio
+import json
+from base64 import urlsafe_b64encode
+from importlib import import_module
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from protocol import sasl
+from protocol.errors import LoginTooLarge, MalformedLength, ProtocolError, Truncated
+from protocol.header import read_request_head
+from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.support.logins import (
+    CLIENT_FINAL,
+    CLIENT_FIRST,
+    SERVER_FINAL,
+    SERVER_FIRST,
+    authenticate_request,
+    authenticate_response,
+    bearer,
+    handshake_request,
+    handshake_response,
+    web_token,
+)
+
+MAX_FRAME_BYTES = 104_857_600
+# Any text a user may be called by, commas and equals signs often among it.
+NAMES = st.text(
+    st.sampled_from("=,aé2CD3 ") | st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
+)
+
+
+def body_of(request: bytes) -> bytes:
+    head = read_request_head(request, 0, MAX_FRAME_BYTES)
+    assert head is not None
+    return request[head.body :]
+
+
+# -- frames
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_handshake_names_its_mechanism(version: int) -> None:
+    assert sasl.read_handshake(body_of(handshake_request("SCRAM-SHA-512", version=version))) == "SCRAM-SHA-512"
+
+
+@pytest.mark.parametrize("error_code", [0, 33, 34])
+def test_the_answer_to_a_handshake_has_an_error_code(error_code: int) -> None:
+    assert sasl.read_handshake_error(handshake_response(error_code=error_code)[8:]) == error_code
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize("token", [b"", b"\0alice\0secret", bytes(200_000)])
+def test_a_token_is_read_as_it_was_sent(version: int, token: bytes) -> None:
+    assert sasl.read_authenticate(body_of(authenticate_request(token, version=version)), version) == token
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize(("error_code", "token"), [(0, b""), (0, SERVER_FIRST), (58, b"")])
+def test_a_broker_answers_with_an_error_code_and_a_token(version: int, error_code: int, token: bytes) -> None:
+    response = authenticate_response(token, error_code=error_code, version=version)
+
+    assert sasl.read_authenticate_response(response[8:], version) == (error_code, token)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("tagged", [False, True])
+def test_messages_of_kio_are_read(version: int, tagged: bool) -> None:
+    request = kio_messages.example(kio_messages.request_class(36, version), {"auth_bytes": b"a token"}, tagged=tagged)
+    response = kio_messages.example(
+        kio_messages.response_class(36, version),
+        {"error_code": ErrorCode.sasl_authentication_failed, "auth_bytes": b"another"},
+        tagged=tagged,
+    )
+
+    assert sasl.read_authenticate(body_of(kio_messages.request_frame(request)), version) == b"a token"
+    assert sasl.read_authenticate_response(kio_messages.response_frame(response)[8:], version) == (58, b"another")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_handshakes_of_kio_are_read(version: int) -> None:
+    request = kio_messages.example(kio_messages.request_class(17, version), {"mechanism": "PLAIN"})
+    response = kio_messages.example(
+        kio_messages.response_class(17, version), {"error_code": ErrorCode.unsupported_sasl_mechanism}
+    )
+
+    assert sasl.read_handshake(body_of(kio_messages.request_frame(request))) == "PLAIN"
+    assert sasl.read_handshake_error(kio_messages.response_frame(response)[8:]) == 33
+
+
+@pytest.mark.parametrize(("api_key", "versions"), [(17, (0, 1)), (36, (0, 1, 2))])
+def test_requests_of_kafka_python_are_read(api_key: int, versions: tuple[int, ...]) -> None:
+    found = [one for one in kafka_python_messages.messages("request") if api_key == one[0].API_KEY]
+
+    assert tuple(version for _, version in found) == versions
+    for cls, version in found:
+        body = body_of(kafka_python_messages.request_frame(kafka_python_messages.example(cls, version)))
+        read = sasl.read_handshake(body) if api_key == 17 else sasl.read_authenticate(body, version).decode()
+        assert read == "three"
+
+
+def test_a_token_is_never_null() -> None:
+    with pytest.raises(MalformedLength, match="cannot be null"):
+        sasl.read_authenticate(b"\xff\xff\xff\xff", 1)
+    with pytest.raises(MalformedLength, match="cannot be null"):
+        sasl.read_authenticate(b"\0\0", 2)
+
+
+def test_a_token_that_its_frame_cannot_hold_is_cut_off() -> None:
+    with pytest.raises(Truncated):
+        sasl.read_authenticate(b"\0\0\0\x09short", 1)
+
+
+def test_a_frame_of_a_login_has_kafkas_bound() -> None:
+    sasl.check_login_size(512 * 1024)
+    with pytest.raises(LoginTooLarge, match="524289 bytes, above the limit of 524288"):
+        sasl.check_login_size(512 * 1024 + 1)
+
+
+def test_a_bare_token_has_the_same_bound_and_may_be_empty() -> None:
+    assert sasl.read_token_size(b"\0\0\0\0", 0) == 0
+    assert sasl.read_token_size(b"x\0\x08\0\0", 1) == 512 * 1024
+    assert sasl.read_token_size(b"\0\0\0", 0) is None
+    for size in (b"\0\x08\0\x01", b"\xff\xff\xff\xff", b"\x16\x03\x01\0", b"GET "):
+        with pytest.raises(LoginTooLarge, match="below 0 or above 524288") as caught:
+            sasl.read_token_size(size, 0)
+        assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"\0\0\0", None),
+        (b"\0\0\0\x20", None),
+        (b"\0\0\0\0", False),
+        (b"\0\0\0\x20\x60", False),
+        (b"\0\0\0\x20\x05\x04", False),
+        (b"\0\0\0\x20\0\x12", True),
+    ],
+)
+def test_a_request_begins_with_a_zero_byte_and_a_token_of_kerberos_does_not(data: bytes, expected: bool | None) -> None:
+    assert sasl.is_request(data, 0) is expected
+    assert sasl.is_request(b"before" + data, 6) is expected
+
+
+# -- PLAIN
+
+
+@pytest.mark.parametrize(
+    ("token", "user"),
+    [
+        # RFC 4616, section 4; the second acts for another, which Kafka does not allow.
+        (b"\0tim\0tanstaaftanstaaf", "tim"),
+        (b"Ursel\0Kurt\0xipj3plmq", None),
+        (b"tim\0tim\0secret", "tim"),
+        ("\0zoë\0secret".encode(), "zoë"),
+        (b"\0tim\0", "tim"),  # without a password: the broker's to refuse
+        (b"\0\0secret", None),
+        (b"\0tim", None),
+        (b"\0tim\0secret\0more", None),
+        (b"\0\xff\0secret", None),
+        (b"", None),
+    ],
+)
+def test_plain_names_who_logs_in(token: bytes, user: str | None) -> None:
+    assert sasl.plain_user(token) == user
+
+
+# -- SCRAM
+
+
+def test_the_example_of_rfc_7677_names_its_user() -> None:
+    assert sasl.scram_user(CLIENT_FIRST) == "user"
+    assert sasl.scram_user(CLIENT_FINAL) is None
+
+
+def test_the_example_of_rfc_5802_names_its_user() -> None:
+    assert sasl.scram_user(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL") == "user"
+    assert sasl.is_scram_success(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
+
+
+@pytest.mark.parametrize(
+    ("token", "user"),
+    [
+        (b"n,,n=a=2Cb=3Dc,r=x", "a,b=c"),
+        (b"n,,n==3D2C,r=x", "=2C"),
+        (b"n,a=tim,n=tim,r=x", "tim"),
+        (b"n,a=a=2Cb,n=a=2Cb,r=x", "a,b"),
+        (b"n,,m=ext,n=tim,r=x", "tim"),
+        (b"n,,n=tim,r=x,other=1", "tim"),
+        (b"n,,n=tim,r=x,tokenauth=false", "tim"),
+        ("n,,n=zoë,r=x".encode(), "zoë"),
+        # A delegation token's name is not its owner's.
+        (b"n,,n=id,r=x,tokenauth=true", None),
+        (b"n,,n=id,r=x,tokenauth=TRUE", None),
+        (b"n,,n=id,r=x,tokenauth=false,tokenauth=true", None),
+        (b"n,a=ann,n=tim,r=x", None),
+        (b"n,,n=a=b,r=x", None),
+        (b"n,,n=a=2cb,r=x", None),
+        (b"n,,n=a=3=2CD,r=x", None),
+        (b"n,,n=,r=x", None),
+        (b"n,,r=x,n=tim", None),
+        (b"n,,n=tim", None),
+        (b"n,,n=\xff,r=x", None),
+        (b"n,", None),
+        (b"", None),
+    ],
+)
+def test_scram_names_who_logs_in(token: bytes, user: str | None) -> None:
+    assert sasl.scram_user(token) == user
+
+
+@given(name=NAMES)
+@example(name="=2C=3D,=")
+def test_scram_messages_of_aiokafka_name_their_user(name: str) -> None:
+    conn: Any = import_module("aiokafka.conn")
+    client = conn.ScramAuthenticator(
+        loop=None,
+        sasl_plain_username=name,
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_password="pencil",  # noqa: S106
+    )
+
+    assert sasl.scram_user(client.first_message().encode()) == name
+
+
+def test_messages_of_kafka_python_name_their_user() -> None:
+    settings = {"sasl_plain_username": "tim", "sasl_plain_password": "pencil", "sasl_mechanism": "SCRAM-SHA-512"}
+    scram: Any = import_module("kafka.net.sasl.scram")
+    plain: Any = import_module("kafka.net.sasl.plain")
+
+    assert sasl.scram_user(scram.SaslMechanismScram(**settings).auth_bytes()) == "tim"
+    assert sasl.plain_user(plain.SaslMechanismPlain(**settings).auth_bytes()) == "tim"
+
+
+def test_only_the_verifier_is_a_success() -> None:
+    messages = [SERVER_FIRST, SERVER_FINAL, b"e=other-error", b"", b"V=x", b"v"]
+
+    assert [sasl.is_scram_success(message) for message in messages] == [False, True, False, False, False, False]
+    assert [sasl.is_scram_failure(message) for message in messages] == [False, False, True, False, False, False]
+
+
+# -- OAUTHBEARER
+
+
+def base64url(text: str) -> str:
+    return urlsafe_b64encode(text.encode(errors="surrogatepass")).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("claims", "claim", "user"),
+    [
+        ({"sub": "alice"}, "sub", "alice"),
+        ({"sub": "alice", "azp": "etl"}, "azp", "etl"),
+        ({"sub": "zoë, =?>~~~"}, "sub", "zoë, =?>~~~"),
+        ({"sub": "alice"}, "azp", None),
+        ({"sub": ""}, "sub", None),
+        ({"sub": " alice "}, "sub", None),
+        ({"sub": 7}, "sub", None),
+        ({"sub": None}, "sub", None),
+        ({"sub": ["alice"]}, "sub", None),
+        ({"sub": "\ud800"}, "sub", None),
+        (["sub"], "sub", None),
+        ("sub", "sub", None),
+    ],
+)
+def test_a_web_token_names_who_logs_in(claims: object, claim: str, user: str | None) -> None:
+    assert sasl.oauthbearer_user(bearer(web_token(claims)), claim=claim) == user
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "opaque",
+        "a.b",
+        "a.b.c.d.e",  # encrypted
+        "a.!.c",
+        "a..c",
+        f"a.{base64url('{')}.c",
+        f"a.{base64url('[' * 100_000)}.c",
+        f"a.{base64url('9' * 10_000)}.c",
+        f"a.{base64url(json.dumps({'sub': 'alice'}))[:-1]}.c",
+    ],
+)
+def test_a_token_that_cannot_be_read_names_nobody(token: str) -> None:
+    assert sasl.oauthbearer_user(bearer(token), claim="sub") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "user"),
+    [
+        # RFC 7628, section 4.1, with a token that names somebody
+        ("n,a=alice,\x01host=server.example.com\x01port=143\x01auth=Bearer {}\x01\x01", "alice"),
+        ("n,,\x01auth=bearer   {}\x01traceId=7\x01\x01", "alice"),
+        ("n,,\x01auth=Bearer x.y.z\x01auth=Bearer {}\x01\x01", "alice"),
+        ("n,,\x01auth=Bearer {}\x01auth=Bearer x.y.z\x01\x01", None),
+        ("n,a=bob,\x01auth=Bearer {}\x01\x01", None),
+        ("n,,\x01auth=Basic {}\x01\x01", None),
+        ("n,,\x01key=Bearer {}\x01\x01", None),
+        ("n,\x01auth=Bearer {}\x01\x01", None),
+        ("\x01", None),
+        ("", None),
+    ],
+)
+def test_the_token_is_found_where_kafka_finds_it(message: str, user: str | None) -> None:
+    assert sasl.oauthbearer_user(message.format(web_token({"sub": "alice"})).encode(), claim="sub") == user
+
+
+def test_messages_of_other_clients_with_web_tokens_name_their_user() -> None:
+    class Provider:
+        async def token(self) -> str:
+            return web_token({"sub": "alice"})
+
+        def extensions(self) -> dict[str, str]:
+            return {"logicalCluster": "lkc-7"}
+
+    conn: Any = import_module("aiokafka.conn")
+    message, _ = asyncio.run(conn.OAuthAuthenticator(sasl_oauth_token_provider=Provider()).step(None))
+
+    assert sasl.oauthbearer_user(message, claim="sub") == "alice"
+
+
+# -- anything
+
+
+@given(body=st.binary(max_size=60), version=st.integers(0, 3))
+def test_any_bytes_of_a_frame_give_an_answer_or_a_protocol_error(body: bytes, version: int) -> None:
+    readers: list[Any] = [sasl.read_handshake, sasl.read_handshake_error]
+    readers += [lambda data: sasl.read_authenticate(data, version)]
+    readers += [lambda data: sasl.read_authenticate_response(data, version)]
+    readers += [lambda data: sasl.read_token_size(data, 0), lambda data: sasl.is_request(data, 0)]
+    for read in readers:
+        try:
+            read(body)
+        except ProtocolError:
+            continue
+
+
+TOKENS = (
+    st.binary(max_size=80)
+    | st.text(st.sampled_from("n,=amr2C3D\0\x01.Bearer auth"), max_size=80).map(str.encode)
+    | st.binary(max_size=80).map(lambda payload: bearer(f"e30.{urlsafe_b64encode(payload).decode().rstrip('=')}."))
+)
+
+
+@given(token=TOKENS)
+def test_any_token_names_somebody_who_can_be_written_down_or_nobody(token: bytes) -> None:
+    users = (sasl.plain_user(token), sasl.scram_user(token), sasl.oauthbearer_user(token, claim="sub"))
+
+    for user in users:
+        assert user is None or user.encode()
+
+
+@pytest.mark.parametrize("filler", [b"=2C", b",", b"a=", b"\0", b"\x01", b"n,,n=a"])
+def test_a_token_of_the_greatest_length_is_read_in_time(filler: bytes) -> None:
+    """Half a megabyte costs milliseconds, whatever it repeats: pytest's timeout is what fails here."""
+    token = filler * (sasl.MAX_LOGIN_BYTES // len(filler))
+
+    for whole in (
+        token,
+        b"n,,n=" + token + b",r=x",
+        b"n,,n=" + token + b"=,r=x",
+        bearer("e30." + token.decode() + "."),
+    ):
+        sasl.plain_user(whole)
+        sasl.scram_user(whole)
+        sasl.oauthbearer_user(whole, claim="sub")
+
+
+def test_a_brokers_token_is_not_shown() -> None:
+    assert "marked" not in repr(sasl.AuthenticateResponse(0, b"marked"))

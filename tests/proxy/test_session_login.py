@@ -1,0 +1,603 @@
+"""Logins that pass a session: who pays, what waits, what is refused, and that nothing of a secret is left."""
+
+import gc
+import logging
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, Principals, QuotaRule
+from protocol.errors import (
+    FrameTooLarge,
+    LoginTooLarge,
+    PrincipalChanged,
+    ProtocolError,
+    UnexpectedResponse,
+)
+from protocol.sasl import MAX_LOGIN_BYTES
+from proxy.session import MAX_IN_FLIGHT
+from tests.support.frames import (
+    api_versions_response,
+    fetch_request,
+    fetch_response,
+    framed,
+    other_request,
+    produce_request,
+    produce_response,
+)
+from tests.support.logins import (
+    EMPTY,
+    GSSAPI,
+    READABLE,
+    SASL_AUTHENTICATION_FAILED,
+    Dialogue,
+    authenticate_request,
+    authenticate_response,
+    bearer,
+    handshake_request,
+    handshake_response,
+    oauthbearer,
+    plain,
+    rounds,
+    scram,
+    web_token,
+)
+from tests.support.wire import Wire
+
+ALICE = QuotaRule(user="alice", producer_byte_rate=500.0, consumer_byte_rate=500.0)
+USERS = QuotaRule(user=DEFAULT, producer_byte_rate=1e9, consumer_byte_rate=1e9)
+WAYS = [
+    (0, 0),
+    (1, 0),
+    (1, 1),
+    (1, 2),
+]  # versions of SaslHandshake and SaslAuthenticate; the latter is not in use with 0
+DIALOGUES = [*READABLE, GSSAPI]
+
+
+def log_in(wire: Wire, dialogue: Dialogue, *, handshake: int = 1, version: int = 1) -> None:
+    for asked, told in rounds(dialogue, handshake=handshake, version=version):
+        assert wire.client(asked) == asked
+        assert wire.broker(told) == told
+
+
+def users(wire: Wire) -> set[str]:
+    """Return the users that have buckets."""
+    return {key.user for key in wire.listening.quotas.produce._buckets}
+
+
+def pay(wire: Wire, correlation_id: int = 9) -> str:
+    """Produce; return the user whose bucket is charged."""
+    request = produce_request(correlation_id)
+    assert wire.client(request) == request
+    wire.broker(produce_response(correlation_id))
+    return str(wire.session.account.produce_bucket(b"etl", wire.now_ms).tags.user)
+
+
+# -- who pays
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize(("handshake", "version"), WAYS)
+def test_a_login_passes_as_it_is_and_its_user_pays(dialogue: Dialogue, handshake: int, version: int) -> None:
+    wire = Wire(ALICE, USERS)
+
+    log_in(wire, dialogue, handshake=handshake, version=version)
+
+    assert pay(wire) == dialogue.user
+    assert wire.session.is_idle
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize(("handshake", "version"), WAYS)
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7])
+def test_bytes_may_come_in_any_pieces(dialogue: Dialogue, handshake: int, version: int, pieces: int) -> None:
+    wire = Wire(ALICE, USERS)
+
+    for asked, told in rounds(dialogue, handshake=handshake, version=version):
+        assert wire.client(*cut(asked, pieces)) == asked
+        assert wire.broker(*cut(told, pieces)) == told
+
+    assert pay(wire) == dialogue.user
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize(("handshake", "version"), WAYS)
+def test_a_login_may_be_cut_at_any_byte(dialogue: Dialogue, handshake: int, version: int) -> None:
+    parts = rounds(dialogue, handshake=handshake, version=version)
+    for number, (asked, told) in enumerate(parts):
+        for place in range(1, max(len(asked), len(told))):
+            wire = Wire(USERS)
+            for round_number, (request, response) in enumerate(parts):
+                at = place if round_number == number else 0
+                assert wire.client(request[:at], request[at:]) == request
+                assert wire.broker(response[:at], response[at:]) == response
+            assert pay(wire) == dialogue.user
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def test_a_quota_by_user_holds_after_the_login_on_the_same_connection() -> None:
+    wire = Wire(ALICE)
+    wire.client(produce_request(1, size_bytes=100_000))
+    assert wire.broker(produce_response(1)) == produce_response(1)
+
+    log_in(wire, plain("alice"))
+    wire.client(produce_request(1, size_bytes=6_000))
+
+    # 6,000 bytes in 10 s are 600 B/s; (600 - 500) / 500 * 10 s = 2 s
+    assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
+    assert wire.muted_for_ms == 2_000
+
+
+def test_what_is_unanswered_at_a_login_is_paid_by_who_asked() -> None:
+    wire = Wire(ALICE, USERS)
+    wire.client(fetch_request(5), handshake_request("PLAIN"))
+    anonymous = wire.session.account.fetch_bucket(b"etl", wire.now_ms)
+
+    wire.broker(fetch_response(5, size_bytes=900), handshake_response())
+    wire.client(authenticate_request(b"\0alice\0secret"))
+    wire.broker(authenticate_response())
+
+    assert (anonymous.tags.user, anonymous.amount) == ("ANONYMOUS", 900)
+    assert wire.bucket("fetch").amount == 0
+    assert wire.bucket("fetch").tags.user == "alice"
+
+
+def test_a_principal_of_a_broker_is_believed_after_its_login() -> None:
+    wire = Wire(USERS, principals=Principals(brokers=frozenset({"broker1"})))
+    wire.client(fetch_request(1, replica_id=2))
+    wire.broker(fetch_response(1, size_bytes=700))
+
+    log_in(wire, plain("broker1"))
+    wire.client(fetch_request(1, replica_id=2))
+    wire.broker(fetch_response(1, size_bytes=700))
+
+    assert wire.bucket("fetch").amount == 0
+
+
+def test_the_claim_is_the_listeners() -> None:
+    wire = Wire(USERS)
+    wire.listening.policy = wire.listening.policy._replace(oauthbearer_claim="azp")
+    token = bearer(web_token({"sub": "7f3a", "azp": "etl"}))
+
+    log_in(wire, Dialogue(mechanism="OAUTHBEARER", tokens=((token, EMPTY),), user="etl"))
+
+    assert pay(wire) == "etl"
+
+
+def test_the_versions_of_logins_that_are_announced_are_those_that_are_read() -> None:
+    wire = Wire()
+    wire.client(other_request(1, api_key=18, version=0))
+    entries = b"\0\0\0\x02" + b"\0\x11\0\0\0\x07" + b"\0\x24\0\0\0\x07"
+
+    answer = wire.broker(framed(b"\0\0\0\x01\0\0" + entries))
+
+    assert answer == framed(b"\0\0\0\x01\0\0" + b"\0\0\0\x02" + b"\0\x11\0\0\0\x01" + b"\0\x24\0\0\0\x02")
+
+
+# -- before the broker's yes
+
+
+@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_before_the_broker_has_said_yes_nobody_has_a_name(dialogue: Dialogue, handshake: int) -> None:
+    parts = rounds(dialogue, handshake=handshake)
+    for asked, told in parts[:-1]:
+        wire_at_rest = Wire(USERS)
+        for request, response in parts[: parts.index((asked, told)) + 1]:
+            wire_at_rest.client(request)
+            wire_at_rest.broker(response)
+
+        assert wire_at_rest.session.account.principal == "ANONYMOUS"
+    wire = Wire(USERS)
+    for asked, told in parts[:-1]:
+        wire.client(asked)
+        wire.broker(told)
+    wire.client(parts[-1][0])
+
+    assert wire.session.account.principal == "ANONYMOUS"
+
+
+@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
+def test_a_login_that_fails_leaves_no_name_and_no_bucket(dialogue: Dialogue) -> None:
+    wire = Wire(ALICE, USERS)
+    *before, (last, _) = rounds(dialogue)
+    for asked, told in before:
+        wire.client(asked)
+        wire.broker(told)
+    wire.client(last)
+    refusal = authenticate_response(error_code=SASL_AUTHENTICATION_FAILED)
+
+    assert wire.broker(refusal) == refusal
+
+    assert wire.session.account.principal == "ANONYMOUS"
+    assert users(wire) == set()
+    assert wire.listening.counters.logins == {(dialogue.mechanism, "failed"): 1}
+
+
+@pytest.mark.parametrize("error_code", [33, 34])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: int) -> None:
+    """34: the broker wants no login here at all, so that what follows is no token."""
+    wire = Wire(USERS)
+    wire.client(handshake_request("PLAIN", version=version))
+    refusal = handshake_response(error_code=error_code)
+
+    assert wire.broker(refusal) == refusal
+
+    assert pay(wire) == "ANONYMOUS"
+
+
+def test_a_name_in_a_request_that_is_no_login_counts_for_nothing() -> None:
+    wire = Wire(ALICE, USERS)
+    wire.client(handshake_request("PLAIN"))
+    wire.broker(handshake_response())
+
+    assert pay(wire) == "ANONYMOUS"
+
+
+# -- what a client sends ahead
+
+
+@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, handshake: int) -> None:
+    wire = Wire(USERS)
+    parts = rounds(dialogue, handshake=handshake)
+    ahead = produce_request(9) + fetch_request(10)
+
+    passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
+    for _, told in parts:
+        assert wire.session.is_blocked
+        assert wire.session.wake_at_ms <= wire.now_ms  # an answer wakes it, not the time
+        assert wire.broker(told) == told
+        passed.append(wire.to_broker())
+
+    assert passed == [*(asked for asked, _ in parts), ahead]
+    wire.broker(produce_response(9), fetch_response(10))
+    assert users(wire) == {dialogue.user}
+
+
+def test_what_comes_while_a_login_is_unanswered_waits() -> None:
+    wire = Wire(USERS)
+    wire.client(handshake_request("PLAIN"))
+
+    assert wire.client(other_request(2), other_request(3)) == b""
+    assert wire.session.is_blocked
+    assert wire.broker(handshake_response()) == handshake_response()
+    assert wire.to_broker() == other_request(2) + other_request(3)
+    assert not wire.session.is_blocked
+
+
+def test_who_closes_his_side_behind_a_bare_token_is_answered_first() -> None:
+    wire = Wire(USERS)
+    for asked, told in rounds(plain("alice"), handshake=0)[:1]:
+        wire.client(asked)
+        wire.broker(told)
+    wire.client(framed(b"\0alice\0secret"))
+
+    wire.session.receive_end_from_client()
+
+    assert not wire.session.is_idle
+    assert wire.broker(framed(EMPTY)) == framed(EMPTY)
+    assert wire.session.is_idle
+
+
+def test_after_a_login_requests_are_sent_ahead_again() -> None:
+    wire = Wire(USERS)
+    log_in(wire, plain("alice"))
+    requests = [other_request(number) for number in range(MAX_IN_FLIGHT + 1)]
+
+    assert wire.client(*requests) == b"".join(requests[:MAX_IN_FLIGHT])
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None:
+    """Its last bare token has no answer; nobody here can tell which one is the last."""
+    wire = Wire(USERS)
+    for asked, told in rounds(GSSAPI, handshake=0):
+        assert wire.client(asked) == asked
+        if told is not framed(EMPTY) or answered:
+            wire.broker(told)
+
+    assert pay(wire) == "UNKNOWN"
+
+
+# -- again
+
+
+def test_a_login_again_goes_on_with_the_buckets_it_had() -> None:
+    wire = Wire(ALICE)
+    log_in(wire, plain("alice"))
+    wire.client(produce_request(9, size_bytes=1_000))
+    wire.broker(produce_response(9))
+
+    log_in(wire, scram("alice"))
+    wire.client(produce_request(9, size_bytes=1_000))
+    wire.broker(produce_response(9))
+
+    assert wire.bucket().amount == 2_000
+
+
+def test_a_login_again_passes_behind_requests_that_are_unanswered() -> None:
+    wire = Wire(USERS)
+    log_in(wire, plain("alice"))
+
+    assert wire.client(fetch_request(7), handshake_request("PLAIN")) == fetch_request(7) + handshake_request("PLAIN")
+    wire.broker(fetch_response(7), handshake_response())
+    wire.client(authenticate_request(b"\0alice\0new"))
+    wire.broker(authenticate_response())
+
+    assert pay(wire) == "alice"
+
+
+@pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_login_again_as_another_ends_the_connection_before_the_name_is_used(
+    dialogue: Dialogue, handshake: int
+) -> None:
+    wire = Wire(ALICE, USERS)
+    log_in(wire, plain("alice"))
+    *before, (last, told) = rounds(dialogue, handshake=handshake)
+    for asked, answer in before:
+        wire.client(asked)
+        wire.broker(answer)
+    wire.client(last, produce_request(9))
+
+    with pytest.raises(PrincipalChanged):
+        wire.broker(told)
+
+    assert wire.to_client() == b""
+    assert wire.to_broker() == b""
+    assert wire.session.account.principal == "alice"
+    assert users(wire) <= {"alice"}
+
+
+def test_a_login_again_that_the_broker_refuses_changes_nothing() -> None:
+    wire = Wire(ALICE, USERS)
+    log_in(wire, plain("alice"))
+    wire.client(handshake_request("PLAIN"))
+    wire.broker(handshake_response(error_code=34))
+
+    assert pay(wire) == "alice"
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_login_may_have_512_kib(over: int) -> None:
+    wire = Wire(USERS)
+    wire.client(handshake_request("OAUTHBEARER"))
+    wire.broker(handshake_response())
+    overhead = len(authenticate_request(b"")) - 4
+    token = b"n,,\x01auth=Bearer x\x01" + bytes(MAX_LOGIN_BYTES - overhead)
+    request = authenticate_request(token[: MAX_LOGIN_BYTES - overhead + over])
+
+    if over:
+        with pytest.raises(LoginTooLarge):
+            wire.client(request[:100])
+    else:
+        assert wire.client(*cut(request, 65_536)) == request
+        wire.broker(authenticate_response())
+        assert pay(wire) == "UNKNOWN"
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_a_bare_token_may_have_512_kib(over: int) -> None:
+    wire = Wire(USERS)
+    wire.client(handshake_request("OAUTHBEARER", version=0))
+    wire.broker(handshake_response())
+    token = framed(bytes(MAX_LOGIN_BYTES + over))
+
+    if over:
+        with pytest.raises(LoginTooLarge):
+            wire.client(token[:5])
+    else:
+        assert wire.client(*cut(token, 65_536)) == token
+
+
+def test_a_listener_that_bounds_frames_bounds_logins() -> None:
+    wire = Wire(max_frame_size_bytes=1_000)
+
+    with pytest.raises(FrameTooLarge):
+        wire.client(authenticate_request(bytes(2_000)))
+
+
+def test_a_brokers_answer_to_a_login_is_bounded() -> None:
+    wire = Wire()
+    wire.client(authenticate_request(b"token"))
+
+    with pytest.raises(LoginTooLarge):
+        wire.broker(authenticate_response(bytes(MAX_LOGIN_BYTES))[:100])
+
+
+# -- violations and garbage
+
+
+@pytest.mark.parametrize("data", [framed(EMPTY), framed(b"bare"), framed(b"longer than 8 bytes")])
+def test_a_bare_token_that_nobody_asked_for_is_unexpected(data: bytes) -> None:
+    wire = Wire()
+    wire.client(handshake_request("PLAIN", version=0))
+
+    with pytest.raises(UnexpectedResponse):
+        wire.broker(handshake_response() + data)
+
+
+@pytest.mark.parametrize("handshake", [1, None])
+def test_a_bare_token_where_there_are_none_is_no_response(handshake: int | None) -> None:
+    wire = Wire()
+    if handshake is not None:
+        log_in(wire, plain("alice"), handshake=handshake)
+
+    assert wire.broker(framed(EMPTY)) == b""  # it might be the front of something
+    with pytest.raises(ProtocolError):
+        wire.broker(bytes(8))
+
+
+LOGIN_PIECES = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from([part for dialogue in DIALOGUES for asked, told in rounds(dialogue) for part in (asked, told)]),
+    st.sampled_from(
+        [part for dialogue in DIALOGUES for asked, told in rounds(dialogue, handshake=0) for part in (asked, told)]
+    ),
+    st.sampled_from(
+        [produce_request(), produce_response(), fetch_request(), fetch_response(), api_versions_response()]
+    ),
+)
+
+
+@given(pieces=st.lists(st.tuples(st.booleans(), LOGIN_PIECES), max_size=12))
+def test_anything_gives_an_answer_or_a_protocol_error(pieces: list[tuple[bool, bytes]]) -> None:
+    wire = Wire(ALICE, USERS)
+    try:
+        for is_clients, data in pieces:
+            if not is_clients:
+                wire.broker(data)
+            elif not wire.session.is_blocked:
+                wire.client(data)
+    except ProtocolError:
+        pass
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+
+@given(data=st.data())
+def test_one_byte_at_a_time_is_as_all_at_once(data: st.DataObject) -> None:
+    dialogue = data.draw(st.sampled_from(DIALOGUES))
+    parts = rounds(dialogue, handshake=data.draw(st.integers(0, 1)), version=data.draw(st.integers(0, 2)))
+    spoiled = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, 40))
+    byte = data.draw(st.binary(min_size=1, max_size=1))
+    asked, told = parts[spoiled]
+    if data.draw(st.booleans()):
+        parts[spoiled] = (asked[:at] + byte + asked[at + 1 :], told)
+    else:
+        parts[spoiled] = (asked, told[:at] + byte + told[at + 1 :])
+
+    def outcome(size: int) -> tuple[bytes, bytes, str, str]:
+        wire = Wire(ALICE, USERS)
+        to_broker = to_client = b""
+        error = ""
+        try:
+            for request, response in parts:
+                to_broker += wire.client(*(cut(request, size) or [b""]))
+                to_client += wire.broker(*(cut(response, size) or [b""]))
+        except ProtocolError as raised:
+            error = raised.reason
+        to_broker += wire.to_broker()
+        to_client += wire.to_client()
+        return to_broker, to_client, wire.session.account.principal, error
+
+    whole, bytewise = outcome(1_000_000), outcome(1)
+    assert (whole[2], whole[3] != "") == (bytewise[2], bytewise[3] != "")
+    if not whole[3]:
+        assert whole == bytewise
+
+
+# -- counters
+
+
+def test_logins_are_counted_by_mechanism_and_what_came_of_them() -> None:
+    wire = Wire()
+    log_in(wire, plain("alice"))
+    log_in(wire, plain("alice"), handshake=0)
+    log_in(wire, GSSAPI)
+    wire.client(handshake_request("MINE"))
+    wire.broker(handshake_response(error_code=33))
+
+    counters = wire.listening.counters
+    assert counters.logins == {
+        ("PLAIN", "accepted"): 2,
+        ("GSSAPI", "unknown"): 1,
+        ("other", "failed"): 1,
+    }
+    assert counters.newly_unknown == {"GSSAPI"}
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_login_that_ends_with_its_connection_has_failed(handshake: int) -> None:
+    """So a broker refuses a bare token: it says nothing at all."""
+    wire = Wire()
+    *_, (asked, _) = rounds(plain("alice"), handshake=handshake)
+    wire.client(handshake_request("PLAIN", version=handshake))
+    wire.broker(handshake_response())
+    wire.client(asked)
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert wire.listening.counters.logins == {("PLAIN", "failed"): 1}
+
+
+def test_a_mechanism_that_hides_its_users_is_said_once() -> None:
+    wire = Wire()
+    log_in(wire, GSSAPI)
+    wire.listening.counters.newly_unknown.clear()
+
+    log_in(wire, GSSAPI)
+
+    assert wire.listening.counters.newly_unknown == set()
+    assert wire.listening.counters.logins == {("GSSAPI", "unknown"): 2}
+
+
+# -- secrets
+
+
+MARK = "m4rk3d"
+SECRETS = {
+    "PLAIN": f"\0alice\0{MARK}".encode(),
+    "OAUTHBEARER": bearer(web_token({"sub": "alice", "jti": "x"}) + MARK),
+    "SCRAM-SHA-256": f"n,,n=alice,r={MARK}".encode(),
+    "GSSAPI": f"\x60{MARK}".encode(),
+}
+
+
+@pytest.mark.parametrize("mechanism", SECRETS)
+@pytest.mark.parametrize("handshake", [0, 1])
+@pytest.mark.parametrize("end", ["accepted", "refused", "garbage", "again"])
+def test_nothing_of_a_secret_is_shown_or_kept(
+    mechanism: str, handshake: int, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    wire = Wire(ALICE, USERS)
+    secret = SECRETS[mechanism]
+    raised: Exception | None = None
+    try:
+        if end == "again":
+            log_in(wire, plain("bob"))
+        wire.client(handshake_request(mechanism, version=handshake))
+        wire.broker(handshake_response())
+        wire.client(*cut(framed(secret) if handshake == 0 else authenticate_request(secret), 11))
+        if end == "refused":
+            wire.broker(authenticate_response(error_code=58))
+        elif end == "garbage":
+            wire.broker(b"\xff" * 20)
+        else:
+            final = b"v=x" if mechanism.startswith("SCRAM") else EMPTY
+            wire.broker(framed(final) if handshake == 0 else authenticate_response(final))
+    except ProtocolError as error:
+        raised = error
+
+    shown = [repr(wire.session), repr(wire.session._login), repr(raised), str(raised), caplog.text]
+    shown += [repr(value) for value in everything_under(wire)]
+    assert MARK not in "".join(shown)
+    assert "alice" not in repr(wire.session._login)
+
+
+def everything_under(wire: Wire) -> Iterator[object]:
+    """Yield all that the session and what it shares hold on to."""
+    seen: set[int] = set()
+    todo: list[object] = [wire.session, wire.listening]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or isinstance(one, type) or callable(one):
+            continue
+        seen.add(id(one))
+        if isinstance(one, str | bytes | bytearray | memoryview):
+            yield bytes(one) if isinstance(one, memoryview) else one
+        else:
+            todo += gc.get_referents(one)
