@@ -65,7 +65,7 @@ def log_in(wire: Wire, dialogue: Dialogue, *, handshake: int = 1, version: int =
 
 def users(wire: Wire) -> set[str]:
     """Return the users that have buckets."""
-    return {key.user for key in wire.listening.quotas.produce._buckets}
+    return {bucket.tags.user for bucket in wire.listening.quotas.produce._buckets.values()}
 
 
 def pay(wire: Wire, correlation_id: int = 9) -> str:

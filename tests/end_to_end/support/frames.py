@@ -184,6 +184,12 @@ class RawClient:
         body = fetch_body(topic, offset=offset, max_bytes=max_bytes, partition=partition, max_wait_ms=max_wait_ms)
         return read_fetch(self.ask(FETCH, FETCH_VERSION, body).body)
 
+    def exchange_token(self, token: bytes) -> bytes:
+        """Send a bare token of a login, as after a SaslHandshake v0, and return the broker's."""
+        self.send_bytes(struct.pack(">i", len(token)) + token)
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return bytes(self._exactly(size))
+
     def api_versions(self) -> dict[int, tuple[int, int]]:
         """Ask for the versions (v0): API key -> least and greatest version."""
         body = self.ask(API_VERSIONS, 0, b"").body

@@ -1,0 +1,390 @@
+"""Users: every client logs in to a real Kafka through the proxy, by each mechanism, and pays by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import struct
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import kafka as kafka_python
+import pytest
+from aiokafka.errors import KafkaError
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
+from tests.end_to_end.support.frames import RawClient, raw_client, record_batch, string
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Metrics, Proxy
+
+SASL, SHORT = "SASL", "SHORT"  # listeners; on the second, a login is good for two seconds
+SHORT_MS = 2_000
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+USERS = ("alice", "bob")
+RECORDS = 200
+KIB = 1024
+ALICES_RATE = 512 * KIB
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+SASL_AUTHENTICATION_FAILED = 58
+_LOGIN_MODULE = "org.apache.kafka.common.security"
+_TOKEN = re.compile(r"^(\S{22})\s+(\S+)\s", re.MULTILINE)
+
+_JAAS = {
+    "plain": f"{_LOGIN_MODULE}.plain.PlainLoginModule required "
+    + " ".join(f'user_{user}="{user}-secret"' for user in USERS)
+    + ";",
+    "scram-sha-256": f"{_LOGIN_MODULE}.scram.ScramLoginModule required;",
+    "scram-sha-512": f"{_LOGIN_MODULE}.scram.ScramLoginModule required;",
+    "oauthbearer": f"{_LOGIN_MODULE}.oauthbearer.OAuthBearerLoginModule required;",
+}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    config: dict[str, str | int] = {
+        "listener.security.protocol.map": f"{SASL}:SASL_PLAINTEXT,{SHORT}:SASL_PLAINTEXT,"
+        "DIRECT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "delegation.token.secret.key": "of this test",
+    }
+    for listener in (SASL, SHORT):
+        for mechanism, jaas in _JAAS.items():
+            config[f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config"] = jaas
+    for mechanism in _JAAS:
+        config[f"listener.name.{SHORT.lower()}.{mechanism}.connections.max.reauth.ms"] = SHORT_MS
+    with Kafka(KAFKA_4, proxied=(SASL, SHORT), config=config) as started:
+        _add_scram_users(started)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka: Kafka) -> Iterator[Proxy]:
+    rules = [
+        {"user": "alice", "producer_byte_rate": ALICES_RATE, "consumer_byte_rate": ALICES_RATE, "shaping": "paced"},
+        {"user": "<default>", "producer_byte_rate": "1GiB", "consumer_byte_rate": "1GiB"},
+    ]
+    with Proxy({"quotas": rules, "log": {"level": "debug"}}, kafka) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Kafka) -> str:
+    return create_topic(kafka)
+
+
+def _add_scram_users(kafka: Kafka) -> None:
+    admin: Any = import_module("confluent_kafka.admin")
+    client = admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    for mechanism in (admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512):
+        credentials = admin.ScramCredentialInfo(mechanism, 4096)
+        # A request may hold each user once.
+        wanted = [admin.UserScramCredentialUpsertion(user, credentials, f"{user}-secret".encode()) for user in USERS]
+        for done in client.alter_user_scram_credentials(wanted).values():
+            done.result(timeout=30)
+
+
+# -- clients: each logs in as a user by a mechanism and has RECORDS records acknowledged
+
+
+def web_token(user: str) -> str:
+    """Return an unsecured JSON web token, as brokers take them for tests."""
+    now_s = int(time.time())
+    parts = ({"alg": "none"}, {"sub": user, "iat": now_s, "exp": now_s + 3_600})
+    return ".".join(urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
+
+
+def jaas_of(mechanism: str, user: str) -> str:
+    if mechanism == "OAUTHBEARER":
+        return f'{_JAAS["oauthbearer"][:-1]} unsecuredLoginStringClaim_sub="{user}";'
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    return f'{_LOGIN_MODULE}.{module} required username="{user}" password="{user}-secret";'
+
+
+def java_settings(address: str, mechanism: str, jaas: str) -> list[str]:
+    return [
+        f"bootstrap.servers={address}",
+        "client.id=java",
+        "security.protocol=SASL_PLAINTEXT",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config={jaas}",
+    ]
+
+
+def java(kafka: Kafka, address: str, topic: str, mechanism: str, user: str) -> None:
+    settings = java_settings(address, mechanism, jaas_of(mechanism, user))
+    assert run_java_program(kafka, "produce", topic, str(RECORDS), *settings)["acknowledged"] == RECORDS
+
+
+def librdkafka(kafka: Kafka, address: str, topic: str, mechanism: str, user: str) -> None:
+    settings = {"bootstrap.servers": address, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    if mechanism == "OAUTHBEARER":
+        settings |= {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": f"principal={user}"}
+    else:
+        settings |= {"sasl.username": user, "sasl.password": f"{user}-secret"}
+    producer = confluent_kafka.Producer({**settings, **QUIET})
+    for _ in range(RECORDS):
+        producer.produce(topic, bytes(100), partition=0)
+    assert producer.flush(30) == 0
+
+
+def aiokafka_settings(address: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    settings = {"bootstrap_servers": address, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism}
+    if mechanism == "OAUTHBEARER":
+
+        async def token(self: object) -> str:
+            return web_token(user)
+
+        provider = type("Provider", (aiokafka.abc.AbstractTokenProvider,), {"token": token})
+        return {**settings, "sasl_oauth_token_provider": provider()}
+    return {**settings, "sasl_plain_username": user, "sasl_plain_password": password}
+
+
+def aiokafka_(kafka: Kafka, address: str, topic: str, mechanism: str, user: str) -> None:
+    async def produce() -> None:
+        producer = aiokafka.AIOKafkaProducer(**aiokafka_settings(address, mechanism, user, f"{user}-secret"))
+        async with producer, asyncio.timeout(30):
+            await asyncio.gather(*[await producer.send(topic, bytes(100), partition=0) for _ in range(RECORDS)])
+
+    asyncio.run(produce())
+
+
+def kafka_python_(kafka: Kafka, address: str, topic: str, mechanism: str, user: str) -> None:
+    settings: dict[str, Any] = {"sasl_plain_username": user, "sasl_plain_password": f"{user}-secret"}
+    if mechanism == "OAUTHBEARER":
+        oauth: Any = import_module("kafka.net.sasl.oauth")
+        provider = type("Provider", (oauth.AbstractTokenProvider,), {"token": lambda self: web_token(user)})
+        settings = {"sasl_oauth_token_provider": provider()}
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=address, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism, **settings
+    )
+    try:
+        futures = [producer.send(topic, bytes(100), partition=0) for _ in range(RECORDS)]
+        producer.flush(30)
+        assert all(future.succeeded() for future in futures)
+    finally:
+        producer.close()
+
+
+Produce = Callable[[Kafka, str, str, str, str], None]
+CLIENTS: dict[str, Produce] = {
+    "Java": java,
+    "librdkafka": librdkafka,
+    "aiokafka": aiokafka_,
+    "kafka-python": kafka_python_,
+}
+
+
+# -- what the metrics say
+
+
+def charged(metrics: Metrics, user: str) -> float:
+    return metrics.total("kafka_quota_proxy_bytes_total", kind="produce", user=user)
+
+
+def logins(metrics: Metrics, **labels: str) -> float:
+    return metrics.total("kafka_quota_proxy_logins_total", **labels)
+
+
+# -- raw logins
+
+
+def shake_hands(client: RawClient, mechanism: str, *, version: int) -> int:
+    answer = client.ask(SASL_HANDSHAKE, version, string(mechanism)).body
+    return int(struct.unpack_from(">h", answer)[0])
+
+
+def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
+    """Exchange tokens by SaslAuthenticate v1; return the error code and the broker's token."""
+    body = client.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token).body
+    error_code, text_bytes = struct.unpack_from(">hh", body)
+    at = 4 + max(text_bytes, 0)
+    (token_bytes,) = struct.unpack_from(">i", body, at)
+    return error_code, body[at + 4 : at + 4 + token_bytes]
+
+
+def log_in_plain(client: RawClient, user: str, password: str | None = None) -> int:
+    assert shake_hands(client, "PLAIN", version=1) == 0
+    return authenticate(client, f"\0{user}\0{password or f'{user}-secret'}".encode())[0]
+
+
+# -- tests
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_client_logs_in_by_every_mechanism_and_pays_by_its_name(
+    kafka: Kafka, proxy: Proxy, topic: str, name: str, mechanism: str
+) -> None:
+    before, had = proxy.metrics(), end_offset(kafka, topic)
+
+    CLIENTS[name](kafka, proxy.address(SASL), topic, mechanism, "bob")
+
+    after = proxy.metrics()
+    assert end_offset(kafka, topic) == had + RECORDS
+    assert charged(after, "bob") > charged(before, "bob")
+    assert charged(after, "ANONYMOUS") == charged(after, "UNKNOWN") == 0
+    assert logins(after, mechanism=mechanism, result="accepted") > logins(
+        before, mechanism=mechanism, result="accepted"
+    )
+    assert logins(after, result="failed") == logins(before, result="failed")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_tokens_behind_a_handshake_v0_tell_who_logs_in(proxy: Proxy, topic: str, mechanism: str) -> None:
+    before = proxy.metrics()
+    scram: Any = import_module("kafka.net.sasl.scram")
+
+    with raw_client(proxy.port(SASL)) as client:
+        assert shake_hands(client, mechanism, version=0) == 0
+        if mechanism == "PLAIN":
+            assert client.exchange_token(b"\0bob\0bob-secret") == b""
+        elif mechanism == "OAUTHBEARER":
+            assert client.exchange_token(f"n,,\x01auth=Bearer {web_token('bob')}\x01\x01".encode()) == b""
+        else:
+            exchange = scram.ScramClient("bob", "bob-secret", mechanism)
+            exchange.process_server_first_message(client.exchange_token(exchange.first_message()))
+            exchange.process_server_final_message(client.exchange_token(exchange.final_message()))
+        assert client.produce(topic, record_batch([bytes(100)])).error_code == 0
+
+    after = proxy.metrics()
+    assert charged(after, "bob") > charged(before, "bob")
+    assert logins(after, mechanism=mechanism) == logins(before, mechanism=mechanism) + 1
+
+
+def test_a_quota_by_user_holds_for_all_that_the_user_connects(kafka: Kafka, proxy: Proxy, topic: str) -> None:
+    batch = record_batch([bytes(64 * KIB)])
+    count = 48  # 3 MiB over two connections
+    began = time.monotonic()
+    with raw_client(proxy.port(SASL), client_id="one") as one, raw_client(proxy.port(SASL), client_id="two") as two:
+        for client in (one, two):
+            assert log_in_plain(client, "alice") == 0
+        throttled = [client.produce(topic, batch).throttle_time_ms for _ in range(count // 2) for client in (one, two)]
+    took_s = time.monotonic() - began
+
+    # What an idle client may send at once is a second's worth; the last wait is not sat out.
+    least_s = (count * len(batch) - ALICES_RATE) / ALICES_RATE - max(throttled) / 1_000
+    assert least_s * 0.9 <= took_s <= least_s * 1.6 + 1
+    metrics = proxy.metrics()
+    assert charged(metrics, "alice") == pytest.approx(count * len(batch), rel=0.01)
+    assert metrics.total("kafka_quota_proxy_throttle_seconds_total", kind="produce", user="alice") > 3
+    assert metrics.total("kafka_quota_proxy_quota_limit", kind="produce", user="alice") == ALICES_RATE
+    assert metrics.total("kafka_quota_proxy_throttled_requests_total", user="bob") == 0
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None:
+    before = proxy.metrics()
+
+    with raw_client(proxy.port(SASL)) as client:
+        if handshake == 0:
+            assert shake_hands(client, "PLAIN", version=0) == 0
+            client.send_bytes(struct.pack(">i", 14) + b"\0carol\0s3cr3t!!"[:14])
+        else:
+            assert log_in_plain(client, "carol", "s3cr3t!!") == SASL_AUTHENTICATION_FAILED
+        assert client.is_closed_by_peer()
+
+    def is_counted() -> bool:
+        now = logins(proxy.metrics(), mechanism="PLAIN", result="failed")
+        return now == logins(before, mechanism="PLAIN", result="failed") + 1
+
+    wait_until(is_counted, timeout_s=5, what="the failure is counted")
+    assert "carol" not in proxy.metrics().label_values("kafka_quota_proxy_bytes_total", "user")
+
+
+def test_a_wrong_scram_password_is_told_to_the_client_as_ever(proxy: Proxy) -> None:
+    before = proxy.metrics()
+    settings = aiokafka_settings(proxy.address(SASL), "SCRAM-SHA-512", "bob", "wrong")
+
+    async def start() -> None:
+        producer = aiokafka.AIOKafkaProducer(**settings)
+        try:
+            await producer.start()
+        finally:
+            await producer.stop()
+
+    with pytest.raises(KafkaError):
+        asyncio.run(start())
+    after = proxy.metrics()
+    assert logins(after, mechanism="SCRAM-SHA-512", result="failed") > logins(
+        before, mechanism="SCRAM-SHA-512", result="failed"
+    )
+
+
+def test_a_delegation_token_passes_and_its_owner_is_unknown(
+    kafka: Kafka, proxy: Proxy, topic: str, tmp_path: Path
+) -> None:
+    settings = tmp_path / "bob.properties"
+    settings.write_text("\n".join(java_settings("-", "SCRAM-SHA-256", jaas_of("SCRAM-SHA-256", "bob"))[2:]))
+    table = kafka.run_java(
+        "org.apache.kafka.tools.DelegationTokenCommand",
+        "--bootstrap-server", proxy.address(SASL), "--command-config", settings,
+        "--create", "--max-life-time-period", "-1",
+    )  # fmt: skip
+    found = _TOKEN.search(table)
+    assert found, table
+    jaas = (
+        f'{_LOGIN_MODULE}.scram.ScramLoginModule required username="{found[1]}" password="{found[2]}" tokenauth="true";'
+    )
+    before = proxy.metrics()
+
+    done = run_java_program(
+        kafka, "produce", topic, str(RECORDS), *java_settings(proxy.address(SASL), "SCRAM-SHA-256", jaas)
+    )
+
+    after = proxy.metrics()
+    assert done["acknowledged"] == RECORDS
+    assert charged(after, "UNKNOWN") > charged(before, "UNKNOWN")
+    assert logins(after, result="unknown") > logins(before, result="unknown")
+    assert charged(after, "bob") == charged(before, "bob")
+    wait_until(lambda: "it cannot be told as whom" in proxy.log, timeout_s=5, what="the log says so")
+
+
+def test_a_java_client_that_logs_in_again_and_again_goes_on(kafka: Kafka, proxy: Proxy, topic: str) -> None:
+    settings = java_settings(proxy.address(SHORT), "PLAIN", jaas_of("PLAIN", "bob"))
+    before = proxy.metrics()
+
+    done = run_java_program(kafka, "member", topic, "6", *settings, "group.id=short", "auto.offset.reset=earliest")
+
+    after = proxy.metrics()
+    connections = after.total("kafka_quota_proxy_disconnects_total", listener=SHORT)
+    assert (done["assignments"], done["revocations"]) == (1, 0)
+    assert done["size_bytes"] > 0
+    # A login is good for 2 s, and the client was there for 6, on the connections that it had at first.
+    assert 1 <= connections <= 4
+    assert logins(after, listener=SHORT, result="accepted") >= 2 * connections
+    assert after.total("kafka_quota_proxy_protocol_errors_total") == 0
+    fetched = "kafka_quota_proxy_bytes_total"
+    assert after.total(fetched, kind="fetch", user="bob") > before.total(fetched, kind="fetch", user="bob")
+
+
+def test_who_logs_in_again_as_another_is_refused(proxy: Proxy) -> None:
+    """Kafka sees to it itself; what a broker does that does not is in tests/proxy/test_session_login.py."""
+    before = proxy.metrics()
+
+    with raw_client(proxy.port(SHORT)) as client:
+        assert log_in_plain(client, "bob") == 0
+        time.sleep(1.1)  # Kafka lets nobody log in again within a second
+        assert log_in_plain(client, "alice") == SASL_AUTHENTICATION_FAILED
+        assert client.is_closed_by_peer()
+
+    after = proxy.metrics()
+    assert logins(after, listener=SHORT, result="accepted") == logins(before, listener=SHORT, result="accepted") + 1
+    assert logins(after, listener=SHORT, result="failed") == logins(before, listener=SHORT, result="failed") + 1
+    assert charged(after, "alice") == charged(before, "alice")
+
+
+def test_no_password_and_no_token_is_in_the_log_or_the_metrics(proxy: Proxy) -> None:
+    """Of all that this module has done, at level debug."""
+    said = proxy.log + proxy.admin("/metrics")
+
+    for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
+        assert secret not in said
