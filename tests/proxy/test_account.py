@@ -36,6 +36,18 @@ def test_a_bucket_that_expired_is_looked_up_again() -> None:
     assert account.produce_bucket(b"etl", wire.now_ms + 3_600_001) is not bucket
 
 
+def test_who_logs_in_has_another_bucket_and_who_does_so_again_has_his_own() -> None:
+    account = Wire(QuotaRule(user=DEFAULT, producer_byte_rate=500.0)).session.account
+    before = account.produce_bucket(b"etl", 0)
+
+    account.log_in("alice")
+    bucket = account.produce_bucket(b"etl", 0)
+    account.log_in("alice")
+
+    assert (before.tags.user, bucket.tags.user) == ("ANONYMOUS", "alice")
+    assert account.produce_bucket(b"etl", 0) is bucket
+
+
 def test_a_client_id_that_is_no_text_has_a_bucket_of_its_own() -> None:
     account = Wire(A_RULE).session.account
 

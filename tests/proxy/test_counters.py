@@ -1,7 +1,7 @@
 """What a listener counts, and that clients cannot make it count without end."""
 
 from protocol.api import ApiKey
-from proxy.counters import OTHER, Counters
+from proxy.counters import ACCEPTED, OTHER, UNKNOWN_USER, Counters
 
 
 def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
@@ -50,3 +50,16 @@ def test_errors_and_disconnects_count_by_what_caused_them() -> None:
 
     assert counters.protocol_errors == {"tls_on_plaintext": 1}
     assert counters.disconnects == {"client_closed": 2, "upstream_lost": 1}
+
+
+def test_a_mechanism_that_hides_its_users_is_remembered_the_first_time() -> None:
+    counters = Counters()
+    counters.login("PLAIN", ACCEPTED)
+    counters.login("GSSAPI", UNKNOWN_USER)
+    assert counters.newly_unknown == {"GSSAPI"}
+
+    counters.newly_unknown.clear()
+    counters.login("GSSAPI", UNKNOWN_USER)
+
+    assert counters.newly_unknown == set()
+    assert counters.logins == {("PLAIN", "accepted"): 1, ("GSSAPI", "unknown"): 2}

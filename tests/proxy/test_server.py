@@ -8,11 +8,12 @@ from struct import unpack_from
 
 import pytest
 
-from config.model import Address, ProxyConfig, QuotaRule
+from config.model import Address, ProxyConfig, QuotaRule, Sasl
 from proxy import dialler as dialler_module
 from proxy.admin import Health
 from proxy.server import Server
 from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
 from tests.support.stub_broker import (
     StubBroker,
     client_of,
@@ -205,6 +206,42 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
 
         assert list(disconnects(server).values()) == [1]
         assert not server.ports[0].connections
+
+
+@on_uvloop
+async def test_a_login_that_does_not_tell_who_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def accepts(frame: bytes) -> bytes:
+        is_handshake = unpack_from(">h", frame, 4)[0] == 17
+        answer = handshake_response if is_handshake else authenticate_response
+        return answer(correlation_id=correlation_id(frame))
+
+    async with stub_broker(accepts) as broker, running(config_to(broker)) as server:
+        for _ in range(2):
+            async with client_of(server) as client:
+                await client.ask(handshake_request("GSSAPI"))
+                await client.ask(authenticate_request(b"\x60ticket"))
+        async with asyncio.timeout(2):
+            await eventually(lambda: caplog.records)
+
+    assert server.ports[0].counters.logins == {("GSSAPI", "unknown"): 2}
+    (record,) = caplog.records
+    assert "logged in by SASL mechanism GSSAPI" in record.message
+    assert "charged as user UNKNOWN" in record.message
+    assert "ticket" not in caplog.text
+
+
+@on_uvloop
+async def test_a_claim_that_a_reload_names_holds_for_the_next_login() -> None:
+    async with stub_broker(answers) as broker:
+        config = config_to(broker)
+        server = Server(config)
+        listeners = tuple(replace(one, sasl=Sasl(oauthbearer_claim="azp")) for one in config.listeners)
+
+        server.apply(replace(config, listeners=listeners))
+
+        assert [door.policy.oauthbearer_claim for door in server._doors] == ["azp"]
 
 
 @on_uvloop

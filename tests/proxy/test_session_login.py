@@ -17,6 +17,7 @@ from protocol.errors import (
     UnexpectedResponse,
 )
 from protocol.sasl import MAX_LOGIN_BYTES
+from proxy.addresses import Addresses
 from proxy.session import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
@@ -178,6 +179,16 @@ def test_the_versions_of_logins_that_are_announced_are_those_that_are_read() -> 
     answer = wire.broker(framed(b"\0\0\0\x01\0\0" + entries))
 
     assert answer == framed(b"\0\0\0\x01\0\0" + b"\0\0\0\x02" + b"\0\x11\0\0\0\x01" + b"\0\x24\0\0\0\x02")
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_login_passes_where_addresses_are_changed(dialogue: Dialogue, handshake: int) -> None:
+    wire = Wire(USERS, addresses=Addresses(lambda brokers, is_all: None))
+
+    log_in(wire, dialogue, handshake=handshake)
+
+    assert pay(wire) == dialogue.user
 
 
 # -- before the broker's yes

@@ -282,6 +282,19 @@ def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     ]
 
 
+def test_logins_are_counted_by_listener_mechanism_and_result() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    first, second = server.ports
+    first.counters.login("PLAIN", "accepted")
+    first.counters.login("PLAIN", "accepted")
+    second.counters.login("GSSAPI", "unknown")
+
+    assert scrape_of(server)["kafka_quota_proxy_logins_total"] == [
+        ({"listener": "listener-0", "mechanism": "PLAIN", "result": "accepted"}, 2),
+        ({"listener": "listener-1", "mechanism": "GSSAPI", "result": "unknown"}, 1),
+    ]
+
+
 def test_added_latency_is_a_histogram_over_all_listeners() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     first, second = server.ports
