@@ -71,9 +71,8 @@ class Account:
 
     def log_in(self, principal: str) -> None:
         """Take it that the client is ``principal`` from its next request on."""
-        if principal != self.principal:
-            self.principal = principal
-            self._client_id = None
+        self.principal = principal
+        self._client_id = None
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
         """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""

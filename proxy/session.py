@@ -446,7 +446,7 @@ class Session:
     def _await_login(self) -> None:
         self._most_in_flight = 0
         self._reads_responses = True
-        self._habit = None  # so that each request is looked at, or is a token
+        self._habit = None  # what comes next is a token, or somebody else's
 
     def _conclude(self, login: Login, verdict: Verdict) -> None:
         """Go on after the broker's answer, as somebody if it said so."""
@@ -456,7 +456,6 @@ class Session:
             self.account.listening.counters.login(login.mechanism, verdict.value)
         if verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN) and login.principal is not None:
             self.account.log_in(login.principal)
-            self._habit = None
 
     def _take_login_answer(self, data: bytes, position: int, answer: Answer) -> Change | None:
         """Read the answer to a login's request, which passes as it is; None if more bytes are needed."""
