@@ -23,7 +23,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
 from tests.end_to_end.support.frames import RawClient, raw_client, record_batch, string
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
 SASL, SHORT = "SASL", "SHORT"  # listeners; on the second, a login is good for two seconds
@@ -278,6 +278,27 @@ def test_a_quota_by_user_holds_for_all_that_the_user_connects(kafka: Kafka, prox
     assert metrics.total("kafka_quota_proxy_throttle_seconds_total", kind="produce", user="alice") > 3
     assert metrics.total("kafka_quota_proxy_quota_limit", kind="produce", user="alice") == ALICES_RATE
     assert metrics.total("kafka_quota_proxy_throttled_requests_total", user="bob") == 0
+
+
+@pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
+def test_users_are_known_where_addresses_are_rewritten(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
+    """The cluster advertises ``proxy``, so that both of them read the same login."""
+    first = free_port()
+    whole = {
+        "name": "whole",
+        "bind": f"127.0.0.1:{first}",
+        "bootstrap_servers": kafka.listener(SASL).address,
+        "broker_ports": f"{first + 1}-{first + 2}",
+    }
+    rules = [{"user": "bob", "producer_byte_rate": "1GiB"}]
+
+    with Proxy({"quotas": rules, "listeners": [whole]}) as outer:
+        CLIENTS[name](kafka, outer.address("whole"), topic, "SCRAM-SHA-512", "bob")
+        metrics = outer.metrics()
+
+    assert charged(metrics, "bob") > 0
+    assert charged(metrics, "ANONYMOUS") == 0
+    assert logins(metrics, mechanism="SCRAM-SHA-512", result="accepted") >= 2
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
