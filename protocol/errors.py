@@ -19,6 +19,7 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── MalformedLength       a length or count below -1, or above what Kafka or the frame allows
     ├── TrailingBytes         fields end before their frame does
     ├── UnexpectedResponse    a response that answers no request, or another one
+    ├── TokenAfterRefusal     something else than another handshake behind one that was refused
     └── PrincipalChanged      a login as somebody else than before
 """
 
@@ -132,6 +133,12 @@ class UnexpectedResponse(ProtocolError):
     """A broker's response answers no request, or not the oldest one."""
 
     reason = "unexpected_response"
+
+
+class TokenAfterRefusal(ProtocolError):
+    """Behind a refused SaslHandshake v0 a client sent on: a bare token, most likely, which must not be read as else."""
+
+    reason = "token_after_refusal"
 
 
 class PrincipalChanged(ProtocolError):

@@ -45,6 +45,9 @@ GSSAPI: Final = "GSSAPI"
 # The version of SaslHandshake behind which tokens have no header.
 RAW_HANDSHAKE: Final = 0
 
+# What a broker says that wants no login at all; other requests may follow.
+ILLEGAL_SASL_STATE: Final = 34
+
 # Kafka's sasl.server.max.receive.size: nobody needs more to say who he is.
 MAX_LOGIN_BYTES: Final = 524_288
 
@@ -100,6 +103,12 @@ def is_request(data: bytes, offset: int) -> bool | None:
     if data.startswith(bytes(_SIZE_BYTES), offset):
         return False
     return data[offset + _SIZE_BYTES] == 0 if offset + _SIZE_BYTES < len(data) else None
+
+
+def is_handshake(data: bytes, offset: int) -> bool | None:
+    """Tell a SaslHandshake request from anything else; None if more bytes are needed."""
+    api_key = data[offset + _SIZE_BYTES : offset + _SIZE_BYTES + 2]
+    return int.from_bytes(api_key, "big") == ApiKey.SASL_HANDSHAKE if len(api_key) == 2 else None
 
 
 def read_handshake(body: Buffer) -> str:

@@ -51,14 +51,26 @@ class Login:
         principal: Whom the broker has accepted; None before that.
         mechanism: Of the login that is going on or was last; fit to be a metric's label.
         is_raw: Whether both sides send bare tokens now.
+        is_refused: Whether the broker has refused to take bare tokens; some clients send theirs all the same.
     """
 
-    __slots__ = ("_has_begun", "_is_awaited", "_is_done", "_is_raw_wanted", "_user", "is_raw", "mechanism", "principal")
+    __slots__ = (
+        "_has_begun",
+        "_is_awaited",
+        "_is_done",
+        "_is_raw_wanted",
+        "_user",
+        "is_raw",
+        "is_refused",
+        "mechanism",
+        "principal",
+    )
 
     def __init__(self) -> None:
         self.principal: str | None = None
         self.mechanism = OTHER
         self.is_raw = False
+        self.is_refused = False
         self._is_raw_wanted = False
         self._has_begun = False  # a token was sent
         self._is_awaited = False
@@ -125,8 +137,11 @@ class Login:
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
             return self._judge(*sasl.read_authenticate_response(body, api_version))
-        if sasl.read_handshake_error(body):
-            return self._fail()
+        if error_code := sasl.read_handshake_error(body):
+            is_refused = self._is_raw_wanted and error_code != sasl.ILLEGAL_SASL_STATE
+            verdict = self._fail()
+            self.is_refused = is_refused
+            return verdict
         self.is_raw = self._is_raw_wanted
         return Verdict.GOING_ON
 
@@ -177,7 +192,7 @@ class Login:
 
     def _restart(self, mechanism: str) -> None:
         self.mechanism = mechanism
-        self.is_raw = False
+        self.is_raw = self.is_refused = False
         self._is_raw_wanted = self._has_begun = self._is_awaited = self._is_done = False
         self._user = None
 

@@ -22,7 +22,7 @@ from config.model import Enforcement
 from protocol import fetch, produce, sasl
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
-from protocol.errors import FrameTooSmall, HeadTooLong, UnexpectedResponse
+from protocol.errors import FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
@@ -299,11 +299,16 @@ class Session:
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
         listening = self.account.listening
-        if self._login is not None and self._login.is_raw:
-            is_request = not self._login.is_readable and sasl.is_request(data, position)
+        login = self._login
+        if login is not None and login.is_raw:
+            is_request = not login.is_readable and sasl.is_request(data, position)
             if not is_request:
-                return None if is_request is None else self._admit_token(data, position, self._login)
-            self._conclude(self._login, self._login.leave_raw())
+                return None if is_request is None else self._admit_token(data, position, login)
+            self._conclude(login, login.leave_raw())
+        elif login is not None and login.is_refused and not (is_handshake := sasl.is_handshake(data, position)):
+            if is_handshake is None:
+                return None
+            raise TokenAfterRefusal("it sent on behind a SaslHandshake v0 that the broker has refused")
         head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
         if head is None:
             return None

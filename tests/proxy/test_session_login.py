@@ -14,6 +14,7 @@ from protocol.errors import (
     LoginTooLarge,
     PrincipalChanged,
     ProtocolError,
+    TokenAfterRefusal,
     UnexpectedResponse,
 )
 from protocol.sasl import MAX_LOGIN_BYTES
@@ -33,6 +34,7 @@ from tests.support.logins import (
     GSSAPI,
     READABLE,
     SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM,
     Dialogue,
     authenticate_request,
     authenticate_response,
@@ -231,8 +233,7 @@ def test_a_login_that_fails_leaves_no_name_and_no_bucket(dialogue: Dialogue) -> 
     assert wire.listening.counters.logins == {(dialogue.mechanism, "failed"): 1}
 
 
-@pytest.mark.parametrize("error_code", [33, 34])
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("error_code", "version"), [(33, 1), (34, 0), (34, 1)])
 def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: int) -> None:
     """34: the broker wants no login here at all, so that what follows is no token."""
     wire = Wire(USERS)
@@ -253,6 +254,37 @@ def test_a_name_in_a_request_that_is_no_login_counts_for_nothing() -> None:
 
 
 # -- what a client sends ahead
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> None:
+    """A client that does not wait for the answer would have its password taken for a header, and logged."""
+    wire = Wire(ALICE)
+    refusal = handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM)
+    wire.client(handshake_request("PLAIN", version=0))
+    wire.broker(refusal)
+    token = framed(b"\0alice\0marked-secret")
+
+    with pytest.raises(TokenAfterRefusal) as refused:
+        wire.client(*([token] if whole else [token[:5], token[5:]]))
+
+    assert wire.session.to_broker == []
+    assert "marked" not in str(refused.value)
+    assert wire.listening.counters.unknown_apis == {}
+
+
+def test_another_handshake_may_follow_a_refusal() -> None:
+    wire = Wire(ALICE)
+    wire.client(handshake_request("GSSAPI", version=0))
+    wire.broker(handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM))
+
+    for piece in (handshake_request("PLAIN", version=0)[:5], handshake_request("PLAIN", version=0)[5:]):
+        wire.client(piece)
+    wire.broker(handshake_response())
+    wire.client(framed(b"\0alice\0secret"))
+    wire.broker(framed(b""))
+
+    assert pay(wire) == "alice"
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
