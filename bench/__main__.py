@@ -31,12 +31,13 @@ def _in_process(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
 # Sections that share an environment share its programs: what was started stays warm for the next row.
 ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
+    (synthetic.measuring_rewriting, frozenset({Section.ADDRESSES})),
     (synthetic.measuring_fresh, frozenset({Section.IDLE})),
     (real_broker.measuring, frozenset({Section.KAFKA})),
     (_in_process, frozenset({Section.DECISION})),
 )
 # Where a first round would measure compilers and cold caches, it is not counted.
-WARMED_UP: Final = frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY, Section.KAFKA})
+WARMED_UP: Final = frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.KAFKA})
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:

@@ -1,5 +1,7 @@
 """A broker that answers Produce and Fetch from templates, as fast as Python can: ``python -m bench.fake_broker PORT``.
 
+To Metadata it says that it is the only broker.
+
 It must cost less than any proxy in front of it, so a Produce body is received into one buffer, counted and forgotten,
 and a Fetch is answered by bytes made once. It prints "ready" and runs until it is terminated.
 """
@@ -12,7 +14,15 @@ from typing import cast
 
 import uvloop
 
-from bench.frames import FETCH_MAX_BYTES_OFFSET, HEAD, PRODUCE, fetch_response, produce_response
+from bench.frames import (
+    HEAD,
+    METADATA,
+    PRODUCE,
+    fetch_max_bytes_offset,
+    fetch_response,
+    metadata_response,
+    produce_response,
+)
 
 # As large as a socket's receive buffer is likely to be: one call empties it.
 BUFFER_SIZE_BYTES = 1 << 20
@@ -24,15 +34,16 @@ _PRODUCE_REST = produce_response()[8:]
 
 
 @functools.cache
-def _fetch_template(size_bytes: int) -> tuple[bytes, memoryview]:
-    frame = memoryview(fetch_response(size_bytes))
+def _fetch_template(size_bytes: int, version: int) -> tuple[bytes, memoryview]:
+    frame = memoryview(fetch_response(size_bytes, version=version))
     return bytes(frame[:4]), frame[8:]
 
 
 class Responder:
     """Bytes of requests in, bytes of responses out. Holds the head of an unfinished frame, never its body."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
         self._held = b""  # the start of a frame whose head, or whose Fetch, is not complete
         self._body_left = 0  # bytes of a Produce body still to come
         self._answer = b""  # what to send when they have come
@@ -52,7 +63,7 @@ class Responder:
             data = self._held + data[at:size_bytes]
             at, end, self._held = 0, len(data), b""
         while end - at >= HEAD.size:
-            length, api_key, _, correlation_id = HEAD.unpack_from(data, at)
+            length, api_key, version, correlation_id = HEAD.unpack_from(data, at)
             is_whole = end - at >= 4 + length
             if api_key == PRODUCE:
                 answer = produce_answer(correlation_id)
@@ -60,8 +71,10 @@ class Responder:
                     self._body_left, self._answer = 4 + length - (end - at), answer
                     return answers
                 answers.append(answer)
+            elif is_whole and api_key == METADATA:
+                answers.append(metadata_answer(correlation_id, self._port))
             elif is_whole:
-                answers.extend(fetch_answer(correlation_id, max_bytes(data, at)))
+                answers.extend(fetch_answer(correlation_id, max_bytes(data, at), version))
             else:
                 break
             at += 4 + length
@@ -74,9 +87,9 @@ class FakeBrokerConnection(asyncio.BufferedProtocol):
 
     buffer = bytearray(BUFFER_SIZE_BYTES)  # shared: every call to get_buffer is answered by buffer_updated at once
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
         self._transport: asyncio.Transport
-        self._responder = Responder()
+        self._responder = Responder(port)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -98,22 +111,29 @@ def produce_answer(correlation_id: int) -> bytes:
     return _PRODUCE_HEAD + _CORRELATION_ID.pack(correlation_id) + _PRODUCE_REST
 
 
-def fetch_answer(correlation_id: int, size_bytes: int) -> tuple[bytes, memoryview]:
+def fetch_answer(correlation_id: int, size_bytes: int, version: int) -> tuple[bytes, memoryview]:
     """Answer a Fetch request, the records not copied."""
-    head, rest = _fetch_template(size_bytes)
+    head, rest = _fetch_template(size_bytes, version)
     return head + _CORRELATION_ID.pack(correlation_id), rest
 
 
+def metadata_answer(correlation_id: int, port: int) -> bytes:
+    """Answer a Metadata v1 request."""
+    frame = metadata_response(b"127.0.0.1", port)
+    return frame[:4] + _CORRELATION_ID.pack(correlation_id) + frame[8:]
+
+
 def max_bytes(data: bytes | bytearray, at: int) -> int:
-    """Read max_bytes of the Fetch v12 request that starts at ``at``."""
-    (client_id_size,) = struct.unpack_from(">h", data, at + HEAD.size)
+    """Read max_bytes of the Fetch request that starts at ``at``."""
+    version, client_id_size = struct.unpack_from(">2xh4xh", data, at + 4)
     body = at + HEAD.size + 2 + max(client_id_size, 0) + 1
-    size: int = struct.unpack_from(">i", data, body + FETCH_MAX_BYTES_OFFSET)[0]
+    size: int = struct.unpack_from(">i", data, body + fetch_max_bytes_offset(version))[0]
     return size
 
 
 async def serve(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(FakeBrokerConnection, "127.0.0.1", port, backlog=BACKLOG)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: FakeBrokerConnection(port), "127.0.0.1", port, backlog=BACKLOG)
     print("ready", flush=True)
     await server.serve_forever()
 

@@ -13,6 +13,7 @@ DIRECT = "direct"
 ENVOY = "Envoy"
 KROXYLICIOUS = "Kroxylicious"
 OURS = "ours"
+OURS_REWRITING = "ours, rewriting"
 CPU_STEP_S = 0.01
 
 # What one run gave, by name: seconds, requests, bytes, cpu_s, p50_us, p99_us, resident_bytes_per_connection,

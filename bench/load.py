@@ -21,7 +21,7 @@ from typing import cast
 
 import uvloop
 
-from bench.frames import fetch_request, produce_request
+from bench.frames import FETCH_VERSION, PRODUCE_VERSION, fetch_request, produce_request
 from bench.measure import cpu_seconds, resident_bytes
 
 BUFFER_SIZE_BYTES = 1 << 20
@@ -220,6 +220,7 @@ def main() -> None:
     parser.add_argument("shape", choices=["pipeline", "latency", "idle"])
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--api", choices=["produce", "fetch"], default="produce")
+    parser.add_argument("--api-version", type=int, help=f"default: Produce {PRODUCE_VERSION}, Fetch {FETCH_VERSION}")
     parser.add_argument("--size", type=int, required=True, help="bytes of the Produce request or the Fetch response")
     parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--in-flight", type=int, default=1)
@@ -227,7 +228,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--pid", type=int, help="the proxy's process")
     o = parser.parse_args()
-    request = (produce_request if o.api == "produce" else fetch_request)(b"bench", o.size)
+    request = (
+        produce_request(b"bench", o.size, version=o.api_version or PRODUCE_VERSION)
+        if o.api == "produce"
+        else fetch_request(b"bench", o.size, version=o.api_version or FETCH_VERSION)
+    )
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     match o.shape:

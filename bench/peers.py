@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS
+from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_REWRITING
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -80,10 +80,21 @@ def _ours(route: Route, stack: ExitStack) -> Process:
     return stack.enter_context(Proxy(our_config(route))).process
 
 
+def _ours_rewriting(route: Route, stack: ExitStack) -> Process:
+    config = our_config(route)
+    (listener,) = config["listeners"]
+    listener["bootstrap_servers"] = listener.pop("upstream")
+    listener["broker_ports"] = "{0}-{0}".format(free_port())
+    proxy = stack.enter_context(Proxy(config))
+    wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
+    return proxy.process
+
+
 _STARTERS: Final[Mapping[str, Callable[[Route, ExitStack], Process]]] = {
     ENVOY: _envoy,
     KROXYLICIOUS: _kroxylicious,
     OURS: _ours,
+    OURS_REWRITING: _ours_rewriting,
 }
 
 

@@ -98,6 +98,12 @@ COLUMNS: Final[Mapping[Section, Sequence[Column]]] = {
         _cpu("CPU s per 10,000", cpu_s_per_10k_requests),
     ),
     Section.IDLE: (_cpu("KiB a connection", lambda sample: _MEMORY(sample) / 1024),),
+    Section.ADDRESSES: (
+        _figure("MB/s", bytes_per_second, scale=1e6),
+        _of(OURS, "of ours", bytes_per_second),
+        _cpu("CPU s per GB", cpu_s_per_gb),
+        _of(OURS, "CPU, of ours", cpu_s_per_gb),
+    ),
     Section.DECISION: (_figure("µs a decision", field("decision_us")),),
 }
 TITLES: Final = {
@@ -105,6 +111,7 @@ TITLES: Final = {
     Section.REQUESTS: "Small requests, fake broker",
     Section.LATENCY: "Latency, fake broker",
     Section.IDLE: "Memory, fake broker",
+    Section.ADDRESSES: "Addresses rewritten or not, fake broker",
     Section.KAFKA: "Apache Kafka and its performance tools",
     Section.DECISION: "A decision, no network: resolve, record, throttle time",
 }

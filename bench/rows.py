@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
+from bench.frames import NEW_FETCH_VERSION, NEW_PRODUCE_VERSION
 from bench.targets import (
     Target,
     cpu_of_envoy,
@@ -13,6 +14,7 @@ from bench.targets import (
     microseconds,
     per_cpu_second_of_envoy,
     rate_of_envoy,
+    rewriting,
     than_kroxylicious,
 )
 
@@ -27,6 +29,7 @@ class Section(Enum):
     REQUESTS = "requests"  # synthetic, small requests
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
+    ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network at all
 
@@ -40,6 +43,7 @@ class Row:
     section: Section
     targets: tuple[Target, ...]
     api: Literal["produce", "fetch"] = "produce"
+    api_version: int | None = None  # None: the load generator's own
     size_bytes: int = 0
     connections: int = 1
     in_flight: int = 1
@@ -68,6 +72,20 @@ def _fetch(size_bytes: int, size: str) -> Row:
         size_bytes=size_bytes,
         connections=4,
         targets=(rate_of_envoy(0.9), per_cpu_second_of_envoy(0.9)),
+    )
+
+
+def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: int, title: str) -> Row:
+    return Row(
+        key=f"addresses-{api}-{size_bytes // KIB}k",
+        title=title,
+        section=Section.ADDRESSES,
+        api=api,
+        api_version=api_version,
+        size_bytes=size_bytes,
+        connections=1 if api == "produce" else 4,
+        in_flight=5 if api == "produce" else 1,
+        targets=rewriting(),
     )
 
 
@@ -110,6 +128,9 @@ ROWS: Final = (
         connections=2_000,
         targets=(memory(),),
     ),
+    _rewriting("produce", NEW_PRODUCE_VERSION, 64 * KIB, "Produce v11 requests of 64 KiB, 1 connection, 5 in flight"),
+    _rewriting("fetch", NEW_FETCH_VERSION, 64 * KIB, "Fetch v17 responses of 64 KiB, 4 connections, 1 in flight"),
+    _rewriting("fetch", NEW_FETCH_VERSION, MIB, "Fetch v17 responses of 1 MiB, 4 connections, 1 in flight"),
     Row(
         key="kafka-produce-16k",
         title="ProducerPerformance, batches of 16 KB",

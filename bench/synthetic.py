@@ -6,14 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from bench.figures import DIRECT, Sample
+from bench.figures import DIRECT, OURS, OURS_REWRITING, Sample
 from bench.peers import Peer, running, synthetic_route
 from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 
 # What one run of one peer takes, after its warm-up.
-SECONDS = {Section.BULK: 2.0, Section.REQUESTS: 3.0, Section.LATENCY: 4.0, Section.IDLE: 0.0}
-_SHAPES = {Section.BULK: "pipeline", Section.REQUESTS: "pipeline", Section.LATENCY: "latency", Section.IDLE: "idle"}
+SECONDS = {Section.BULK: 2.0, Section.REQUESTS: 3.0, Section.LATENCY: 4.0, Section.IDLE: 0.0, Section.ADDRESSES: 4.0}
+_SHAPES = {
+    Section.BULK: "pipeline",
+    Section.REQUESTS: "pipeline",
+    Section.LATENCY: "latency",
+    Section.IDLE: "idle",
+    Section.ADDRESSES: "pipeline",
+}
 
 
 @contextmanager
@@ -21,6 +27,13 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
     """Start the fake broker and these peers in front of it; gives them, and what measures one of them once."""
     with _fake_broker() as port, running(names, partial(synthetic_route, broker_port=port)) as peers:
         yield peers, measure
+
+
+@contextmanager
+def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """The same for ours alone, in front of a broker that advertises it, and in front of a cluster."""
+    with measuring([OURS, OURS_REWRITING] if OURS in names else []) as both:
+        yield both
 
 
 @contextmanager
@@ -53,6 +66,7 @@ def command(row: Row) -> list[str]:
     return [
         _SHAPES[row.section],
         *("--api", row.api),
+        *(("--api-version", str(row.api_version)) if row.api_version else ()),
         *("--size", str(row.size_bytes)),
         *("--connections", str(row.connections)),
         *("--in-flight", str(row.in_flight)),

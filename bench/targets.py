@@ -9,6 +9,7 @@ from bench.figures import (
     ENVOY,
     KROXYLICIOUS,
     OURS,
+    OURS_REWRITING,
     Quantity,
     Samples,
     bytes_per_second,
@@ -119,6 +120,23 @@ def latency() -> tuple[Target, ...]:
     return (
         Target(text="p50 ≤ Envoy's + 20 µs", read=p50_over_envoy, bound=_constant(20)),
         Target(text="p99 ≤ the best peer's (µs)", read=_median(OURS, field("p99_us")), bound=best_p99),
+    )
+
+
+def rewriting() -> tuple[Target, ...]:
+    """What rewriting addresses costs where there is nothing to rewrite."""
+    return (
+        Target(
+            text="bytes/s rewriting ≥ 0.98 of ours",
+            read=_median_ratio(OURS_REWRITING, OURS, bytes_per_second),
+            bound=_constant(0.98),
+            at_least=True,
+        ),
+        Target(
+            text="CPU s per GB rewriting ≤ 1.02 of ours",
+            read=_median_ratio(OURS_REWRITING, OURS, cpu_s_per_gb),
+            bound=_constant(1.02),
+        ),
     )
 
 

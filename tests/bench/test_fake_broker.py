@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.fake_broker import Responder
-from bench.frames import fetch_request, fetch_response, produce_request, produce_response
+from bench.frames import NEW_FETCH_VERSION, fetch_request, fetch_response, produce_request, produce_response
 
 
 def with_correlation_id(frame: bytes, correlation_id: int, offset: int) -> bytes:
@@ -18,6 +18,7 @@ REQUESTS = [
     with_correlation_id(fetch_request(b"another", 1_500), 2, 8),
     with_correlation_id(produce_request(b"", 300), 3, 8),
     with_correlation_id(fetch_request(b"one", 400), 4, 8),
+    with_correlation_id(fetch_request(b"new", 900, version=NEW_FETCH_VERSION), 5, 8),
 ]
 STREAM = b"".join(REQUESTS)
 ANSWERS = b"".join(
@@ -26,6 +27,7 @@ ANSWERS = b"".join(
         with_correlation_id(fetch_response(1_500), 2, 4),
         with_correlation_id(produce_response(), 3, 4),
         with_correlation_id(fetch_response(400), 4, 4),
+        with_correlation_id(fetch_response(900, version=NEW_FETCH_VERSION), 5, 4),
     ]
 )
 

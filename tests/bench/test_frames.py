@@ -7,10 +7,14 @@ from kio.serial import entity_reader
 from bench.frames import (
     FETCH,
     FETCH_VERSION,
+    METADATA,
+    NEW_FETCH_VERSION,
+    NEW_PRODUCE_VERSION,
     PRODUCE,
     PRODUCE_VERSION,
     fetch_request,
     fetch_response,
+    metadata_response,
     produce_request,
     produce_response,
 )
@@ -20,6 +24,26 @@ KINDS = {
     "fetch request": (load_request_schema, FETCH, FETCH_VERSION, fetch_request(b"bench", 16_384)),
     "produce response": (load_response_schema, PRODUCE, PRODUCE_VERSION, produce_response()),
     "fetch response": (load_response_schema, FETCH, FETCH_VERSION, fetch_response(16_384)),
+    "new produce request": (
+        load_request_schema,
+        PRODUCE,
+        NEW_PRODUCE_VERSION,
+        produce_request(b"bench", 16_384, version=NEW_PRODUCE_VERSION),
+    ),
+    "new produce response": (load_response_schema, PRODUCE, NEW_PRODUCE_VERSION, produce_response()),
+    "new fetch request": (
+        load_request_schema,
+        FETCH,
+        NEW_FETCH_VERSION,
+        fetch_request(b"bench", 16_384, version=NEW_FETCH_VERSION),
+    ),
+    "new fetch response": (
+        load_response_schema,
+        FETCH,
+        NEW_FETCH_VERSION,
+        fetch_response(16_384, version=NEW_FETCH_VERSION),
+    ),
+    "metadata response": (load_response_schema, METADATA, 1, metadata_response(b"127.0.0.1", 9092)),
 }
 
 
