@@ -13,14 +13,15 @@ Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFet
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.brokers import BrokerList, Told, read_broker_list, written
 from protocol.errors import FrameTooSmall, HeadTooLong, TrailingBytes, Truncated
-from protocol.primitives import Buffer, read_uvarint, skip_compact_string, skip_tags, write_uvarint
+from protocol.primitives import Buffer, read_uvarint, skip, skip_compact_string, skip_tags, write_uvarint
 
 # The first version of each response that has them.
 FIRST_VERSION: Final[Mapping[int, int]] = {
@@ -43,24 +44,22 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
     ApiKey.SHARE_FETCH: 1,
     ApiKey.SHARE_ACKNOWLEDGE: 2,
 }  # acquisition_lock_timeout_ms
-_Walk = Generator[None, None, None]
 
 
-def may_have_endpoints(ending: bytes, api_key: int, api_version: int) -> bool:
-    """Whether a whole frame must be looked at. Told from its last eight bytes or more, and nearly always False.
+def names_nobody(data: bytes, end: int, api_key: int, api_version: int) -> bool:
+    """Whether a whole frame, which ends at ``end``, certainly names no leader: nearly always. Else it is looked at.
 
     With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
     and where nothing has tags, a Produce response ends in throttle_time_ms (0) and no tags, a Fetch response in no tags
     of a partition, its topic and the response.
     """
-    if api_version < FIRST_VERSION[api_key]:
-        return False
-    if api_version <= HIGHEST_VERSION[api_key]:
-        if api_key == _PRODUCE:
-            return not ending.endswith(b"\x00\x00\x00\x00\x00")
+    if FIRST_VERSION[api_key] <= api_version <= HIGHEST_VERSION[api_key]:
         if api_key == _FETCH:
-            return not ending.endswith(b"\x00\x00\x00") or (ending[-6:-4] == b"\x00\x00" and ending[-4] != 0)
-    return True
+            return data.endswith(b"\x00\x00\x00", 0, end) and not (
+                data.endswith(b"\x00\x00", 0, end - 4) and data[end - 4]
+            )
+        return api_key == _PRODUCE and data.endswith(b"\x00\x00\x00\x00\x00", 0, end)
+    return api_version < FIRST_VERSION[api_key]
 
 
 def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:
@@ -139,184 +138,176 @@ class HiddenEndpoints:
             raise FrameTooSmall("a response that names moved leaders ends before its fields do")
 
 
-class _ResponseWalk:
-    """Reads a response that may come in pieces. What lies before ``at`` is done with."""
+# What comes next in a response that is read. Plain numbers: an enum's members take longer to look up than to compare.
+_FRONT: Final = 0
+_TOPIC: Final = 1
+_PARTITION: Final = 2
+_PARTITION_END: Final = 3  # behind its records
+_TOPIC_END: Final = 4
+_END: Final = 5
+_DONE: Final = 6
 
-    __slots__ = ("_api_key", "_api_version", "_data", "_steps", "at", "endpoints", "hidings", "is_done")
+
+class _ResponseWalk:
+    """Reads a response that may come in pieces. What lies before ``at`` is done with.
+
+    It is read thing by thing, in the order of the numbers above. One that has not come as a whole is read anew with
+    more data; records are stepped over, so that it is short.
+    """
+
+    __slots__ = (
+        "_api_key",
+        "_api_version",
+        "_has_topic_ids",
+        "_partitions",
+        "_read_partition",
+        "_read_partition_end",
+        "_stage",
+        "_topics",
+        "at",
+        "endpoints",
+        "hidings",
+    )
 
     def __init__(self, api_key: int, api_version: int) -> None:
         self.at = 0  # beyond the data: so many bytes more are to be stepped over
-        self.is_done = False
         self.endpoints: Endpoints | None = None
         self.hidings: list[tuple[int, bytes]] = []
         self._api_key = api_key
         self._api_version = api_version
-        self._data: bytes = b""
-        self._steps = self._response()
+        self._has_topic_ids = api_key != _PRODUCE or api_version >= _FIRST_PRODUCE_TOPIC_ID
+        self._read_partition = _PARTITIONS[api_key]
+        self._read_partition_end = _skip_share_fetch_partition_end if api_key == ApiKey.SHARE_FETCH else skip_tags
+        self._stage = _FRONT
+        self._topics = 0  # that are still to come; of partitions, of this topic
+        self._partitions = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the response has ended."""
+        return self._stage == _DONE
 
     def take(self, data: bytes) -> None:
         """Read on from ``at`` in ``data`` as far as it goes."""
-        self._data = data
-        if not self.is_done:
-            next(self._steps, None)
+        end = len(data)
+        with suppress(Truncated):
+            while self.at < end and self._stage != _DONE:
+                if self._stage == _PARTITION:
+                    self.at = self._read_partition(data, self.at)
+                    self._stage = _PARTITION_END
+                elif self._stage == _PARTITION_END:
+                    self.at = self._read_partition_end(data, self.at)
+                    self._partitions -= 1
+                    self._stage = _PARTITION if self._partitions > 0 else _TOPIC_END
+                else:
+                    self._take_frame(data, self.at)
 
-    # Each of these reads one thing. Where it needs more data it yields, with ``at`` where the thing began.
-
-    def _response(self) -> _Walk:
-        self.at += 8
-        yield from self._tags()
-        match self._api_key:
-            case ApiKey.PRODUCE:
-                yield from self._array(self._produce_topic)
-                self.at += 4
-            case ApiKey.FETCH:
-                self.at += 4 + 2 + 4
-                yield from self._array(self._fetch_topic)
-            case _:
-                self.at += 4 + 2
-                yield from self._string()
-                if self._api_version >= _FIRST_LOCK_TIMEOUT[self._api_key]:
-                    self.at += 4
-                yield from self._array(self._share_topic)
-        if self._api_key in (ApiKey.PRODUCE, ApiKey.FETCH):
-            yield from self._tags_with_endpoints()
+    def _take_frame(self, data: bytes, at: int) -> None:
+        """Read one thing that is no partition."""
+        if self._stage == _TOPIC:
+            at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
+            count, at = read_uvarint(data, at)
+            self._partitions = count - 1
+            self._stage = _PARTITION if count > 1 else _TOPIC_END
+        elif self._stage == _TOPIC_END:
+            at = skip_tags(data, at)
+            self._topics -= 1
+            self._stage = _TOPIC if self._topics > 0 else _END
+        elif self._stage == _FRONT:
+            count, at = read_uvarint(data, self._skip_front(data, skip_tags(data, skip(data, at, 8))))
+            self._topics = count - 1
+            self._stage = _TOPIC if count > 1 else _END
         else:
-            yield from self._endpoints_before_tags()
-        self.is_done = True
-        yield
+            at = self._read_end(data, at)
+            self._stage = _DONE
+        self.at = at
 
-    def _produce_topic(self) -> _Walk:
-        if self._api_version >= _FIRST_PRODUCE_TOPIC_ID:
-            self.at += 16
-        else:
-            yield from self._string()
-        yield from self._array(self._produce_partition)
-        yield from self._tags()
+    def _skip_front(self, data: bytes, at: int) -> int:
+        """Step over what lies between the header and the topics."""
+        if self._api_key == _PRODUCE:
+            return at
+        if self._api_key == _FETCH:
+            return skip(data, at, 4 + 2 + 4)
+        at = skip_compact_string(data, skip(data, at, 4 + 2))
+        return skip(data, at, 4) if self._api_version >= _FIRST_LOCK_TIMEOUT[self._api_key] else at
 
-    def _produce_partition(self) -> _Walk:
-        self.at += 4 + 2 + 8 + 8 + 8
-        yield from self._array(self._record_error)
-        yield from self._string()
-        yield from self._tags()
+    def _read_end(self, data: bytes, at: int) -> int:
+        """Read what lies behind the topics, to the end of the frame."""
+        if self._api_key in (_PRODUCE, _FETCH):
+            return self._read_tags(data, skip(data, at, 4) if self._api_key == _PRODUCE else at)
+        return self._read_endpoints_and_tags(data, at)
 
-    def _record_error(self) -> _Walk:
-        self.at += 4
-        yield from self._string()
-        yield from self._tags()
-
-    def _fetch_topic(self) -> _Walk:
-        self.at += 16
-        yield from self._array(self._fetch_partition)
-        yield from self._tags()
-
-    def _fetch_partition(self) -> _Walk:
-        self.at += 4 + 2 + 8 + 8 + 8
-        yield from self._array(self._aborted_transaction)
-        self.at += 4
-        yield from self._bytes()
-        yield from self._tags()
-
-    def _aborted_transaction(self) -> _Walk:
-        self.at += 8 + 8
-        yield from self._tags()
-
-    def _share_topic(self) -> _Walk:
-        self.at += 16
-        yield from self._array(self._share_partition)
-        yield from self._tags()
-
-    def _share_partition(self) -> _Walk:
-        self.at += 4 + 2
-        yield from self._string()
-        if self._api_key == ApiKey.SHARE_FETCH:
-            self.at += 2
-            yield from self._string()
-        self.at += 4 + 4
-        yield from self._tags()
-        if self._api_key == ApiKey.SHARE_FETCH:
-            yield from self._bytes()
-            yield from self._array(self._acquired_records)
-        yield from self._tags()
-
-    def _acquired_records(self) -> _Walk:
-        self.at += 8 + 8 + 2
-        yield from self._tags()
-
-    def _array(self, element: Callable[[], _Walk]) -> _Walk:
-        count = yield from self._uvarint()
-        for _ in range(count - 1):
-            yield from element()
-
-    def _bytes(self) -> _Walk:
-        length = yield from self._uvarint()
-        self.at += max(length - 1, 0)
-
-    def _uvarint(self) -> Generator[None, None, int]:
-        while True:
-            try:
-                value, self.at = read_uvarint(self._data, self.at)
-            except Truncated:
-                yield
-            else:
-                return value
-
-    def _string(self) -> _Walk:
-        yield from self._step(skip_compact_string)
-
-    def _tags(self) -> _Walk:
-        yield from self._step(skip_tags)
-
-    def _step(self, skip_one: Callable[[Buffer, int], int]) -> _Walk:
-        while True:
-            try:
-                self.at = skip_one(self._data, self.at)
-            except Truncated:
-                yield
-            else:
-                return
-
-    def _tags_with_endpoints(self) -> _Walk:
+    def _read_tags(self, data: bytes, at: int) -> int:
         """The closing tags of a Produce or Fetch response: tag 0 becomes one that nobody knows."""
-        for _ in range((yield from self._uvarint())):
-            yield from self._tag()
-
-    def _tag(self) -> _Walk:
-        while True:
-            begin = self.at
-            try:
-                tag, size_at = read_uvarint(self._data, begin)
-                size_bytes, value_at = read_uvarint(self._data, size_at)
-                if tag != _ENDPOINTS_TAG:
-                    self.at = value_at + size_bytes
-                    return
-                array = read_broker_list(self._data, value_at, is_compact=True, skip_rest=_skip_rack_and_tags)
-            except Truncated:
-                self.at = begin
-                yield
-            else:
-                self.endpoints = Endpoints(array, size_at)
+        found, hiding = None, None
+        count, at = read_uvarint(data, at)
+        for _ in range(count):
+            tag, size_at = read_uvarint(data, at)
+            size_bytes, value_at = read_uvarint(data, size_at)
+            if tag == _ENDPOINTS_TAG:
+                array = read_broker_list(data, value_at, is_compact=True, skip_rest=_skip_rack_and_tags)
+                found = Endpoints(array, size_at)
                 # In as many bytes as the 0 took, which is one unless somebody wanted to be clever.
-                self.hidings.append((begin, _uvarint_of(_UNKNOWN_TAG, size_at - begin)))
-                self.at = value_at + size_bytes
-                return
+                hiding = (at, _uvarint_of(_UNKNOWN_TAG, size_at - at))
+            at = skip(data, value_at, size_bytes)
+        if hiding is not None:
+            self.endpoints = found
+            self.hidings.append(hiding)
+        return at
 
-    def _endpoints_before_tags(self) -> _Walk:
+    def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
         """The last field of a share group's response: an empty array, and its bytes one more unknown tag."""
-        while True:
-            begin = self.at
-            try:
-                array = read_broker_list(self._data, begin, is_compact=True, skip_rest=_skip_rack_and_tags)
-                tags, after = read_uvarint(self._data, array.end)
-            except Truncated:
-                yield
-            else:
-                break
+        array = read_broker_list(data, at, is_compact=True, skip_rest=_skip_rack_and_tags)
+        tags, after = read_uvarint(data, array.end)
+        end = skip_tags(data, array.end)
         if array.brokers:
             self.endpoints = Endpoints(array, -1)
             front = write_uvarint(1) + write_uvarint(tags + 1) + bytes([_UNKNOWN_TAG])
-            self.hidings.append((begin, front + _padding(after - begin - len(front))))
-        self.at = array.end
-        yield from self._tags()
+            self.hidings.append((at, front + _padding(after - at - len(front))))
+        return end
+
+
+# Each of these steps over a partition up to its end, or to behind its records, which need not have come.
+
+
+def _skip_produce_partition(data: bytes, at: int) -> int:
+    count, at = read_uvarint(data, at + 4 + 2 + 8 + 8 + 8)
+    for _ in range(count - 1):
+        at = skip_tags(data, skip_compact_string(data, at + 4))
+    return skip_compact_string(data, at)
+
+
+def _skip_fetch_partition(data: bytes, at: int) -> int:
+    count, at = read_uvarint(data, at + 4 + 2 + 8 + 8 + 8)
+    for _ in range(count - 1):  # aborted transactions
+        at = skip_tags(data, at + 8 + 8)
+    length, at = read_uvarint(data, at + 4)
+    return at + length - 1 if length else at
+
+
+def _skip_share_fetch_partition(data: bytes, at: int) -> int:
+    at = skip_compact_string(data, skip_compact_string(data, at + 4 + 2) + 2)
+    length, at = read_uvarint(data, skip_tags(data, at + 4 + 4))
+    return at + length - 1 if length else at
+
+
+def _skip_share_acknowledge_partition(data: bytes, at: int) -> int:
+    return skip_tags(data, skip_compact_string(data, at + 4 + 2) + 4 + 4)
+
+
+def _skip_share_fetch_partition_end(data: bytes, at: int) -> int:
+    count, at = read_uvarint(data, at)
+    for _ in range(count - 1):  # acquired records
+        at = skip_tags(data, at + 8 + 8 + 2)
+    return skip_tags(data, at)
+
+
+_PARTITIONS: Final[dict[int, Callable[[bytes, int], int]]] = {
+    ApiKey.PRODUCE: _skip_produce_partition,
+    ApiKey.FETCH: _skip_fetch_partition,
+    ApiKey.SHARE_FETCH: _skip_share_fetch_partition,
+    ApiKey.SHARE_ACKNOWLEDGE: _skip_share_acknowledge_partition,
+}
 
 
 def _skip_rack_and_tags(data: Buffer, offset: int) -> int:

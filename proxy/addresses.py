@@ -78,7 +78,7 @@ class Addresses:
             ProtocolError: It is no such response.
         """
         end = position + frame_bytes
-        if not node_endpoints.may_have_endpoints(data[max(position, end - 8) : end], api_key, api_version):
+        if node_endpoints.names_nobody(data, end, api_key, api_version):
             return change
         frame = data[position:end]
         if change:

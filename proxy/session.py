@@ -24,7 +24,7 @@ from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
-from protocol.node_endpoints import HiddenEndpoints
+from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import Account, Listening
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.counters import FAILED
@@ -43,6 +43,7 @@ _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_
 _RESPONSE_HEAD_BYTES: Final = 8
 # In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
 _TOKEN: Final = -1
+_DATA: Final = frozenset({PRODUCE, FETCH})
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
@@ -506,7 +507,11 @@ class Session:
                 else:
                     answer = self._begin_answer(data, position, now_ms)
             api_key, _, frame_bytes, wait_ms, is_delayed = answer
-            if wait_ms or api_key == API_VERSIONS or self._reads_responses:
+            if (
+                wait_ms
+                or api_key == API_VERSIONS
+                or (self._reads_responses and not _names_nobody(data, position, answer))
+            ):
                 change = self._response_change(data, position, answer, now_ms)
                 if change is None:
                     self._answer = answer
@@ -515,7 +520,8 @@ class Session:
                 begin, until, replacement = change or (position, position, b"")
                 if is_delayed or self._hidden is not None:
                     self._response_left = frame_bytes + len(replacement) - (until - begin)
-                    data = data[:begin] + replacement + data[until:]
+                    if replacement:
+                        data = data[:begin] + replacement + data[until:]
                     if not is_delayed:
                         self.to_client.append(data[start:position])
                         self._pass_responses(data, position, now_ms)
@@ -612,3 +618,10 @@ class Session:
                 if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
                     return api_key, api_version, 4 + response_bytes, wait_ms, True
         return api_key, api_version, 4 + response_bytes, wait_ms, False
+
+
+def _names_nobody(data: bytes, position: int, answer: Answer) -> bool:
+    """Whether a Produce or Fetch response is there as a whole and certainly tells of no broker: nearly always."""
+    api_key, api_version, frame_bytes, _, _ = answer
+    end = position + frame_bytes
+    return api_key in _DATA and end <= len(data) and names_nobody(data, end, api_key, api_version)
