@@ -26,6 +26,7 @@ from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import reassign
 
+JAVA: Final = Path(__file__).parent / "java"
 CLIENTS: Final = "CLIENTS"
 PROXY_HOST: Final = "127.0.0.9"
 PORTS: Final = 10
@@ -58,8 +59,16 @@ def _proxy(kafka: Kafka) -> Proxy:
 
 @pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    config = QUICK_TO_RETURN | (SHARE_GROUPS if request.param == KAFKA_4 else {})
-    with Kafka(request.param, nodes=3, proxied=(), unproxied=(CLIENTS,), config=config, logs_requests=True) as kafka:
+    config: dict[str, str | int] = QUICK_TO_RETURN | {"metric.reporters": "TelemetryReceiver"}
+    with Kafka(
+        request.param,
+        nodes=3,
+        proxied=(),
+        unproxied=(CLIENTS,),
+        config=config | (SHARE_GROUPS if request.param == KAFKA_4 else {}),
+        logs_requests=True,
+        plugins=[JAVA / "TelemetryReceiver.java"],
+    ) as kafka:
         yield kafka
 
 
@@ -118,10 +127,20 @@ def test_share_groups(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster, partitions=3)
     before = _sources(cluster)
 
-    program = str(Path(__file__).parent / "java" / "Share.java")
-    out = cluster.run_java(program, proxy.address("clients"), topic, "500")
+    out = cluster.run_java(str(JAVA / "Share.java"), proxy.address("clients"), topic, "500")
 
     assert json.loads(out.splitlines()[-1]) == {"seen": 500}
+    assert set(_sources(cluster) - before) == {PROXY_HOST}
+
+
+def test_clients_push_their_telemetry(cluster: Kafka, proxy: Proxy) -> None:
+    topic = create_topic(cluster)
+    before = _sources(cluster)
+
+    out = cluster.run_java(str(JAVA / "Telemetry.java"), proxy.address("clients"), topic)
+
+    instance_id = out.splitlines()[-1]
+    assert any(f"telemetry of {instance_id}" in broker.log for broker in cluster.brokers)
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 

@@ -125,6 +125,11 @@ class Broker:
         """Whether it was started and not ended since."""
         return self._process is not None
 
+    @property
+    def log(self) -> str:
+        """All that it wrote."""
+        return self._log.read_text(errors="replace")
+
     def requests(self, listener: str) -> Iterator[Request]:
         """What the broker logged of requests at a listener; needs ``Kafka(logs_requests=True)``."""
         wanted = f'"listener":"{listener}"'
@@ -165,6 +170,7 @@ class Kafka:
         config: Broker settings over the harness's own.
         jmx: Whether each broker opens a JMX port.
         logs_requests: Whether each broker logs every request, for ``Broker.requests``.
+        plugins: Java sources, compiled and put on the class path of the brokers.
     """
 
     def __init__(
@@ -177,6 +183,7 @@ class Kafka:
         config: Mapping[str, str | int] | None = None,
         jmx: bool = False,
         logs_requests: bool = False,
+        plugins: Sequence[Path] = (),
     ) -> None:
         """Only remember what is wanted; entering the ``with`` block starts it."""
         self.version = version
@@ -187,6 +194,7 @@ class Kafka:
         self._jmx = jmx
         self._unproxied = unproxied
         self._logs_requests = logs_requests
+        self._plugins = plugins
         self._controllers: dict[int, int] = {}  # port by node id
 
     def __enter__(self) -> Self:
@@ -195,6 +203,8 @@ class Kafka:
         self._scratch = scratch(f"kafka-{self.version}")
         try:
             self._directory = self._scratch.__enter__()
+            if self._plugins:
+                self._compile(self._directory / "plugins")
             # The zero byte in front makes the first character a letter: a "-" there would look like an option.
             self._cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
             self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
@@ -244,6 +254,10 @@ class Kafka:
         self._start(broker)
         broker.wait()
         return broker
+
+    def _compile(self, directory: Path) -> None:
+        run(["javac", "-cp", self.classpath, "-d", directory, *self._plugins], timeout_s=60)
+        self.classpath = f"{self.classpath}:{directory}"
 
     def _start(self, broker: Broker) -> None:
         self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
