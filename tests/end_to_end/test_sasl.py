@@ -21,8 +21,9 @@ from aiokafka.errors import KafkaError
 
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
-from tests.end_to_end.support.frames import RawClient, raw_client, record_batch, string
+from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.logins import add_scram_users, log_in_plain, shake_hands
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
@@ -33,7 +34,6 @@ USERS = ("alice", "bob")
 RECORDS = 200
 KIB = 1024
 ALICES_RATE = 512 * KIB
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 SASL_AUTHENTICATION_FAILED = 58
 _LOGIN_MODULE = "org.apache.kafka.common.security"
 _TOKEN = re.compile(r"^(\S{22})\s+(\S+)\s", re.MULTILINE)
@@ -62,7 +62,7 @@ def kafka() -> Iterator[Kafka]:
     for mechanism in _JAAS:
         config[f"listener.name.{SHORT.lower()}.{mechanism}.connections.max.reauth.ms"] = SHORT_MS
     with Kafka(KAFKA_4, proxied=(SASL, SHORT), config=config) as started:
-        _add_scram_users(started)
+        add_scram_users(started, USERS, "SCRAM-SHA-256", "SCRAM-SHA-512")
         yield started
 
 
@@ -79,17 +79,6 @@ def proxy(kafka: Kafka) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def topic(kafka: Kafka) -> str:
     return create_topic(kafka)
-
-
-def _add_scram_users(kafka: Kafka) -> None:
-    admin: Any = import_module("confluent_kafka.admin")
-    client = admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    for mechanism in (admin.ScramMechanism.SCRAM_SHA_256, admin.ScramMechanism.SCRAM_SHA_512):
-        credentials = admin.ScramCredentialInfo(mechanism, 4096)
-        # A request may hold each user once.
-        wanted = [admin.UserScramCredentialUpsertion(user, credentials, f"{user}-secret".encode()) for user in USERS]
-        for done in client.alter_user_scram_credentials(wanted).values():
-            done.result(timeout=30)
 
 
 # -- clients: each logs in as a user by a mechanism and has RECORDS records acknowledged
@@ -192,28 +181,6 @@ def charged(metrics: Metrics, user: str) -> float:
 
 def logins(metrics: Metrics, **labels: str) -> float:
     return metrics.total("kafka_quota_proxy_logins_total", **labels)
-
-
-# -- raw logins
-
-
-def shake_hands(client: RawClient, mechanism: str, *, version: int) -> int:
-    answer = client.ask(SASL_HANDSHAKE, version, string(mechanism)).body
-    return int(struct.unpack_from(">h", answer)[0])
-
-
-def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
-    """Exchange tokens by SaslAuthenticate v1; return the error code and the broker's token."""
-    body = client.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token).body
-    error_code, text_bytes = struct.unpack_from(">hh", body)
-    at = 4 + max(text_bytes, 0)
-    (token_bytes,) = struct.unpack_from(">i", body, at)
-    return error_code, body[at + 4 : at + 4 + token_bytes]
-
-
-def log_in_plain(client: RawClient, user: str, password: str | None = None) -> int:
-    assert shake_hands(client, "PLAIN", version=1) == 0
-    return authenticate(client, f"\0{user}\0{password or f'{user}-secret'}".encode())[0]
 
 
 # -- tests

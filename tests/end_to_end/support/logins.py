@@ -1,0 +1,71 @@
+"""SASL over a ``RawClient``, and the users that a broker knows by SCRAM."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
+
+from tests.end_to_end.support.clients import QUIET
+from tests.end_to_end.support.frames import RawClient, string
+from tests.end_to_end.support.kafka import Kafka
+
+SASL_HANDSHAKE: Final = 17
+SASL_AUTHENTICATE: Final = 36
+_ITERATIONS: Final = 4_096  # the least that Kafka takes
+
+
+def secret_of(user: str) -> str:
+    """The password of a test's user."""
+    return f"{user}-secret"
+
+
+def add_scram_users(kafka: Kafka, users: Sequence[str], *mechanisms: str) -> None:
+    """Make users known to the cluster, each with ``secret_of`` it as its password."""
+    admin: Any = import_module("confluent_kafka.admin")
+    client = admin.AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    for mechanism in mechanisms:
+        credentials = admin.ScramCredentialInfo(getattr(admin.ScramMechanism, mechanism.replace("-", "_")), _ITERATIONS)
+        # A request may hold each user once.
+        wanted = [admin.UserScramCredentialUpsertion(user, credentials, secret_of(user).encode()) for user in users]
+        for done in client.alter_user_scram_credentials(wanted).values():
+            done.result(timeout=30)
+
+
+def shake_hands(client: RawClient, mechanism: str, *, version: int) -> int:
+    """Ask for a mechanism; return the error code."""
+    answer = client.ask(SASL_HANDSHAKE, version, string(mechanism)).body
+    return int(struct.unpack_from(">h", answer)[0])
+
+
+def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
+    """Exchange tokens by SaslAuthenticate v1; return the error code and the broker's token."""
+    body = client.ask(SASL_AUTHENTICATE, 1, struct.pack(">i", len(token)) + token).body
+    error_code, text_bytes = struct.unpack_from(">hh", body)
+    at = 4 + max(text_bytes, 0)
+    (token_bytes,) = struct.unpack_from(">i", body, at)
+    return error_code, body[at + 4 : at + 4 + token_bytes]
+
+
+def log_in_plain(client: RawClient, user: str, password: str | None = None) -> int:
+    """Log in by name and password; return the error code."""
+    assert shake_hands(client, "PLAIN", version=1) == 0
+    return authenticate(client, f"\0{user}\0{password or secret_of(user)}".encode())[0]
+
+
+def log_in_scram(client: RawClient, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
+    """Log in by SCRAM; the broker is checked as well.
+
+    Raises:
+        AssertionError: The broker refused.
+    """
+    scram: Any = import_module("kafka.net.sasl.scram")
+    exchange = scram.ScramClient(user, secret_of(user), mechanism)
+    assert shake_hands(client, mechanism, version=1) == 0
+    error_code, answer = authenticate(client, exchange.first_message())
+    assert error_code == 0, f"{user}: {answer!r}"
+    exchange.process_server_first_message(answer)
+    error_code, answer = authenticate(client, exchange.final_message())
+    assert error_code == 0, f"{user}: {answer!r}"
+    exchange.process_server_final_message(answer)
