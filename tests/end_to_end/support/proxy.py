@@ -14,6 +14,7 @@ from urllib.error import HTTPError
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.end_to_end.support.kafka import PROXIED, Kafka
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, scratch, wait_until
@@ -31,8 +32,8 @@ class Metrics:
     """One scrape of ``/metrics``."""
 
     def __init__(self, text: str) -> None:
-        """Take Prometheus' text format apart."""
-        self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        """Keep Prometheus' text format; only what is asked for is taken apart, for there may be a lot of it."""
+        self._lines = text.split("\n")  # and nowhere else: client-ids may hold any character
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of the series with this name and (at least) these labels; 0 where there is none."""
@@ -40,13 +41,15 @@ class Metrics:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """The value of each series with this name and (at least) these labels."""
-        return [
-            sample.value for sample in self._samples if sample.name == name and labels.items() <= sample.labels.items()
-        ]
+        return [sample.value for sample in self._samples(name) if labels.items() <= sample.labels.items()]
 
     def label_values(self, name: str, label: str) -> set[str]:
         """What the series of this name carry in a label."""
-        return {sample.labels[label] for sample in self._samples if sample.name == name and label in sample.labels}
+        return {sample.labels[label] for sample in self._samples(name) if label in sample.labels}
+
+    def _samples(self, name: str) -> list[Sample]:
+        text = "".join(f"{line}\n" for line in self._lines if line.startswith((f"{name}{{", f"{name} ")))
+        return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
 class Proxy:
