@@ -1,8 +1,8 @@
 """Whose limit holds, by the broker's own word: each set of rules at the eight levels, in Kafka and in the proxy.
 
-A user and a client-id that nobody knows yet send one batch, and read one. How long they are told to wait names the
-limit, for each level has one of its own; and it depends on nothing else: a first request is measured over ten seconds,
-in Kafka as here.
+A user whom nobody has heard of yet sends one batch and reads one. How long it is told to wait names the limit, for
+each level has one of its own; and it depends on nothing else: a first request is measured over ten seconds, in Kafka
+as here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, raw_client
+from tests.end_to_end.support.frames import FETCH, FETCH_VERSION, PRODUCE, PRODUCE_VERSION, raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.logins import add_scram_users, log_in_scram
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
-LEVELS: Final = 8
 SASL: Final = "SASL"
 # Bytes per second of levels 1 to 8. In no order, so that neither the least nor the greatest wins; primes, so that
 # milliseconds have to be rounded; and far apart: each makes a batch wait for some hundred milliseconds more or less.
@@ -43,9 +42,16 @@ _BATCH: Final = batch_of(64 * KIB)
 _PROXIES: Final = 8  # a reload takes 0.2 s, in which the other proxies work
 # throttled: produce of user='user-017' client-id='': 6,560 B/s against 2,503 B/s, by FILE:9 (level 3, user); ...
 _THROTTLED: Final = re.compile(
-    r"throttled: (?P<kind>\w+) of user='(?:user-(?P<user>\d+))?' client-id='(?:client-(?P<client_id>\d+))?': "
-    r".*? by \S+ \(level (?P<level>\d)"
+    r"throttled: (?P<kind>\w+) of user='(?P<user>[^']*)' client-id='(?P<client_id>[^']*)': "
+    r".* by \S+ \(level (?P<level>\d)"
 )
+
+
+class Client(NamedTuple):
+    """Who asks. None for one that sends no client-id."""
+
+    user: str
+    client_id: str | None
 
 
 class Levels(NamedTuple):
@@ -66,81 +72,95 @@ class Waits(NamedTuple):
 class Case:
     """A set of levels that have a rule for what is produced; all others have one for what is fetched.
 
-    So the two kinds go through all the 256 sets, side by side and each by its own rules only.
+    So either kind goes through all the 256 sets, each beside its complement for the other kind.
     """
 
     number: int  # bit i stands for level i + 1
 
     @property
-    def user(self) -> str:
-        return f"user-{self.number:03}"
+    def named(self) -> Client:
+        """One for whom each level may have a rule."""
+        return Client(f"user-{self.number:03}", f"client-{self.number:03}")
 
     @property
-    def client_id(self) -> str:
-        return f"client-{self.number:03}"
+    def nameless(self) -> Client:
+        """One without a client-id. In Kafka only the rules of whole users hold for it, whatever others exist."""
+        return Client(f"nameless-{self.number:03}", None)
 
     @property
-    def entities(self) -> tuple[Entity, ...]:
-        """Whom a rule at each level is for, the most specific level first."""
-        return (
-            Entity(self.user, self.client_id),
-            Entity(self.user, DEFAULT),
-            Entity(self.user, None),
-            Entity(DEFAULT, self.client_id),
-            Entity(DEFAULT, DEFAULT),
-            Entity(DEFAULT, None),
-            Entity(None, self.client_id),
-            Entity(None, DEFAULT),
-        )
+    def clients(self) -> tuple[Client, ...]:
+        """Both; their users are new in each case, and so are all the buckets that they charge."""
+        return self.named, self.nameless
 
     @property
     def quotas(self) -> dict[Entity, dict[str, float]]:
-        return {
-            entity: {"producer_byte_rate": PRODUCE_LIMITS[index]}
-            if self.number >> index & 1
-            else {"consumer_byte_rate": FETCH_LIMITS[index]}
-            for index, entity in enumerate(self.entities)
-        }
+        """The rules in force: at each level one, for what is produced or for what is fetched."""
+        found = {}
+        for client in self.clients:
+            for index, entity in enumerate(_entities(client)):
+                if self.is_for_produce(index):
+                    found[entity] = {"producer_byte_rate": float(PRODUCE_LIMITS[index])}
+                else:
+                    found[entity] = {"consumer_byte_rate": float(FETCH_LIMITS[index])}
+        return {entity: limit for entity, limit in found.items() if entity is not None}
 
-    @property
-    def expected(self) -> Levels:
-        present = [bool(self.number >> index & 1) for index in range(LEVELS)]
-        return Levels(_first(present, wanted=True), _first(present, wanted=False))
+    def is_for_produce(self, index: int) -> bool:
+        """Whether level ``index`` + 1 has a rule for what is produced."""
+        return bool(self.number >> index & 1)
+
+    def levels(self, client: Client) -> Levels:
+        """Which should hold."""
+        most_specific_first = range(1, 9) if client.client_id else (3, 6)
+        for_produce = [level for level in most_specific_first if self.is_for_produce(level - 1)]
+        for_fetch = [level for level in most_specific_first if not self.is_for_produce(level - 1)]
+        return Levels(next(iter(for_produce), None), next(iter(for_fetch), None))
 
 
-CASES: Final = tuple(Case(number) for number in range(2**LEVELS))
+CASES: Final = tuple(Case(number) for number in range(256))
+EXPECTED: Final = {client: case.levels(client) for case in CASES for client in case.clients}
 
 
-def _first(present: Sequence[bool], *, wanted: bool) -> int | None:
-    return present.index(wanted) + 1 if wanted in present else None
+def _entities(client: Client) -> tuple[Entity | None, ...]:
+    """Return whom the rules at levels 1 to 8 are for; None: no rule can name a client-id that is none."""
+    user, client_id = client
+    return (
+        Entity(user, client_id) if client_id else None,
+        Entity(user, DEFAULT),
+        Entity(user, None),
+        Entity(DEFAULT, client_id) if client_id else None,
+        Entity(DEFAULT, DEFAULT),
+        Entity(DEFAULT, None),
+        Entity(None, client_id) if client_id else None,
+        Entity(None, DEFAULT),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """A broker that knows every case's user, and what its clients write and read."""
+    """A broker that knows every user, and what clients write and read."""
 
     kafka: Kafka
     written: str
     read: str  # a topic of one batch, which a fetch brings whole
 
-    def ask(self, port: int, case: Case) -> Waits:
+    def ask(self, port: int, client: Client) -> Waits:
         """Produce a batch and fetch one, each on a connection of its own: it is muted afterwards."""
         with (
-            raw_client(port, client_id=case.client_id) as producer,
-            raw_client(port, client_id=case.client_id) as consumer,
+            raw_client(port, client_id=client.client_id) as producer,
+            raw_client(port, client_id=client.client_id) as consumer,
         ):
-            log_in_scram(producer, case.user)
-            log_in_scram(consumer, case.user)
+            log_in_scram(producer, client.user)
+            log_in_scram(consumer, client.user)
             produced = producer.produce(self.written, _BATCH)
             assert produced.error_code == 0
             fetched = self._fetch(consumer)
         return Waits(produced.throttle_time_ms, int.from_bytes(fetched.body[:4], "big"))
 
-    def waits(self) -> tuple[list[int], list[int]]:
-        """How long each level makes a client wait for its batch, in milliseconds, for either kind."""
+    def waits(self, client: Client) -> tuple[list[int], list[int]]:
+        """How long the limit of each level makes this client wait, in milliseconds, for either kind."""
         body = frames.produce_body(self.written, _BATCH, acks=1)
-        request = frames.request(PRODUCE, PRODUCE_VERSION, 1, CASES[0].client_id, body)
-        with raw_client(self.kafka.listener(DIRECT).port, client_id=CASES[0].client_id) as unlimited:
+        request = frames.request(PRODUCE, PRODUCE_VERSION, 1, client.client_id, body)
+        with raw_client(self.kafka.listener(DIRECT).port) as unlimited:
             response = self._fetch(unlimited)
         return (
             [_wait_ms(len(request) - 4, limit) for limit in PRODUCE_LIMITS],
@@ -148,11 +168,7 @@ class Stage:
         )
 
     def _fetch(self, client: frames.RawClient) -> frames.Frame:
-        return client.ask(frames.FETCH, frames.FETCH_VERSION, frames.fetch_body(self.read, offset=0, max_bytes=2**20))
-
-
-def _wait_of(waits: Sequence[int], level: int | None) -> int:
-    return 0 if level is None else waits[level - 1]
+        return client.ask(FETCH, FETCH_VERSION, frames.fetch_body(self.read, offset=0, max_bytes=2 * len(_BATCH)))
 
 
 def _wait_ms(size_bytes: int, limit: int) -> int:
@@ -162,7 +178,7 @@ def _wait_ms(size_bytes: int, limit: int) -> int:
 
 @pytest.fixture(scope="module", params=[KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long)])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    config = {
+    config: dict[str, str | int] = {
         "listener.security.protocol.map": f"{SASL}:SASL_PLAINTEXT,DIRECT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         "listener.name.sasl.scram-sha-256.sasl.jaas.config": (
@@ -171,7 +187,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         "controller.quorum.append.linger.ms": 0,  # or each change of a quota waits for 25 ms
     }
     with Kafka(request.param, proxied=(SASL,), config=config) as kafka:
-        add_scram_users(kafka, [case.user for case in CASES], "SCRAM-SHA-256")
+        add_scram_users(kafka, [client.user for client in EXPECTED], "SCRAM-SHA-256")
         stage = Stage(kafka=kafka, written=create_topic(kafka), read=create_topic(kafka))
         with raw_client(kafka.listener(DIRECT).port) as client:
             assert client.produce(stage.read, _BATCH).error_code == 0
@@ -179,16 +195,17 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def theirs(stage: Stage) -> dict[Case, Waits]:
+def theirs(stage: Stage) -> dict[Client, Waits]:
     """What the broker answers, under quotas of its own that are gone afterwards."""
     port = stage.kafka.listener(SASL).port
-    answers: dict[Case, Waits] = {}
+    answers: dict[Client, Waits] = {}
     with BrokerQuotas(stage.kafka) as quotas:
         for case in CASES:
             quotas.replace(case.quotas)
-            answers[case] = stage.ask(port, case)
+            answers |= {client: stage.ask(port, client) for client in case.clients}
     # The proxy passes the longer of two waits on: the broker must have none left for those who were over its quotas.
-    assert stage.ask(port, CASES[0]) == stage.ask(port, CASES[-1]) == (0, 0)
+    for case in (CASES[0], CASES[-1]):
+        assert stage.ask(port, case.named) == (0, 0)
     return answers
 
 
@@ -196,29 +213,30 @@ def theirs(stage: Stage) -> dict[Case, Waits]:
 class Ours:
     """What the proxy answered, and whose limit it says it was."""
 
-    waits: dict[Case, Waits]
-    explained: dict[Case, Levels]
-    logged: dict[Case, Levels]
+    waits: dict[Client, Waits]
+    explained: dict[Client, Levels]
+    logged: dict[Client, Levels]
 
 
 @pytest.fixture(scope="module")
-def ours(stage: Stage, theirs: dict[Case, Waits]) -> Ours:
+def ours(stage: Stage, theirs: dict[Client, Waits]) -> Ours:
     """What the proxy answers. It asks for ``theirs`` so that the broker's quotas are over and done with."""
     found = Ours(waits={}, explained={}, logged={})
 
     def work_through(proxy: Proxy, cases: Sequence[Case]) -> None:
         for case in cases:
             assert proxy.reload({"quotas": _rules(case)})
-            verdicts = explain(load(proxy.file), user=case.user, client_id=case.client_id).verdicts
-            found.explained[case] = Levels(*(verdict.level and verdict.level.number for verdict in verdicts))
-            found.waits[case] = stage.ask(proxy.port(SASL), case)
-        throttled = sum(wait_ms > 0 for case in cases for wait_ms in found.waits[case])
+            for client in case.clients:
+                found.explained[client] = _explained(proxy, client)
+                found.waits[client] = stage.ask(proxy.port(SASL), client)
+        clients = [client for case in cases for client in case.clients]
+        throttled = sum(wait_ms > 0 for client in clients for wait_ms in found.waits[client])
         wait_until(
             lambda: len(_THROTTLED.findall(proxy.log)) == throttled,
             timeout_s=10,
-            what=f"the proxy's log tells of {throttled} who were throttled",
+            what=f"the log tells of the {throttled} times that a client was throttled",
         )
-        found.logged.update(_logged(proxy.log, cases))
+        found.logged.update(_logged(proxy.log, clients))
 
     with ExitStack() as stack, ThreadPoolExecutor(_PROXIES) as pool:
         proxies = [stack.enter_context(_proxy(stage)) for _ in range(_PROXIES)]
@@ -235,49 +253,55 @@ def _proxy(stage: Stage) -> Proxy:
 
 def _rules(case: Case) -> list[dict[str, str | float]]:
     """A case's rules as the file has them, in an order that is not that of the levels."""
-    rules = [
+    by_limit = sorted(case.quotas.items(), key=lambda quota: max(quota[1].values()))
+    return [
         {key: name for key, name in (("user", entity.user), ("client-id", entity.client_id)) if name} | limit
-        for entity, limit in case.quotas.items()
+        for entity, limit in by_limit
     ]
-    return sorted(rules, key=lambda rule: max(rule.get(key, 0) for key in ("producer_byte_rate", "consumer_byte_rate")))
 
 
-def _logged(log: str, cases: Sequence[Case]) -> dict[Case, Levels]:
-    """By which level the running proxy says that it throttled."""
+def _explained(proxy: Proxy, client: Client) -> Levels:
+    """By which level the command ``explain`` says that this client is limited."""
+    produce, fetch = explain(load(proxy.file), user=client.user, client_id=client.client_id or "").verdicts
+    return Levels(produce.level and produce.level.number, fetch.level and fetch.level.number)
+
+
+def _logged(log: str, clients: Sequence[Client]) -> dict[Client, Levels]:
+    """By which level the running proxy says that it throttled each of these clients."""
+    by_name = {name: client for client in clients for name in client if name}
     levels = {
-        (int(line["user"] or line["client_id"]), line["kind"]): int(line["level"]) for line in _THROTTLED.finditer(log)
+        (by_name[line["user"] or line["client_id"]], line["kind"]): int(line["level"])
+        for line in _THROTTLED.finditer(log)
     }
-    return {case: Levels(levels.get((case.number, "produce")), levels.get((case.number, "fetch"))) for case in cases}
+    return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in clients}
 
 
 def test_each_level_makes_a_client_wait_for_a_time_of_its_own(stage: Stage) -> None:
     """Or the next test would prove nothing."""
-    for waits in stage.waits():
-        ascending = sorted(waits)
-        assert ascending[0] > 100
-        assert all(later - earlier > 100 for earlier, later in pairwise(ascending))
+    for client in CASES[0].clients:
+        for waits in stage.waits(client):
+            shortest_first = sorted(waits)
+            assert shortest_first[0] > 100
+            assert all(longer - shorter > 100 for shorter, longer in pairwise(shortest_first))
 
 
-def test_kafka_takes_the_limit_of_the_most_specific_level(stage: Stage, theirs: dict[Case, Waits]) -> None:
-    produce, fetch = stage.waits()
+def test_kafka_takes_the_limit_of_the_most_specific_level(stage: Stage, theirs: dict[Client, Waits]) -> None:
+    """By the formula, to the millisecond."""
+    waits = {client.client_id is None: stage.waits(client) for client in CASES[0].clients}
 
-    expected = {
-        case: Waits(_wait_of(produce, at.produce), _wait_of(fetch, at.fetch))
-        for case in CASES
-        for at in [case.expected]
-    }
+    for client, levels in EXPECTED.items():
+        produce, fetch = waits[client.client_id is None]
+        expected = Waits(
+            0 if levels.produce is None else produce[levels.produce - 1],
+            0 if levels.fetch is None else fetch[levels.fetch - 1],
+        )
+        assert theirs[client] == expected, client
 
-    assert theirs == expected
 
-
-def test_the_proxy_takes_the_same_and_makes_wait_as_long_to_the_millisecond(
-    theirs: dict[Case, Waits], ours: Ours
-) -> None:
+def test_the_proxy_makes_each_client_wait_as_long_to_the_millisecond(theirs: dict[Client, Waits], ours: Ours) -> None:
     assert ours.waits == theirs
 
 
 def test_the_proxy_names_the_level_in_explain_and_in_its_log(ours: Ours) -> None:
-    expected = {case: case.expected for case in CASES}
-
-    assert ours.explained == expected
-    assert ours.logged == expected
+    assert ours.explained == EXPECTED
+    assert ours.logged == EXPECTED
