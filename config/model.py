@@ -11,6 +11,8 @@ from typing import Final
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
+# How many buckets a broker has at most, of each kind, beside those that rules name.
+MAX_BUCKETS: Final = 100_000
 # How many ports behind the bootstrap port are the brokers' where a file does not say.
 BROKER_PORTS: Final = 100
 # The principal of a connection that did not authenticate (KafkaPrincipal.ANONYMOUS).
@@ -173,6 +175,7 @@ class ProxyConfig:
     max_throttle_time_ms: int | None = 25_000
     shaping: Shaping = Shaping.SAMPLED
     burst_ms: int = 1_000
+    max_buckets: int = MAX_BUCKETS  # of each kind at each broker
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     principals: Principals = field(default_factory=Principals)

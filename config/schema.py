@@ -325,6 +325,7 @@ class FileSection(Section):
     )
     shaping: ShapingChoice = Shaping.SAMPLED
     burst_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="burst")
+    max_buckets: Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))] = 0
     kafka: KafkaSection | None = None
     quotas: list[QuotaSection] = []
     principals: PrincipalsSection | None = None

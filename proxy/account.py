@@ -1,5 +1,6 @@
 """Who pays for a connection's requests, and how long its client must be silent for it."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
@@ -7,6 +8,7 @@ from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
+from proxy.quota.entity import MAX_NAME_LENGTH
 
 
 class Policy(NamedTuple):
@@ -43,6 +45,8 @@ class Account:
         "_fetch_bucket",
         "_generation",
         "_produce_bucket",
+        "held",
+        "left",
         "listening",
         "muted_until_ms",
         "principal",
@@ -52,6 +56,8 @@ class Account:
         self.listening = listening
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
+        self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
+        self.held: tuple[Bucket, ...] = ()  # of this client-id
         self._client_id: bytes | None = None
         self._generation = -1
         self._produce_bucket: Bucket
@@ -112,10 +118,32 @@ class Account:
         """Do not take up requests for that long; a longer mute stays."""
         self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
+    def let_go(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
+        """Hold no longer what was looked up for another client-id, but for what is still to be charged."""
+        kept: dict[Bucket, None] = {}  # each once, however often its client-id came and went
+        for bucket in self.left:
+            if bucket in in_flight and bucket not in kept:
+                kept[bucket] = None
+            else:
+                self.listening.quotas.release(bucket, now_ms=now_ms)
+        self.left = list(kept)
+
+    def close(self, *, now_ms: int) -> None:
+        """Hold nothing any more; the last that is called."""
+        self.left += self.held
+        self.held = ()
+        self.let_go((), now_ms=now_ms)
+
     def _look_up(self, client_id: bytes, now_ms: int) -> None:
         quotas = self.listening.quotas
-        self._client_id = client_id
-        self._generation = quotas.generation
-        self._produce_bucket, self._fetch_bucket = quotas.buckets(
+        buckets = quotas.buckets(
             principal=self.principal, client_id=client_id.decode("utf-8", "backslashreplace"), now_ms=now_ms
         )
+        for bucket in buckets:
+            quotas.hold(bucket)
+        self.left += self.held
+        self.held = buckets
+        self._produce_bucket, self._fetch_bucket = buckets
+        # A client-id may have 32 KB, which each connection would keep: a long one is looked up for each request.
+        self._client_id = client_id if len(client_id) <= MAX_NAME_LENGTH else None
+        self._generation = quotas.generation

@@ -2,11 +2,15 @@
 
 from typing import Final
 
+from protocol.api import HIGHEST_VERSION
+
 # The bounds double, from 4 µs to a second, so that the number of a time's bits finds its place without a search. A
 # request takes some tens of µs; above 10 ms something is wrong.
 _FIRST_BITS: Final = 12
 _LAST_BITS: Final = 30
 BOUNDS_NS: Final = tuple(2**bits - 1 for bits in range(_FIRST_BITS, _LAST_BITS + 1))
+# All that are not known here: their numbers are what clients say, and the labels that those can make are bounded.
+OTHER: Final = -1
 _PLACES: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits in range(65))
 
 
@@ -23,7 +27,9 @@ class Latency:
         """Count one response."""
         counts = self.counts.get(api_key)
         if counts is None:
-            counts = self.counts[api_key] = [0] * (len(BOUNDS_NS) + 1)
-            self.sums_ns[api_key] = 0
+            if api_key not in HIGHEST_VERSION:
+                api_key = OTHER
+            counts = self.counts.setdefault(api_key, [0] * (len(BOUNDS_NS) + 1))
+            self.sums_ns.setdefault(api_key, 0)
         counts[_PLACES[elapsed_ns.bit_length()]] += 1
         self.sums_ns[api_key] += elapsed_ns

@@ -49,6 +49,9 @@ _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 
+# A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
+_MAX_HABIT_BYTES: Final = 1024
+
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
@@ -233,6 +236,7 @@ class Session:
         self._in_flight.clear()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
+        self.account.close(now_ms=now_ms)
 
     # -- requests --
 
@@ -335,7 +339,7 @@ class Session:
             return None
         bucket = self.account.produce_bucket(client_id, now_ms)
         front_end = produce.end_of_plain_acks(data, body, api_version)
-        habit = self._habit_of(data, position, head, front_end, acks, bucket)
+        habit = self._habit_of(data, position, head, front_end, acks, bucket, now_ms=now_ms)
         return self._take_produce(habit, size_bytes, correlation_id, now_ms)
 
     def _admit_fetch(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
@@ -351,13 +355,24 @@ class Session:
                 return NOTHING
         bucket = account.fetch_bucket(client_id, now_ms)
         # Where replicas are believed, each fetch has to be read for what it says of itself.
-        habit = self._habit_of(data, position, head, None if believes else body, 0, bucket)
+        habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
         return self._take_fetch(habit, data, position, size_bytes, correlation_id, body=body)
 
     def _habit_of(
-        self, data: bytes, position: int, head: RequestHead, front_end: int | None, acks: int, bucket: Bucket
+        self,
+        data: bytes,
+        position: int,
+        head: RequestHead,
+        front_end: int | None,
+        acks: int,
+        bucket: Bucket,
+        *,
+        now_ms: int,
     ) -> Habit:
-        """Return what this request shares with the next; keep it for them if it may be compared and is well known."""
+        """Return what this request shares with the next; keep it for them if it may be compared and is well known.
+
+        A habit is of the client-id whose buckets are held, else they could make room for others and be charged still.
+        """
         habit = Habit(
             api=data[position + 4 : position + 8],
             front=data[position + 12 : front_end] if front_end else b"",
@@ -368,8 +383,13 @@ class Session:
             generation=self.account.listening.quotas.generation,
             front_end=(front_end or 0) - position,
         )
-        if front_end and head.api_version <= HIGHEST_VERSION[head.api_key]:
+        is_kept = front_end and habit.front_end <= _MAX_HABIT_BYTES
+        if is_kept and head.api_version <= HIGHEST_VERSION[head.api_key]:
             self._habit = habit
+        elif self._habit is not None and self._habit.bucket not in self.account.held:
+            self._habit = None
+        if self.account.left:
+            self.account.let_go({flight[4] for flight in self._in_flight}, now_ms=now_ms)
         return habit
 
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:

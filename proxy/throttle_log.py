@@ -9,6 +9,8 @@ from proxy.quota.client import Bucket
 log = logging.getLogger(__name__)
 
 _AGAIN_AFTER_MS: Final = 60_000
+# A flood of names must fill neither the log nor, with buckets that have made room for others, the memory.
+_MAX_REMEMBERED: Final = 1_000
 
 
 class ThrottleLog:
@@ -19,12 +21,18 @@ class ThrottleLog:
 
     def tell(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
         """Log those of ``throttled`` that were not logged within the last minute."""
+        untold = 0
         for bucket in throttled:
             if now_ms - self._told_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
+                continue
+            if bucket not in self._told_ms and len(self._told_ms) >= _MAX_REMEMBERED:
+                untold += 1
                 continue
             level = logging.INFO if bucket in self._told_ms else logging.WARNING
             self._told_ms[bucket] = now_ms
             log.log(level, "%s", describe(bucket, now_ms=now_ms))
+        if untold:
+            log.warning("%d more are over their quotas: after %d names no others are told of", untold, _MAX_REMEMBERED)
         # A bucket that was quiet for a while is news again when it returns.
         for bucket in [known for known, told_ms in self._told_ms.items() if now_ms - told_ms > 2 * _AGAIN_AFTER_MS]:
             del self._told_ms[bucket]

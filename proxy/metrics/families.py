@@ -73,6 +73,7 @@ class Families:
         for kind, names in self._names.items():
             rows = read([_manager(one, kind) for one in quotas], now_ms=now_ms, rest=rest)
             own[kind], other[kind] = names.divide(rows, rest)
+        yield from _of_tables(quotas)
         yield from _of_buckets(own, other, rest)
         has_values = self._server.config.kafka.client_quota_metric_value_enable
         for kind, rows in own.items():
@@ -157,6 +158,21 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
     return _gauge("quota_limit", "The limit in force of each rule, bytes per second.", samples)
 
 
+def _of_tables(quotas: Sequence[BrokerQuotas]) -> Iterator[Family]:
+    managers = {labels(kind=kind.label): [_manager(one, kind) for one in quotas] for kind in QuotaKind}
+
+    def total(value: Callable[[ClientQuotaManager], int]) -> list[tuple[str, float]]:
+        return [(text, sum(map(value, of_a_kind))) for text, of_a_kind in managers.items()]
+
+    yield _gauge("buckets", "Buckets that are kept, at all brokers.", total(len))
+    yield _counter("evicted_buckets", "Idle buckets that made room for others.", total(attrgetter("evicted")))
+    yield _counter(
+        "bucket_overflows",
+        "Look-ups that found no place for a bucket: the client shares one with all such clients of its rule.",
+        total(attrgetter("overflows")),
+    )
+
+
 def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | None], rest: Rest) -> Iterator[Family]:
     rows = [
         (labels(kind=kind.label, user=row.tags.user, client_id=row.tags.client_id), row)
@@ -214,7 +230,7 @@ def _entity(name: EntityName) -> str:
 
 
 def _api(key: int) -> str:
-    return API_NAMES.get(key, str(key))
+    return "other" if key == OTHER_API else API_NAMES.get(key, str(key))
 
 
 def _api_key(key: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind
+from proxy.quota.entity import QuotaKind, bounded
 
 _CLIENT_DEFAULT_SOURCES: Final = {
     QuotaKind.PRODUCE: "quota.producer.default",
@@ -58,6 +58,7 @@ class BrokerQuotas:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
+        self._sharing_ended = 0
         self.produce = self._manager(config, QuotaKind.PRODUCE)
         self.fetch = self._manager(config, QuotaKind.FETCH)
 
@@ -77,6 +78,7 @@ class BrokerQuotas:
                 shaping=self._own_shaping or config.shaping,
                 burst_ms=config.burst_ms,
                 max_throttle_time_ms=config.max_throttle_time_ms,
+                max_buckets=config.max_buckets,
             )
 
     def is_broker(self, principal: str) -> bool:
@@ -84,12 +86,24 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, Bucket]:
-        """Return the buckets that the produce and fetch requests of ``principal`` charge."""
+        """Return the buckets that the produce and fetch requests of ``principal`` charge.
+
+        Whoever charges them without asking again before ``generation`` moves is to ``hold`` them.
+        """
         user, is_exempt = self._principals.charged_user(principal)
-        return (
-            self.produce.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt),
-            self.fetch.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt),
-        )
+        user, client_id = bounded(user), bounded(client_id)
+        produce = self.produce.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
+        fetch = self.fetch.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
+        self._follow_sharing()
+        return produce, fetch
+
+    def hold(self, bucket: Bucket) -> None:
+        """Keep ``bucket`` from making room for another until ``release``."""
+        bucket.holders += 1
+
+    def release(self, bucket: Bucket, *, now_ms: int) -> None:
+        """Let go of ``bucket``, as often as it was held."""
+        (self.produce if bucket.kind is QuotaKind.PRODUCE else self.fetch).release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
         """Forget buckets that were silent for an hour."""
@@ -103,6 +117,13 @@ class BrokerQuotas:
                 if gone:
                     self.generation += 1
                 yield
+            self._follow_sharing()
+
+    def _follow_sharing(self) -> None:
+        ended = self.produce.sharing_ended + self.fetch.sharing_ended
+        if ended != self._sharing_ended:
+            self._sharing_ended = ended
+            self.generation += 1
 
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
         return ClientQuotaManager(
@@ -112,4 +133,5 @@ class BrokerQuotas:
             shaping=self._own_shaping or config.shaping,
             burst_ms=config.burst_ms,
             max_throttle_time_ms=config.max_throttle_time_ms,
+            max_buckets=config.max_buckets,
         )

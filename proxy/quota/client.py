@@ -3,17 +3,22 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from config.model import UNLIMITED, Enforcement, KafkaSettings, QuotaRule, Shaping
+from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
 from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
 from proxy.quota.pacing import TokenBucket
+from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
 from proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 
 # Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
-# A client may send any number of client-ids; this bounds what is remembered of them beside their buckets.
+# A client may send any number of client-ids; these bound what is remembered of them beside their buckets.
 _MAX_RESOLVED: Final = 100_000
+_MAX_EVICTED_RESOLVED: Final = 1_000
+# Who shares for want of a place does so for this long at least: all of them resolve anew when it ends.
+_SHARES_AT_LEAST_MS: Final = 1_000
+SHARED: Final = "<shared>"
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -21,7 +26,8 @@ class Bucket:
     """What one entity used, and what it may use. Plain integers, read by metrics as they are.
 
     ``limit`` is in bytes per second, ``float(UNLIMITED)`` without a quota. ``in_flight_bytes`` are requests that were
-    passed on and are charged when their response comes.
+    passed on and are charged when their response comes. ``holders``, ``is_listed`` and ``is_waiting`` are for
+    ``Places``.
     """
 
     __slots__ = (
@@ -31,8 +37,11 @@ class Bucket:
         "amount",
         "enforcement",
         "generation",
+        "holders",
         "in_flight_bytes",
         "is_limited",
+        "is_listed",
+        "is_waiting",
         "kind",
         "last_record_ms",
         "level",
@@ -67,6 +76,9 @@ class Bucket:
         self.observed_throttle_time_ms = 0
         self.in_flight_bytes = 0
         self.last_record_ms = now_ms
+        self.holders = 0
+        self.is_listed = False
+        self.is_waiting = False
         self._sampled_room = float(UNLIMITED)
         self._tokens: TokenBucket | None = None
         self._max_throttle_time_ms = _MAX_INT32
@@ -134,6 +146,19 @@ class Bucket:
             return True
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
+    def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
+        """Return when nothing that was charged counts any more, if the bucket is over its limit; else 0. A pure read.
+
+        Args:
+            now_ms: the time.
+            has_new_rules: the limit may be another now, so that whatever was charged is taken to be over it.
+        """
+        if self._tokens is not None:
+            if has_new_rules or self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0:
+                return self._tokens.full_at_ms(byte_rate_limit=self.limit)
+            return 0
+        return self.rate.over_until_ms(0.0 if has_new_rules else self._sampled_room, now_ms=now_ms)
+
     def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
         """Count one throttled request."""
         if is_enforced:
@@ -165,6 +190,7 @@ class ClientQuotaManager:
         shaping: Shaping = Shaping.SAMPLED,
         burst_ms: int = 1_000,
         max_throttle_time_ms: int | None = None,
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         kafka = kafka or KafkaSettings()
         self.kind = kind
@@ -175,16 +201,27 @@ class ClientQuotaManager:
         self._shaping = shaping
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
-        self._buckets: dict[tuple[str, str], Bucket] = {}
+        self._places = Places[Bucket](max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named)
+        # For want of a place: by the entity of the rule that all of them are under, None without a limit.
+        self._shared: dict[tuple[EntityName, EntityName] | None, Bucket] = {}
+        self._shares_until_ms: int | None = None  # None: everybody has a place
+        self._evicted_resolved = 0
+        self.overflows = 0  # look-ups that found no place
+        self.sharing_ended = 0  # how often; whoever shares is to ask again
         # Who was resolved under the rules in force, so that a client of many connections is not resolved for each.
         self._resolved: dict[tuple[str, str], Bucket] = {}
 
     def __iter__(self) -> Iterator[Bucket]:
-        # A copy, made in one step of the interpreter: the metrics thread may ask while the loop adds buckets.
-        return iter(list(self._buckets.values()))
+        # Copies, as in ``Places``.
+        return iter([*self._places, *list(self._shared.values())])
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._places) + len(self._shared)
+
+    @property
+    def evicted(self) -> int:
+        """How many buckets made room for others."""
+        return self._places.evicted
 
     def update(
         self,
@@ -193,9 +230,12 @@ class ClientQuotaManager:
         shaping: Shaping,
         burst_ms: int,
         max_throttle_time_ms: int | None,
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         """Put ``rules`` in the place of those in force. Costs nothing per bucket."""
         self.table = RuleTable(self.kind, rules)
+        self._places.most = max_buckets
+        self._places.recount(self.table.named())
         self._shaping = shaping
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
@@ -211,14 +251,19 @@ class ClientQuotaManager:
         if is_exempt:
             return self._refreshed(Tags(user, client_id), None, None, None, now_ms)
         bucket = self._resolved.get((user, client_id))
-        if bucket is None:
+        if bucket is None or not bucket.is_listed:
             own = Tags(user, client_id)
             tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
             bucket = self._refreshed(own if limit is None else tags, rule, level, limit, now_ms)
-            if len(self._resolved) >= _MAX_RESOLVED:
+            if len(self._resolved) >= _MAX_RESOLVED or self.evicted >= self._evicted_resolved + _MAX_EVICTED_RESOLVED:
                 self._resolved.clear()
+                self._evicted_resolved = self.evicted
             self._resolved[own] = bucket
         return bucket
+
+    def release(self, bucket: Bucket, *, now_ms: int) -> None:
+        """Take it that one holder less may charge ``bucket``; who holds it has added itself to ``holders``."""
+        self._places.release(bucket, now_ms=now_ms)
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
         """Resolve, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""
@@ -237,17 +282,23 @@ class ClientQuotaManager:
 
     def expire_slices(self, *, now_ms: int) -> Iterator[int]:
         """Do the same a slice at a time, and yield how many each forgot: 200,000 in one go would take 0.2 s."""
-        names = list(self._buckets)
-        for start in range(0, len(names), _EXPIRY_SLICE):
+        buckets = list(self._places)
+        for start in range(0, len(buckets), _EXPIRY_SLICE):
             gone = 0
-            for tags in names[start : start + _EXPIRY_SLICE]:
-                bucket = self._buckets.get(tags)
-                if bucket and now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight_bytes:
-                    del self._buckets[tags]
+            for bucket in buckets[start : start + _EXPIRY_SLICE]:
+                is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight_bytes
+                if is_silent and bucket.is_listed:
+                    self._places.remove(bucket)
                     gone += 1
             if gone:
                 self._resolved.clear()
+            self._places.wake(now_ms=now_ms, most=_EXPIRY_SLICE)
             yield gone
+        for entity, bucket in list(self._shared.items()):
+            if now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.holders:
+                del self._shared[entity]
+        if self._shares_until_ms is not None:
+            self._has_room(now_ms)
 
     def max_value_in_window(self, limit: float) -> float:
         """Return what the quota allows in its shortest window: N - 1 samples (``getMaxValueInQuotaWindow``)."""
@@ -256,13 +307,56 @@ class ClientQuotaManager:
     def _refreshed(
         self, tags: Tags, rule: QuotaRule | None, level: Level | None, limit: float | None, now_ms: int
     ) -> Bucket:
-        bucket = self._buckets.get(tags)
+        bucket = self._places.get(tags)
         if bucket is None:
-            rate = Rate(samples=self._samples, window_ms=self._window_ms)
-            bucket = self._buckets[tags] = Bucket(self.kind, tags, rate, now_ms)
+            if self._is_named(tags) or self._has_room(now_ms):
+                bucket = self._new(tags, now_ms)
+                self._places.add(bucket)
+            else:
+                bucket = self._shared_bucket(tags, rule, level, now_ms)
         if bucket.generation != self.generation:
             self._put_under(bucket, rule, level, limit, now_ms)
         return bucket
+
+    def _new(self, tags: Tags, now_ms: int) -> Bucket:
+        return Bucket(self.kind, tags, Rate(samples=self._samples, window_ms=self._window_ms), now_ms)
+
+    def _has_room(self, now_ms: int) -> bool:
+        """Whether a newcomer gets a bucket of its own; if there is no place for it, let the oldest one make room.
+
+        Once there is none, all newcomers share, until there is room and everybody who shares asks again: else a name
+        could have its own bucket on one connection and the shared one on another.
+        """
+        if self._shares_until_ms is not None and now_ms < self._shares_until_ms:
+            return False
+        if not self._places.make_room(now_ms=now_ms):
+            self._shares_until_ms = now_ms + _SHARES_AT_LEAST_MS
+            return False
+        if self._shares_until_ms is not None:
+            self._shares_until_ms = None
+            self.sharing_ended += 1
+        return True
+
+    def _shared_bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, now_ms: int) -> Bucket:
+        """Return the bucket of all that are under this rule and have no place."""
+        self.overflows += 1
+        entity = (rule.user, rule.client_id) if rule else None
+        bucket = self._shared.get(entity)
+        if bucket is None:
+            shared_tags = Tags(SHARED, SHARED)
+            if level is not None:
+                # What the rule names stays: {user: alice, client-id: <default>} is shared as alice, <shared>.
+                shared_tags = Tags(
+                    *level.tags(tags.user if level.user else SHARED, tags.client_id if level.client_id else SHARED)
+                )
+            bucket = self._shared[entity] = self._new(shared_tags, now_ms)
+        return bucket
+
+    def _is_named(self, tags: Tags) -> bool:
+        return self.table.names(tags)
+
+    def _owes_until_ms(self, bucket: Bucket, now_ms: int) -> float:
+        return bucket.owes_until_ms(now_ms=now_ms, has_new_rules=bucket.generation != self.generation)
 
     def _put_under(
         self, bucket: Bucket, rule: QuotaRule | None, level: Level | None, limit: float | None, now_ms: int

@@ -5,9 +5,10 @@ connection name the bucket, always by its actual user and client-id; the *limit*
 default lends its limit, never its bucket: every user under ``<default>`` has one of its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName, QuotaRule
@@ -77,10 +78,28 @@ _OF_PAIRS: Final = tuple(level for level in LEVELS if level.user is not None and
 _OF_USERS: Final = tuple(level for level in LEVELS if level.client_id is None)
 _OF_CLIENTS: Final = tuple(level for level in LEVELS if level.user is None)
 
+# Characters. A client-id has up to 32,767 bytes, an int16 says how many.
+MAX_NAME_LENGTH: Final = 256
+_KEPT_OF_LONG_NAMES: Final = 64
+
 # Which kinds of entity have a rule at all (QuotaTypes in Kafka's ClientQuotaManager).
 _CLIENT_ID: Final = 1
 _USER: Final = 2
 _USER_CLIENT_ID: Final = 4
+
+
+def bounded(name: str) -> str:
+    """Return ``name``; for a long one its beginning and a digest of all of it, so that no table holds 32 KB of it.
+
+    Rules are found by the same: one for a long name holds for that name alone.
+    """
+    if len(name) <= MAX_NAME_LENGTH:
+        return name
+    return f"{name[:_KEPT_OF_LONG_NAMES]}...{sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:32]}"
+
+
+def _bounded_entity(name: EntityName) -> EntityName:
+    return bounded(name) if isinstance(name, str) else name
 
 
 class Resolution(NamedTuple):
@@ -109,7 +128,11 @@ class RuleTable:
 
     def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
-        self._rules = {(rule.user, rule.client_id): rule for rule in rules if kind.limit_of(rule) is not None}
+        self._rules = {
+            (_bounded_entity(rule.user), _bounded_entity(rule.client_id)): rule
+            for rule in rules
+            if kind.limit_of(rule) is not None
+        }
         # Unlike the broker before its count of active entities, a kind whose last rule went no longer counts: the
         # limits are the same either way.
         self._types = 0
@@ -124,6 +147,16 @@ class RuleTable:
     def rules(self) -> tuple[QuotaRule, ...]:
         """Return the rules that limit this kind."""
         return tuple(self._rules.values())
+
+    def names(self, tags: Tags) -> bool:
+        """Whether some rule is for exactly this bucket, by the names of its user and client-id."""
+        return (tags.user or None, tags.client_id or None) in self._rules
+
+    def named(self) -> Iterator[Tags]:
+        """Return the buckets that rules are for by name; each rule has one at the most."""
+        for user, client_id in self._rules:
+            if user is not DEFAULT and client_id is not DEFAULT:
+                yield Tags(user or "", client_id or "")
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
         """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).
@@ -162,6 +195,7 @@ class RuleTable:
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
         """Return all eight levels for a connection, with the reason why each wins or loses."""
+        user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)
 

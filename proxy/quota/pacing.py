@@ -34,6 +34,11 @@ class TokenBucket:
         self._last_ms = now_ms
         return self._tokens
 
+    def full_at_ms(self, *, byte_rate_limit: float) -> float:
+        """Return when an idle client will have saved up all that it may."""
+        missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens
+        return self._last_ms + max(0.0, missing) / byte_rate_limit * 1000
+
     def peek(self, *, byte_rate_limit: float, now_ms: int) -> float:
         """Return the bytes that may pass at ``now_ms``. Changes nothing."""
         burst = self.burst_ms / 1000 * byte_rate_limit

@@ -101,6 +101,21 @@ class Rate:
             elapsed_ms += missing * self._window_ms
         return total / (max(elapsed_ms, 1) / 1000)
 
+    def over_until_ms(self, total: float, *, now_ms: int) -> int:
+        """Return when the last that was recorded leaves the windows, if more than ``total`` still counts; else 0.
+
+        Changes nothing. Where ``total`` is what the limit allows in N - 1 windows, no rate is over the limit then.
+        """
+        if now_ms < self.exact_before_ms and self.total <= total:
+            return 0
+        counts = last_ms = 0
+        for at in range(0, len(self._slots), _SLOT_LENGTH):
+            value, _, last_event_ms = self._slots[at : at + _SLOT_LENGTH]
+            if now_ms - last_event_ms < self._span_ms:
+                counts += value
+                last_ms = max(last_ms, last_event_ms)
+        return last_ms + self._span_ms if counts > total else 0
+
     def _begin(self, now_ms: int) -> None:
         self._slots += (0, now_ms, now_ms)
         self._oldest_ms = now_ms
