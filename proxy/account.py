@@ -8,7 +8,7 @@ from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
-from proxy.quota.entity import MAX_NAME_LENGTH
+from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
 
 
 class Policy(NamedTuple):
@@ -45,7 +45,6 @@ class Account:
         "_fetch_bucket",
         "_generation",
         "_produce_bucket",
-        "held",
         "left",
         "listening",
         "muted_until_ms",
@@ -57,22 +56,23 @@ class Account:
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
         self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
-        self.held: tuple[Bucket, ...] = ()  # of this client-id
         self._client_id: bytes | None = None
         self._generation = -1
-        self._produce_bucket: Bucket
-        self._fetch_bucket: Bucket
+        self._produce_bucket: Bucket | None = None
+        self._fetch_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of the connection's Produce requests; kept until the rules or the client-id change."""
-        if client_id != self._client_id or self._generation != self.listening.quotas.generation:
-            self._look_up(client_id, now_ms)
+        self._come_as(client_id)
+        if self._produce_bucket is None:
+            self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of its Fetch requests, likewise."""
-        if client_id != self._client_id or self._generation != self.listening.quotas.generation:
-            self._look_up(client_id, now_ms)
+        self._come_as(client_id)
+        if self._fetch_bucket is None:
+            self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def log_in(self, principal: str) -> None:
@@ -118,6 +118,10 @@ class Account:
         """Do not take up requests for that long; a longer mute stays."""
         self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
+    def holds(self, bucket: Bucket) -> bool:
+        """Whether ``bucket`` is one of those that are charged now."""
+        return bucket is self._produce_bucket or bucket is self._fetch_bucket
+
     def let_go(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
         """Hold no longer what was looked up for another client-id, but for what is still to be charged."""
         kept: dict[Bucket, None] = {}  # each once, however often its client-id came and went
@@ -130,20 +134,26 @@ class Account:
 
     def close(self, *, now_ms: int) -> None:
         """Hold nothing any more; the last that is called."""
-        self.left += self.held
-        self.held = ()
+        self._leave()
         self.let_go((), now_ms=now_ms)
 
-    def _look_up(self, client_id: bytes, now_ms: int) -> None:
-        quotas = self.listening.quotas
-        buckets = quotas.buckets(
-            principal=self.principal, client_id=client_id.decode("utf-8", "backslashreplace"), now_ms=now_ms
-        )
-        for bucket in buckets:
-            quotas.hold(bucket)
-        self.left += self.held
-        self.held = buckets
-        self._produce_bucket, self._fetch_bucket = buckets
+    def _come_as(self, client_id: bytes) -> None:
+        """Forget the buckets if they may be another's now."""
+        generation = self.listening.quotas.generation
+        if client_id == self._client_id and generation == self._generation:
+            return
         # A client-id may have 32 KB, which each connection would keep: a long one is looked up for each request.
         self._client_id = client_id if len(client_id) <= MAX_NAME_LENGTH else None
-        self._generation = quotas.generation
+        self._generation = generation
+        self._leave()
+
+    def _leave(self) -> None:
+        self.left += [bucket for bucket in (self._produce_bucket, self._fetch_bucket) if bucket is not None]
+        self._produce_bucket = self._fetch_bucket = None
+
+    def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
+        quotas = self.listening.quotas
+        name = client_id.decode("utf-8", "backslashreplace")
+        bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
+        quotas.hold(bucket)
+        return bucket

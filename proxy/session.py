@@ -386,7 +386,7 @@ class Session:
         is_kept = front_end and habit.front_end <= _MAX_HABIT_BYTES
         if is_kept and head.api_version <= HIGHEST_VERSION[head.api_key]:
             self._habit = habit
-        elif self._habit is not None and self._habit.bucket not in self.account.held:
+        elif self._habit is not None and not self.account.holds(self._habit.bucket):
             self._habit = None
         if self.account.left:
             self.account.let_go({flight[4] for flight in self._in_flight}, now_ms=now_ms)

@@ -86,16 +86,23 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, Bucket]:
-        """Return the buckets that the produce and fetch requests of ``principal`` charge.
+        """Return the buckets that the produce and fetch requests of ``principal`` charge."""
+        return (
+            self.bucket(QuotaKind.PRODUCE, principal=principal, client_id=client_id, now_ms=now_ms),
+            self.bucket(QuotaKind.FETCH, principal=principal, client_id=client_id, now_ms=now_ms),
+        )
 
-        Whoever charges them without asking again before ``generation`` moves is to ``hold`` them.
+    def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
+        """Return the bucket that such requests of ``principal`` charge.
+
+        Whoever charges it without asking again before ``generation`` moves is to ``hold`` it.
         """
         user, is_exempt = self._principals.charged_user(principal)
-        user, client_id = bounded(user), bounded(client_id)
-        produce = self.produce.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
-        fetch = self.fetch.bucket(user=user, client_id=client_id, now_ms=now_ms, is_exempt=is_exempt)
+        bucket = self._of(kind).bucket(
+            user=bounded(user), client_id=bounded(client_id), now_ms=now_ms, is_exempt=is_exempt
+        )
         self._follow_sharing()
-        return produce, fetch
+        return bucket
 
     def hold(self, bucket: Bucket) -> None:
         """Keep ``bucket`` from making room for another until ``release``."""
@@ -103,7 +110,7 @@ class BrokerQuotas:
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
         """Let go of ``bucket``, as often as it was held."""
-        (self.produce if bucket.kind is QuotaKind.PRODUCE else self.fetch).release(bucket, now_ms=now_ms)
+        self._of(bucket.kind).release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
         """Forget buckets that were silent for an hour."""
@@ -118,6 +125,9 @@ class BrokerQuotas:
                     self.generation += 1
                 yield
             self._follow_sharing()
+
+    def _of(self, kind: QuotaKind) -> ClientQuotaManager:
+        return self.produce if kind is QuotaKind.PRODUCE else self.fetch
 
     def _follow_sharing(self) -> None:
         ended = self.produce.sharing_ended + self.fetch.sharing_ended
