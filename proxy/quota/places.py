@@ -146,6 +146,7 @@ class Places(Generic[_T]):
             until_ms = max(until_ms, now_ms + _NAMED_MS)
         if until_ms <= now_ms:
             return False
+        self._idle.pop(bucket, None)
         self._turn += 1
         bucket.is_waiting = True
         heappush(self._waiting, (min(until_ms, now_ms + _LONGEST_MS), self._turn, bucket))

@@ -1,0 +1,352 @@
+"""More names than there are places for: what is forgotten, what never is, and what a flood of names is worth."""
+
+from dataclasses import dataclass, field, replace
+from time import process_time
+from tracemalloc import get_traced_memory, start, stop
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import EXPIRES_AFTER_MS, SHARED, Bucket, ClientQuotaManager
+from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+LIMIT = 1_000.0
+WINDOW_MS = 11_000
+FULL = 10_000  # bytes that the limit allows in a window
+A_DEFAULT = QuotaRule(client_id=DEFAULT, producer_byte_rate=LIMIT)
+
+
+def quotas_of(*rules: QuotaRule, most: int, shaping: Shaping = Shaping.SAMPLED) -> BrokerQuotas:
+    return BrokerQuotas(
+        ProxyConfig(
+            listeners=(), quotas=rules or (A_DEFAULT,), max_buckets=most, shaping=shaping, max_throttle_time_ms=None
+        )
+    )
+
+
+@dataclass
+class Visitor:
+    """A client that comes for each request on a connection of its own, and leaves."""
+
+    quotas: BrokerQuotas
+    buckets: dict[str, Bucket] = field(default_factory=dict)
+
+    def charge(self, client_id: str, amount: int, now_ms: int, *, user: str = "ANONYMOUS") -> int:
+        bucket = self.quotas.bucket(QuotaKind.PRODUCE, principal=user, client_id=client_id, now_ms=now_ms)
+        self.quotas.hold(bucket)
+        wait_ms = bucket.charge(amount, now_ms=now_ms)
+        self.quotas.release(bucket, now_ms=now_ms)
+        self.buckets[client_id] = bucket
+        return wait_ms
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([f"client-{n}" for n in range(12)]),
+        st.sampled_from([1, 500, 5_000, FULL, FULL + 1, 40_000]),
+        st.one_of(st.just(0), st.integers(0, 3_000), st.integers(0, 15_000)),
+    ),
+    max_size=60,
+)
+
+
+@given(most=st.integers(1, 5), steps=STEPS, is_known=st.booleans())
+def test_while_no_more_names_count_than_there_are_places_all_waits_are_those_of_an_unbounded_table(
+    most: int, steps: list[tuple[str, int, int]], is_known: bool
+) -> None:
+    visitor = Visitor(quotas_of(most=most))
+    kafkas: dict[str, kafka_rate.Rate] = {}
+    config = MetricConfig(samples=11, window_ms=1_000, bound=LIMIT)
+    charged_ms: dict[str, int] = {}
+    now_ms = 86_400_000
+
+    for name, amount, pause_ms in steps:
+        now_ms += pause_ms
+        counting = sorted(one for one, at_ms in charged_ms.items() if now_ms - at_ms < WINDOW_MS)
+        if name not in counting and len(counting) == most:
+            name = counting[amount % most]  # noqa: PLW2901  no further name may count now
+        charged_ms[name] = now_ms
+        wait_ms = visitor.charge(name, amount, now_ms)
+        rate = kafkas.setdefault(name, kafka_rate.Rate())
+        assert wait_ms == kafka_rate.record_and_get_throttle_time_ms(rate, config, amount, now_ms)
+        assert len(visitor.quotas.produce) <= most
+    assert visitor.quotas.produce.overflows == 0
+
+
+@given(most=st.integers(2, 5), steps=STEPS, shaping=st.sampled_from(Shaping))
+def test_while_fewer_names_owe_than_there_are_places_no_debt_is_forgotten_and_nobody_shares(
+    most: int, steps: list[tuple[str, int, int]], shaping: Shaping
+) -> None:
+    """Beside an unbounded table, which forgets somebody only where the bounded one did."""
+    visitor = Visitor(quotas_of(most=most, shaping=shaping))
+    unbounded = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping, max_buckets=1_000_000)
+    owes_until_ms: dict[str, float] = {}  # a debt is over when nothing of it counts any more
+    now_ms = 86_400_000
+
+    for name, amount, pause_ms in steps:
+        now_ms += pause_ms
+        owing = [one for one, until_ms in owes_until_ms.items() if until_ms > now_ms]
+        if name not in owing and len(owing) >= most - 1:
+            amount = 1  # noqa: PLW2901  nobody else may come to owe now
+        known = visitor.buckets.get(name)
+        wait_ms = visitor.charge(name, amount, now_ms)
+        if known is not visitor.buckets[name]:
+            assert name not in owing
+            for mirror in unbounded:
+                if mirror.tags.client_id == name:
+                    unbounded._places.remove(mirror)
+        mirrored_ms = unbounded.record_and_get_throttle_time_ms(amount, user="x", client_id=name, now_ms=now_ms)
+        assert wait_ms == mirrored_ms
+        owes_until_ms[name] = visitor.buckets[name].owes_until_ms(now_ms=now_ms)
+        assert len(visitor.quotas.produce) <= most
+    assert visitor.quotas.produce.overflows == 0
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_flood_of_names_makes_no_debt_vanish(shaping: Shaping) -> None:
+    visitor = Visitor(quotas_of(most=100, shaping=shaping))
+    alone = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping)
+    charge_alone = alone.record_and_get_throttle_time_ms
+
+    assert visitor.charge("debtor", 15_000, 0) == charge_alone(15_000, user="u", client_id="debtor", now_ms=0)
+    for number in range(10_000):
+        visitor.charge(f"flood-{number}", 100, number // 10)
+
+    assert visitor.charge("debtor", 1, 1_000) == charge_alone(1, user="u", client_id="debtor", now_ms=1_000) > 0
+    assert len(visitor.quotas.produce) == 100
+
+
+# -- when everybody owes --
+
+
+def fill(visitor: Visitor, most: int, *, now_ms: int = 0) -> None:
+    """Let as many names as there are places come to owe."""
+    for number in range(most):
+        assert visitor.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
+
+
+def test_when_all_owe_newcomers_have_one_quota_together() -> None:
+    visitor = Visitor(quotas_of(most=10))
+    fill(visitor, 10)
+
+    waits_ms = [visitor.charge(f"new-{number}", FULL // 100, 0) for number in range(101)]
+
+    assert waits_ms == [0] * 100 + [100]
+    assert len({id(visitor.buckets[f"new-{number}"]) for number in range(101)}) == 1
+    assert visitor.buckets["new-0"].tags == ("", SHARED)
+    assert visitor.quotas.produce.overflows == 101
+    assert visitor.charge("debtor-3", 1, 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("user", "client_id", "tags"),
+    [
+        (None, DEFAULT, ("", SHARED)),
+        (DEFAULT, None, (SHARED, "")),
+        (DEFAULT, DEFAULT, (SHARED, SHARED)),
+        ("alice", DEFAULT, ("alice", SHARED)),
+        (DEFAULT, "etl", (SHARED, "etl")),
+    ],
+)
+def test_each_rule_has_a_shared_bucket_that_says_whose_it_is(
+    user: EntityName, client_id: EntityName, tags: tuple[str, str]
+) -> None:
+    rule = QuotaRule(user=user, client_id=client_id, producer_byte_rate=5.0)
+    visitor = Visitor(quotas_of(rule, QuotaRule(user="bob", client_id=DEFAULT, producer_byte_rate=LIMIT), most=3))
+    for number in range(3):
+        visitor.charge(f"debtor-{number}", FULL + 1, 0, user="bob")
+
+    visitor.charge("etl", 1, 0, user="alice")
+
+    bucket = visitor.buckets["etl"]
+    assert bucket.tags == tags
+    assert bucket.limit == 5.0
+    assert bucket in list(visitor.quotas.produce)
+
+
+def test_who_has_no_limit_shares_a_bucket_without_one() -> None:
+    pairs = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=LIMIT)
+    config = ProxyConfig(listeners=(), quotas=(pairs,), max_buckets=2)
+    quotas = BrokerQuotas(replace(config, principals=replace(config.principals, exempt=frozenset({"admin"}))))
+    visitor = Visitor(quotas)
+    fill(visitor, 2)
+
+    assert visitor.charge("limited", FULL + 1, 0) > 0
+    assert visitor.charge("unlimited", 2**40, 0, user="admin") == 0
+
+    assert visitor.buckets["unlimited"].tags == visitor.buckets["limited"].tags == (SHARED, SHARED)
+    assert not visitor.buckets["unlimited"].is_limited
+    assert visitor.buckets["limited"].is_limited
+
+
+def test_whom_a_rule_names_never_shares_and_is_never_forgotten() -> None:
+    etl = QuotaRule(client_id="etl", producer_byte_rate=LIMIT)
+    visitor = Visitor(quotas_of(A_DEFAULT, etl, most=10))
+    assert visitor.charge("etl", 9_000, 0) == 0  # within its quota: nothing is owed
+    for number in range(1_000):
+        visitor.charge(f"flood-{number}", 100, 0)
+    fill(visitor, 10)
+
+    assert visitor.charge("etl", 2_000, 0) == 1_000
+    assert visitor.buckets["etl"].tags == ("", "etl")
+    assert len(visitor.quotas.produce) == 11
+
+
+def test_sharing_ends_when_there_is_room_and_whoever_shares_is_to_ask_again() -> None:
+    visitor = Visitor(quotas_of(most=2))
+    fill(visitor, 2)
+    visitor.charge("new", 1, 0)
+    generation = visitor.quotas.generation
+
+    visitor.charge("new", 1, WINDOW_MS - 1)
+    assert visitor.buckets["new"].tags.client_id == SHARED
+    assert visitor.quotas.generation == generation
+    visitor.charge("new", 1, 2 * WINDOW_MS)
+    assert visitor.buckets["new"].tags.client_id == "new"
+    assert visitor.quotas.generation == generation + 1
+
+
+def test_sharing_ends_without_newcomers_too() -> None:
+    visitor = Visitor(quotas_of(most=2))
+    fill(visitor, 2)
+    visitor.charge("new", 1, 0)
+    generation = visitor.quotas.generation
+
+    visitor.quotas.expire(now_ms=WINDOW_MS - 1)
+    assert visitor.quotas.generation == generation
+    visitor.quotas.expire(now_ms=2 * WINDOW_MS)
+    assert visitor.quotas.generation == generation + 1
+
+
+def test_what_is_shared_is_kept_while_it_is_used_and_then_forgotten() -> None:
+    visitor = Visitor(quotas_of(most=2))
+    fill(visitor, 2)
+    visitor.charge("new", FULL + 1, 0)
+    visitor.quotas.expire(now_ms=2_000)
+
+    assert visitor.charge("another", 1, 2_000) > 0  # the debt of those who shared before
+    visitor.quotas.expire(now_ms=2_000 + EXPIRES_AFTER_MS)
+    assert [bucket.tags.client_id for bucket in visitor.quotas.produce] == [SHARED]
+    visitor.quotas.expire(now_ms=2_001 + EXPIRES_AFTER_MS)
+    assert list(visitor.quotas.produce) == []
+
+
+# -- reloads --
+
+
+def test_a_lower_limit_finds_debts_that_the_one_before_did_not_know() -> None:
+    """A bucket takes its new limit when it is next asked for; until then nothing that counts is forgotten."""
+    visitor = Visitor(quotas_of(most=2))
+    visitor.charge("a", 5_000, 0)
+    visitor.charge("b", 5_000, 0)
+
+    low = replace(A_DEFAULT, producer_byte_rate=100.0)
+    visitor.quotas.update(ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
+    visitor.charge("c", 1, 1)
+
+    assert visitor.buckets["c"].tags.client_id == SHARED
+    assert visitor.charge("a", 1, 1) == 40_009
+
+
+def test_the_number_of_places_follows_the_file() -> None:
+    visitor = Visitor(quotas_of(most=5))
+    for number in range(5):
+        visitor.charge(f"client-{number}", 1, 0)
+
+    visitor.quotas.update(ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2))
+    for number in range(5, 12):
+        visitor.charge(f"client-{number}", 1, WINDOW_MS)
+
+    assert len(visitor.quotas.produce) == 2
+
+
+def test_a_bucket_that_a_rule_comes_to_name_and_then_does_not() -> None:
+    visitor = Visitor(quotas_of(most=2))
+    visitor.charge("etl", 1, 0)
+    config = ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2)
+    named = replace(config, quotas=(A_DEFAULT, QuotaRule(client_id="etl", producer_byte_rate=1.0)))
+
+    visitor.quotas.update(named)
+    for number in range(5):
+        visitor.charge(f"client-{number}", 1, WINDOW_MS + number)
+    assert sorted(b.tags.client_id for b in visitor.quotas.produce) == ["client-3", "client-4", "etl"]
+
+    visitor.quotas.update(config)
+    later_ms = WINDOW_MS + 120_000
+    for number in range(5, 10):
+        visitor.charge(f"client-{number}", 1, later_ms)
+    assert sorted(b.tags.client_id for b in visitor.quotas.produce) == ["client-8", "client-9"]
+
+
+# -- long names --
+
+
+def test_a_long_name_is_not_kept_and_has_a_bucket_of_its_own() -> None:
+    quotas = quotas_of(most=10)
+    visitor = Visitor(quotas)
+    one, other = "x" * 32_766 + "1", "x" * 32_766 + "2"
+
+    assert visitor.charge(one, FULL + 1, 0) > 0
+    assert visitor.charge(other, FULL, 0) == 0
+    assert visitor.charge(one, 1, 0) > 0
+
+    assert all(len(bucket.tags.client_id) <= MAX_NAME_LENGTH for bucket in quotas.produce)
+    assert all(len(client_id) <= MAX_NAME_LENGTH for _, client_id in quotas.produce._resolved)
+
+
+def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
+    long = "x" * 32_767
+    quotas = quotas_of(A_DEFAULT, QuotaRule(client_id=long, producer_byte_rate=7.0), most=10)
+
+    limits = [
+        quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id=name, now_ms=0).limit
+        for name in (long, long[:-1], long[:-1] + "y")
+    ]
+
+    assert limits == [7.0, LIMIT, LIMIT]
+
+
+# -- what it costs --
+
+
+def _flood(names: int, most: int) -> tuple[float, float]:
+    """Return microseconds of the processor for each new name, and MB of memory that the flood has left."""
+    visitor = Visitor(quotas_of(most=most))
+    begun_s = process_time()
+    for number in range(names):
+        visitor.charge(f"client-{number}", 100, number // 100)
+        visitor.buckets.clear()
+    cost_us = (process_time() - begun_s) / names * 1e6
+    assert len(visitor.quotas.produce) == most
+    return cost_us, get_traced_memory()[0] / 1e6
+
+
+def test_memory_follows_the_places_and_not_the_names() -> None:
+    start()
+    try:
+        _, few_mb = _flood(4_000, most=1_000)
+        _, many_mb = _flood(40_000, most=1_000)
+    finally:
+        stop()
+
+    # Up to a thousand that have made room may still be remembered beside those that have a place.
+    assert few_mb < 2.5
+    assert many_mb < 2.5
+
+
+@pytest.mark.long
+def test_a_million_names() -> None:
+    cost_us, _ = _flood(1_000_000, most=100_000)
+    start()
+    try:
+        _, left_mb = _flood(250_000, most=100_000)
+    finally:
+        stop()
+
+    assert cost_us < 100
+    assert left_mb < 200
