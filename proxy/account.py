@@ -44,6 +44,7 @@ class Account:
         "_client_id",
         "_fetch_bucket",
         "_generation",
+        "_is_newcomer",
         "_produce_bucket",
         "left",
         "listening",
@@ -58,6 +59,7 @@ class Account:
         self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
         self._client_id: bytes | None = None
         self._generation = -1
+        self._is_newcomer = True  # to the buckets of this client-id
         self._produce_bucket: Bucket | None = None
         self._fetch_bucket: Bucket | None = None
 
@@ -142,6 +144,7 @@ class Account:
         generation = self.listening.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return
+        self._is_newcomer = client_id != self._client_id
         # A client-id may have 32 KB, which each connection would keep: a long one is looked up for each request.
         self._client_id = client_id if len(client_id) <= MAX_NAME_LENGTH else None
         self._generation = generation
@@ -156,4 +159,7 @@ class Account:
         name = client_id.decode("utf-8", "backslashreplace")
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)
+        if self._is_newcomer and not self.observes(bucket):
+            # Else whoever reconnects after each request, or changes his client-id to and fro, would never wait.
+            self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
         return bucket

@@ -232,7 +232,9 @@ class Session:
                 bucket.in_flight_bytes -= size_bytes
                 is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
                 if has_passed and is_whole:
-                    bucket.charge(size_bytes, now_ms=now_ms)
+                    wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
+                    if wait_ms > 0 and not self.account.observes(bucket):
+                        bucket.silence(wait_ms, now_ms=now_ms)
         self._in_flight.clear()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
@@ -338,6 +340,8 @@ class Session:
         if acks is None:
             return None
         bucket = self.account.produce_bucket(client_id, now_ms)
+        if self._waits(now_ms):
+            return None
         front_end = produce.end_of_plain_acks(data, body, api_version)
         habit = self._habit_of(data, position, head, front_end, acks, bucket, now_ms=now_ms)
         return self._take_produce(habit, size_bytes, correlation_id, now_ms)
@@ -354,9 +358,19 @@ class Session:
                 self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
                 return NOTHING
         bucket = account.fetch_bucket(client_id, now_ms)
+        if self._waits(now_ms):
+            return None
         # Where replicas are believed, each fetch has to be read for what it says of itself.
         habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
         return self._take_fetch(habit, data, position, size_bytes, correlation_id, body=body)
+
+    def _waits(self, now_ms: int) -> bool:
+        """Whether the bucket that was just looked up brought a wait with it, which another connection was given."""
+        if now_ms >= self.account.muted_until_ms:
+            return False
+        self._habit = None
+        self.is_blocked = True
+        return True
 
     def _habit_of(
         self,

@@ -26,8 +26,9 @@ class Bucket:
     """What one entity used, and what it may use. Plain integers, read by metrics as they are.
 
     ``limit`` is in bytes per second, ``float(UNLIMITED)`` without a quota. ``in_flight_bytes`` are requests that were
-    passed on and are charged when their response comes. ``holders``, ``is_listed`` and ``is_waiting`` are for
-    ``Places``.
+    passed on and are charged when their response comes. ``silent_until_ms`` is the end of the longest wait that was
+    given: each connection sits out its own, whoever comes anew sits out what is left of this one. ``holders``,
+    ``is_listed`` and ``is_waiting`` are for ``Places``.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class Bucket:
         "rate",
         "requests",
         "rule",
+        "silent_until_ms",
         "tags",
         "throttle_time",
         "throttle_time_ms",
@@ -76,6 +78,7 @@ class Bucket:
         self.observed_throttle_time_ms = 0
         self.in_flight_bytes = 0
         self.last_record_ms = now_ms
+        self.silent_until_ms = 0
         self.holders = 0
         self.is_listed = False
         self.is_waiting = False
@@ -149,10 +152,15 @@ class Bucket:
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return when nothing that was charged counts any more, if the bucket is over its limit; else 0. A pure read.
 
+        Nor does a wait that was given end before it is over.
+
         Args:
             now_ms: the time.
             has_new_rules: the limit may be another now, so that whatever was charged is taken to be over it.
         """
+        return max(self._counts_until_ms(now_ms, has_new_rules), self.silent_until_ms)
+
+    def _counts_until_ms(self, now_ms: int, has_new_rules: bool) -> float:
         if self._tokens is not None:
             if has_new_rules or self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0:
                 return self._tokens.full_at_ms(byte_rate_limit=self.limit)
@@ -162,11 +170,16 @@ class Bucket:
     def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
         """Count one throttled request."""
         if is_enforced:
+            self.silence(wait_ms, now_ms=now_ms)
             self.throttled_requests += 1
             self.throttle_time_ms += wait_ms
             self.throttle_time.record(wait_ms, now_ms=now_ms)
         else:
             self.observed_throttle_time_ms += wait_ms
+
+    def silence(self, wait_ms: int, *, now_ms: int) -> None:
+        """Remember a wait, for connections that are still to come."""
+        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
     def utilisation(self, *, now_ms: int) -> float | None:
         """Return the rate over the limit; None without a limit."""

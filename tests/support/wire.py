@@ -1,6 +1,6 @@
 """A session with hands on both ends and on the clock."""
 
-from config.model import Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from config.model import MAX_BUCKETS, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
 from proxy.counters import Counters
@@ -24,6 +24,7 @@ class Wire:
         is_inter_broker: bool = False,
         max_frame_size_bytes: int = 104_857_600,
         max_throttle_time_ms: int | None = None,
+        max_buckets: int = MAX_BUCKETS,
         addresses: Addresses | None = None,
     ) -> None:
         self.config = ProxyConfig(
@@ -32,6 +33,7 @@ class Wire:
             shaping=shaping,
             principals=principals or Principals(),
             max_throttle_time_ms=max_throttle_time_ms,
+            max_buckets=max_buckets,
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")

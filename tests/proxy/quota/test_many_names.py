@@ -69,7 +69,7 @@ def test_while_no_more_names_count_than_there_are_places_all_waits_are_those_of_
         now_ms += pause_ms
         counting = sorted(one for one, at_ms in charged_ms.items() if now_ms - at_ms < WINDOW_MS)
         if name not in counting and len(counting) == most:
-            name = counting[amount % most]  # noqa: PLW2901  no further name may count now
+            name = counting[amount % most]
         charged_ms[name] = now_ms
         wait_ms = visitor.charge(name, amount, now_ms)
         rate = kafkas.setdefault(name, kafka_rate.Rate())
@@ -92,7 +92,7 @@ def test_while_fewer_names_owe_than_there_are_places_no_debt_is_forgotten_and_no
         now_ms += pause_ms
         owing = [one for one, until_ms in owes_until_ms.items() if until_ms > now_ms]
         if name not in owing and len(owing) >= most - 1:
-            amount = 1  # noqa: PLW2901  nobody else may come to owe now
+            amount = 1
         known = visitor.buckets.get(name)
         wait_ms = visitor.charge(name, amount, now_ms)
         if known is not visitor.buckets[name]:

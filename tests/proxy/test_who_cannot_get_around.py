@@ -1,0 +1,496 @@
+"""Who cannot get around a quota: an attack in each test, with what it is worth to whoever tries it.
+
+The attackers obey nothing: they send as soon as their bytes are taken, over as many connections and under as many names
+as they like. Time is a number.
+"""
+
+from collections.abc import Iterable
+
+import pytest
+
+from config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
+from proxy.quota.client import SHARED, Bucket
+from proxy.session import Session
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.wire import START_MS, Wire
+
+LIMIT = 500
+ROOM = 5_000  # bytes that the limit allows in a window
+BY_CLIENT_ID = QuotaRule(client_id=DEFAULT, producer_byte_rate=float(LIMIT), consumer_byte_rate=float(LIMIT))
+BY_USER = QuotaRule(user=DEFAULT, producer_byte_rate=float(LIMIT), consumer_byte_rate=float(LIMIT))
+MUTING = pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+
+
+class Scene:
+    """A broker that answers at once, and the connections of those who would get around its quotas."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.wires: list[Wire] = []
+        self.produced_bytes = 0
+        self.fetched_bytes = 0
+
+    @property
+    def now_ms(self) -> int:
+        return self.wire.now_ms
+
+    def connect(self) -> Wire:
+        """Open another connection at the same listener."""
+        wire = Wire(*self.wire.config.quotas)
+        wire.listening = self.wire.listening
+        wire.session = Session(wire.listening)
+        wire.now_ms = self.now_ms
+        self.wires.append(wire)
+        return wire
+
+    def leave(self, wire: Wire) -> None:
+        """Close a connection as the client would."""
+        wire.session.close(now_ms=self.now_ms, has_passed=True)
+        self.wires.remove(wire)
+
+    def produce(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, acks: int = 1) -> bool:
+        """Send one request if the connection is being read; return whether it was."""
+        if wire.session.is_blocked or wire.session.delayed_until_ms:
+            return False
+        passed = wire.client(produce_request(1, client_id=client_id, size_bytes=size_bytes, acks=acks))
+        self._pass(wire, passed)
+        return True
+
+    def fetch(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, replica_id: int = -1) -> bool:
+        """Likewise; the broker has ``size_bytes`` for it."""
+        if wire.session.is_blocked or wire.session.delayed_until_ms:
+            return False
+        if wire.client(fetch_request(1, client_id=client_id, replica_id=replica_id)):
+            wire.broker(fetch_response(1, size_bytes=size_bytes))
+            self.fetched_bytes += size_bytes
+        return True
+
+    def wait(self, wait_ms: int) -> None:
+        """Let time pass for all, and wake each when its own has come."""
+        end_ms = self.now_ms + wait_ms
+        while self.now_ms < end_ms:
+            due_ms = [wire.session.wake_at_ms for wire in self.wires if wire.session.wake_at_ms > self.now_ms]
+            step_ms = min([end_ms, *due_ms]) - self.now_ms
+            self.wire.now_ms += step_ms
+            for wire in self.wires:
+                wire.wait(step_ms)
+                self._pass(wire, wire.to_broker())
+
+    def bucket(self, client_id: str = "etl") -> Bucket:
+        """Return whose charges are looked at."""
+        return self.wire.bucket(client_id=client_id)
+
+    def _pass(self, wire: Wire, data: bytes) -> None:
+        at = 0
+        while at < len(data):
+            size_bytes = int.from_bytes(data[at : at + 4])
+            self.produced_bytes += size_bytes
+            at += 4 + size_bytes
+            if wire.session._in_flight:
+                wire.broker(produce_response(1))
+
+
+def scene(*rules: QuotaRule, **settings: object) -> Scene:
+    return Scene(Wire(*rules, **settings))  # type: ignore[arg-type]
+
+
+def names(number: int) -> Iterable[str]:
+    return (f"client-{n}" for n in range(number))
+
+
+# -- changing client-id in mid-connection --
+
+
+def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    here.produce(wire, client_id="one", size_bytes=2 * ROOM)
+    assert wire.muted_for_ms == 10_000
+
+    here.produce(wire, client_id="two")
+
+    assert here.produced_bytes == 2 * ROOM
+    assert wire.session.is_blocked
+
+
+def test_another_client_id_in_mid_connection_pays_for_its_own_requests() -> None:
+    """What is kept of the last request, so that its likes need no look, must not be taken for another's."""
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    for number in range(10):
+        here.produce(wire, client_id=("one", "two")[number % 2], size_bytes=400 + number % 2)
+
+    assert here.bucket("one").amount == 5 * 400
+    assert here.bucket("two").amount == 5 * 401
+
+
+def test_by_user_it_does_not_matter_how_often_the_client_id_changes() -> None:
+    here = scene(BY_USER)
+    wire = here.connect()
+    for name in names(50):
+        here.produce(wire, client_id=name)
+
+    assert here.produced_bytes == ROOM + 1_000
+    assert here.bucket("any").tags == (ANONYMOUS, "")
+
+
+def test_a_fetch_in_flight_is_paid_by_who_sent_it_though_the_client_id_changed_and_a_flood_came() -> None:
+    here = scene(BY_CLIENT_ID, max_buckets=4)
+    wire = here.connect()
+    wire.client(fetch_request(1, client_id="one"))
+    wire.client(produce_request(2, client_id="two"))  # on its own connection nobody else holds "one" now
+    for name in names(20):
+        stranger = here.connect()
+        here.fetch(stranger, client_id=name, size_bytes=100)
+        here.leave(stranger)
+
+    wire.broker(fetch_response(1, size_bytes=2 * ROOM))
+
+    assert wire.muted_for_ms > 0
+    assert here.wire.bucket("fetch", client_id="one").amount == 2 * ROOM
+
+
+# -- many connections --
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_many_connections_have_one_quota(acks: int) -> None:
+    """As in Kafka each has one request over it, for which it is muted in turn."""
+    here = scene(BY_CLIENT_ID, shaping=Shaping.PACED)
+    wires = [here.connect() for _ in range(20)]
+    for _ in range(600):
+        for wire in wires:
+            here.produce(wire, acks=acks)
+        here.wait(1_000)
+
+    assert here.produced_bytes <= LIMIT * 600 + ROOM + 20 * 1_000
+    assert here.produced_bytes >= 0.8 * LIMIT * 600
+
+
+def test_many_connections_fetch_under_one_quota() -> None:
+    here = scene(BY_CLIENT_ID, shaping=Shaping.PACED)
+    wires = [here.connect() for _ in range(20)]
+    for _ in range(600):
+        for wire in wires:
+            here.fetch(wire)
+        here.wait(1_000)
+
+    assert here.fetched_bytes <= LIMIT * 600 + ROOM + 20 * 1_000
+
+
+# -- many client-ids --
+
+
+def test_many_client_ids_of_one_user_have_the_users_quota() -> None:
+    here = scene(BY_USER, max_buckets=10)
+    for name in names(500):
+        wire = here.connect()
+        here.produce(wire, client_id=name)
+        here.leave(wire)
+        here.wait(10)
+
+    assert here.produced_bytes <= ROOM + LIMIT * 5 + 1_000
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_flood_of_client_ids_does_not_make_the_table_forget_a_debt(shaping: Shaping) -> None:
+    here = scene(BY_CLIENT_ID, max_buckets=10, shaping=shaping)
+    debtor = here.connect()
+    here.produce(debtor, client_id="debtor", size_bytes=2 * ROOM)
+    here.leave(debtor)
+    for name in names(1_000):
+        wire = here.connect()
+        here.produce(wire, client_id=name, size_bytes=100)
+        here.leave(wire)
+
+    back = here.connect()
+    here.produce(back, client_id="debtor")
+
+    assert here.bucket("debtor").amount == 2 * ROOM
+    assert back.session.is_blocked
+
+
+def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
+    """A bucket that a connection holds must be the one that the name's next connection finds."""
+    here = scene(BY_CLIENT_ID, max_buckets=10)
+    first = here.connect()
+    here.produce(first, client_id="pair", size_bytes=100)
+    here.wait(20_000)  # idle, and owes nothing
+    for name in names(1_000):
+        wire = here.connect()
+        here.produce(wire, client_id=name, size_bytes=100)
+        here.leave(wire)
+
+    second = here.connect()
+    here.produce(second, client_id="pair", size_bytes=ROOM)
+    here.produce(first, client_id="pair", size_bytes=ROOM)
+
+    assert first.muted_for_ms == 10_000
+
+
+def test_when_all_names_owe_more_names_gain_nothing() -> None:
+    here = scene(BY_CLIENT_ID, max_buckets=10)
+    wires = [here.connect() for _ in range(10)]
+    for wire, name in zip(wires, names(10), strict=True):
+        here.produce(wire, client_id=name, size_bytes=2 * ROOM)
+    here.produced_bytes = 0
+
+    for number in range(1_000):
+        here.produce(here.connect(), client_id=f"more-{number}", size_bytes=100)
+
+    assert here.produced_bytes == ROOM + 100
+    assert here.bucket("yet another").tags.client_id == SHARED
+
+
+def test_the_table_and_what_is_kept_of_names_stay_bounded() -> None:
+    here = scene(BY_CLIENT_ID, max_buckets=10)
+    wire = here.connect()
+    for number in range(2_000):
+        here.produce(wire, client_id=f"{number:032766}", size_bytes=40_000 if number % 2 else 100_000)
+        here.fetch(wire, client_id=f"{number:032766}")
+        here.wait(300_000)
+        for manager in here.wire.listening.quotas.managers:
+            assert len(manager) <= 11
+            assert all(len(bucket.tags.client_id) <= 256 for bucket in manager)
+
+    account = wire.session.account
+    assert account._client_id is None
+    assert wire.session._habit is None
+    assert len(account.left) == 0
+
+
+# -- replica_id of a consumer --
+
+
+@pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
+def test_a_consumer_that_says_it_is_a_broker_pays(version: int) -> None:
+    wire = Wire(BY_CLIENT_ID)
+
+    wire.client(fetch_request(1, version=version, replica_id=2))
+    wire.broker(fetch_response(1, version=version, size_bytes=2 * ROOM))
+
+    assert wire.muted_for_ms > 0
+    assert wire.bucket("fetch").amount >= 2 * ROOM - 1
+
+
+# -- reconnecting --
+
+
+@MUTING
+@pytest.mark.parametrize("acks", [0, 1])
+def test_reconnecting_sheds_no_mute(enforcement: Enforcement, acks: int) -> None:
+    here = scene(BY_CLIENT_ID, enforcement=enforcement)
+    wire = here.connect()
+    here.produce(wire, size_bytes=2 * ROOM, acks=acks)
+    here.leave(wire)
+
+    again = here.connect()
+    here.produce(again)
+
+    assert here.produced_bytes == 2 * ROOM
+    here.wait(9_999)
+    assert here.produced_bytes == 2 * ROOM
+    here.wait(1)
+    assert here.produced_bytes == 2 * ROOM + 1_000
+
+
+@MUTING
+def test_who_reconnects_for_each_request_keeps_to_the_quota(enforcement: Enforcement) -> None:
+    here = scene(BY_CLIENT_ID, enforcement=enforcement)
+    for _ in range(6_000):
+        wire = here.connect()
+        here.produce(wire)
+        here.leave(wire)
+        here.wait(100)
+
+    assert here.produced_bytes <= LIMIT * 600 + ROOM + 1_000
+
+
+def test_who_leaves_before_his_answer_pays_and_his_next_connection_waits() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    wire.client(produce_request(1, size_bytes=2 * ROOM))
+    here.leave(wire)
+
+    again = here.connect()
+    here.produce(again)
+
+    assert here.bucket().amount == 2 * ROOM
+    assert again.muted_for_ms == 10_000
+    assert here.produced_bytes == 0
+
+
+def test_who_reconnects_to_fetch_waits_as_well() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    here.fetch(wire, size_bytes=2 * ROOM)
+    here.leave(wire)
+
+    again = here.connect()
+    here.fetch(again)
+
+    assert here.fetched_bytes == 2 * ROOM
+    assert again.session.is_blocked
+
+
+def test_what_costs_nothing_passes_on_a_new_connection_until_the_first_request_that_does() -> None:
+    """A client finds its brokers and its group while it waits: only what is charged waits."""
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    here.produce(wire, size_bytes=2 * ROOM)
+    here.leave(wire)
+
+    again = here.connect()
+
+    assert again.client(other_request(1)) == other_request(1)
+    assert again.broker(other_response(1)) == other_response(1)
+    assert again.client(produce_request(2)) == b""
+
+
+def test_nobody_waits_for_another_where_quotas_are_observed_only() -> None:
+    here = scene(BY_CLIENT_ID, enforcement=Enforcement.OBSERVE)
+    wire = here.connect()
+    here.produce(wire, size_bytes=2 * ROOM)
+    here.leave(wire)
+
+    again = here.connect()
+    here.produce(again)
+
+    assert here.produced_bytes == 2 * ROOM + 1_000
+
+
+def test_a_connection_that_is_open_sits_out_its_own_wait_and_no_others() -> None:
+    """As in Kafka, also when it looks up its bucket again."""
+    here = scene(BY_CLIENT_ID)
+    one, other = here.connect(), here.connect()
+    here.produce(other, size_bytes=100)
+    here.produce(one, size_bytes=2 * ROOM)
+    here.wire.listening.quotas.update(here.wire.config)
+
+    here.produce(other, size_bytes=100)
+
+    assert here.produced_bytes == 2 * ROOM + 200
+
+
+# -- one huge request --
+
+
+def test_a_huge_request_is_paid_for_to_the_last_byte() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    request = produce_request(1, size_bytes=1_000_000)
+    for at in range(0, len(request), 65_536):
+        wire.client(request[at : at + 65_536])
+    wire.broker(produce_response(1))
+
+    assert here.bucket().amount == 1_000_000
+    assert wire.muted_for_ms == (1_000_000 - ROOM) * 1_000 // LIMIT
+
+
+def test_the_rest_of_a_huge_request_that_is_cut_off_carries_no_second_one() -> None:
+    """Whatever stands within the bytes of one request is that request's."""
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    hidden = produce_request(2, client_id="hidden", size_bytes=500)
+    request = produce_request(1, size_bytes=20_000)
+    request = request[: -len(hidden)] + hidden
+
+    wire.client(request[:1_000], request[1_000 : -len(hidden)], request[-len(hidden) :])
+    wire.broker(produce_response(1))
+
+    assert here.bucket().amount == 20_000
+    assert here.bucket("hidden").amount == 0
+
+
+def test_a_huge_answer_is_paid_for_when_it_begins() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    wire.client(fetch_request(1))
+    wire.broker(fetch_response(1, size_bytes=1_000_000)[:100])
+
+    assert here.wire.bucket("fetch").amount == 1_000_000
+    assert wire.client(fetch_request(2)) == b""
+
+
+# -- acks=0 --
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_a_flood_without_acks_stops_at_the_request_that_is_too_much(pieces: int) -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    flood = b"".join(produce_request(number, acks=0, size_bytes=1_000) for number in range(100))
+    size = len(flood) // pieces + 1
+
+    passed = b"".join(wire.client(flood[at : at + size]) for at in range(0, len(flood), size))
+
+    assert len(passed) == 6 * 1_004
+    assert here.bucket().amount == 6_000
+    assert wire.session.is_blocked
+
+
+def test_a_flood_without_acks_keeps_to_the_quota_for_as_long_as_it_lasts() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+    for _ in range(6_000):
+        here.produce(wire, acks=0)
+        here.wait(100)
+
+    assert here.produced_bytes <= LIMIT * 600 + ROOM + 1_000
+
+
+# -- pipelining --
+
+
+def test_requests_sent_ahead_do_not_pass_beyond_the_room_that_is_left() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+
+    passed = wire.client(b"".join(produce_request(number, size_bytes=1_000) for number in range(100)))
+
+    assert len(passed) == 5 * 1_004
+    assert wire.session.is_blocked
+
+
+def test_requests_sent_ahead_on_many_connections_share_the_room() -> None:
+    here = scene(BY_CLIENT_ID)
+    flood = b"".join(produce_request(number, size_bytes=1_000) for number in range(100))
+
+    passed = [len(here.connect().client(flood)) // 1_004 for _ in range(10)]
+
+    # A connection's first request may always pass: as in Kafka, which takes one at a time.
+    assert passed == [5] + [1] * 9
+
+
+def test_fetches_sent_ahead_go_one_at_a_time() -> None:
+    here = scene(BY_CLIENT_ID)
+    wire = here.connect()
+
+    passed = wire.client(*(fetch_request(number, max_bytes=100) for number in range(10)))
+
+    assert passed == fetch_request(0, max_bytes=100)
+
+
+def test_names_that_alternate_ahead_of_answers_are_held_once_each() -> None:
+    """Who is in flight is held; were it counted for each change, a connection could pile it up without end."""
+    here = scene(QuotaRule(user="nobody", producer_byte_rate=1.0), max_buckets=10)
+    wire = here.connect()
+    for number in range(1_000):
+        wire.client(produce_request(number, client_id=("one", "two", "three")[number % 3]))
+        if number >= 100:
+            wire.broker(produce_response(number - 100))
+
+    assert len(wire.session.account.left) <= 3
+    here.leave(wire)
+    assert [bucket.holders for bucket in here.wire.listening.quotas.produce] == [0, 0, 0]
+
+
+def test_time_is_that_of_the_wire() -> None:
+    assert scene().now_ms == START_MS
