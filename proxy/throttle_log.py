@@ -32,7 +32,11 @@ class ThrottleLog:
             self._told_ms[bucket] = now_ms
             log.log(level, "%s", describe(bucket, now_ms=now_ms))
         if untold:
-            log.warning("%d more are over their quotas: after %d names no others are told of", untold, _MAX_REMEMBERED)
+            log.warning(
+                "%d more are over their quotas; their names are left out, %d were told of lately",
+                untold,
+                _MAX_REMEMBERED,
+            )
         # A bucket that was quiet for a while is news again when it returns.
         for bucket in [known for known, told_ms in self._told_ms.items() if now_ms - told_ms > 2 * _AGAIN_AFTER_MS]:
             del self._told_ms[bucket]

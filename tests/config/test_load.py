@@ -77,6 +77,7 @@ def test_every_key_reaches_the_model() -> None:
         max_throttle_time: 5s
         shaping: paced
         burst: 500ms
+        max_buckets: 5000
         kafka:
           quota.window.num: 5
           quota.window.size.seconds: 2
@@ -111,6 +112,7 @@ def test_every_key_reaches_the_model() -> None:
         max_throttle_time_ms=5_000,
         shaping=Shaping.PACED,
         burst_ms=500,
+        max_buckets=5_000,
         kafka=KafkaSettings(
             quota_window_num=5,
             quota_window_size_seconds=2,
@@ -125,9 +127,9 @@ def test_every_key_reaches_the_model() -> None:
                 producer_byte_rate=1_572_864.0,
                 enforcement=Enforcement.RESPOND,
                 shaping=Shaping.SAMPLED,
-                source="f.yaml:20",
+                source="f.yaml:21",
             ),
-            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:21"),
+            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:22"),
         ),
         principals=Principals(
             fold=(Fold(match="ANON(.*)", to="A\\1"),),
@@ -295,6 +297,7 @@ def test_admins_are_refused() -> None:
         (LISTENERS + "max_throttle_time: 600h\n", "at most 2147483647ms"),
         (LISTENERS + "burst: 0s\n", "burst: must be above 0"),
         (LISTENERS + "burst: null\n", "burst: has no value"),
+        (LISTENERS + "max_buckets: 0\n", "max_buckets: must be a whole number from 1 to"),
         (LISTENERS + "quota.window.num: 5\n", "unknown key here; it belongs under kafka"),
         (LISTENERS + "kafka: {quota.window.num: 1}\n", "must be a whole number from 2"),
         (LISTENERS + "kafka: {quota.window.num: 2.5}\n", "must be a whole number from 2"),

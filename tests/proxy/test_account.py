@@ -1,8 +1,11 @@
 """Who pays, by which rule, and for how long the client is silent."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from config.model import DEFAULT, Enforcement, Principals, QuotaRule
+from proxy.account import Account
 from tests.support.wire import Wire
 
 A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=1_000.0)
@@ -101,3 +104,105 @@ def test_who_may_say_that_he_is_a_replica(is_inter_broker: bool, brokers: set[st
     wire = Wire(is_inter_broker=is_inter_broker, principals=Principals(brokers=frozenset(brokers)))
 
     assert wire.session.account.believes_replicas() is believed
+
+
+# -- holding --
+
+
+def close(wire: Wire) -> None:
+    wire.session.account.close(now_ms=wire.now_ms)
+
+
+def test_what_is_charged_is_held_until_the_client_id_changes_or_the_connection_ends() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+
+    one, other = account.produce_bucket(b"one", 0), account.fetch_bucket(b"one", 0)
+    assert (one.holders, other.holders) == (1, 1)
+    two = account.produce_bucket(b"two", 0)
+    account.let_go((), now_ms=0)
+    assert (one.holders, other.holders, two.holders) == (0, 0, 1)
+    close(wire)
+    close(wire)
+    assert two.holders == 0
+
+
+def test_what_is_in_flight_is_held_once_however_often_the_client_id_changes() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    one = account.produce_bucket(b"one", 0)
+    for _ in range(5):
+        account.produce_bucket(b"two", 0)
+        account.produce_bucket(b"one", 0)
+
+    account.let_go({one}, now_ms=0)
+
+    assert one.holders == 2
+    assert account.left == [one]
+    close(wire)
+    assert one.holders == 0
+
+
+def test_a_bucket_is_made_for_the_requests_that_come() -> None:
+    wire = Wire(A_RULE)
+
+    wire.session.account.produce_bucket(b"etl", 0)
+
+    assert [len(manager) for manager in wire.listening.quotas.managers] == [1, 0]
+
+
+def test_a_long_client_id_is_looked_up_for_each_request_and_not_kept() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    long = b"x" * 32_767
+
+    bucket = account.produce_bucket(long, 0)
+    assert account.produce_bucket(long, 0) is bucket
+    account.let_go((), now_ms=0)
+
+    assert bucket.holders == 1
+    assert account._client_id is None
+
+
+NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
+
+
+@given(
+    most=st.integers(1, 4),
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), NAMES, st.sampled_from(["charge", "charge", "owe", "leave", "reload", "expire"])),
+        max_size=60,
+    ),
+    pauses_ms=st.lists(st.sampled_from([0, 0, 0, 400, 12_000, 3_600_001]), min_size=60, max_size=60),
+)
+def test_no_name_ever_has_two_buckets_that_are_charged(
+    most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]
+) -> None:
+    """Any order of connections that come, change their names and leave; of floods, reloads and expiry."""
+    wire = Wire(A_RULE, max_buckets=most)
+    quotas = wire.listening.quotas
+    accounts: dict[int, Account] = {}
+    names: dict[int, bytes] = {}
+    now_ms = wire.now_ms
+    for (which, name, what), pause_ms in zip(steps, pauses_ms, strict=False):
+        now_ms += pause_ms
+        if what == "reload":
+            quotas.update(wire.config)
+        elif what == "expire":
+            quotas.expire(now_ms=now_ms)
+        elif what == "leave":
+            if which in accounts:
+                accounts.pop(which).close(now_ms=now_ms)
+        else:
+            account = accounts.setdefault(which, Account(wire.listening))
+            names[which] = name
+            account.produce_bucket(name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
+            account.let_go((), now_ms=now_ms)
+        charged: dict[bytes, set[int]] = {}
+        for number, account in accounts.items():
+            if account._generation == quotas.generation and account._produce_bucket is not None:
+                charged.setdefault(names[number], set()).add(id(account._produce_bucket))
+        assert all(len(buckets) == 1 for buckets in charged.values())
+    for account in accounts.values():
+        account.close(now_ms=now_ms)
+    assert all(bucket.holders == 0 for bucket in quotas.produce)

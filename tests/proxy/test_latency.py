@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from protocol.api import ApiKey
-from proxy.latency import BOUNDS_NS, Latency
+from proxy.latency import BOUNDS_NS, OTHER, Latency
 
 
 def test_the_bounds_are_whole_nanoseconds_and_rise_from_4_us_to_a_second() -> None:
@@ -44,3 +44,14 @@ def test_each_api_has_a_histogram_and_a_sum_of_its_own() -> None:
 
     assert {key: sum(counts) for key, counts in latency.counts.items()} == {ApiKey.PRODUCE: 2, ApiKey.FETCH: 1}
     assert latency.sums_ns == {ApiKey.PRODUCE: 15_000, ApiKey.FETCH: 1}
+
+
+def test_what_clients_call_an_api_has_no_histogram_of_its_own() -> None:
+    latency = Latency()
+
+    for api_key in range(1_000, 3_000):
+        latency.observe(api_key, 5)
+    latency.observe(ApiKey.PRODUCE, 1)
+
+    assert {key: sum(counts) for key, counts in latency.counts.items()} == {OTHER: 2_000, ApiKey.PRODUCE: 1}
+    assert latency.sums_ns == {OTHER: 10_000, ApiKey.PRODUCE: 1}

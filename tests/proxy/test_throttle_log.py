@@ -70,3 +70,16 @@ def test_a_bucket_that_was_quiet_for_over_two_minutes_is_a_warning_again(caplog:
     log.tell([bucket], now_ms=2 * MINUTE_MS + 2)
 
     assert levels(caplog) == [logging.WARNING, logging.WARNING]
+
+
+def test_a_flood_of_names_fills_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+    log = ThrottleLog()
+    flood = [throttled_bucket(client_id=str(number)) for number in range(1_500)]
+
+    log.tell(flood, now_ms=0)
+    log.tell(flood, now_ms=1)
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1_002
+    assert lines[1_000] == "500 more are over their quotas; their names are left out, 1000 were told of lately"
+    assert len(log._told_ms) == 1_000

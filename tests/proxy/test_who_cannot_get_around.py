@@ -11,6 +11,7 @@ import pytest
 from config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
 from proxy.quota.client import SHARED, Bucket
 from proxy.session import Session
+from tests.support import kafka_rate
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -19,6 +20,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.kafka_rate import MetricConfig
 from tests.support.wire import START_MS, Wire
 
 LIMIT = 500
@@ -172,6 +174,24 @@ def test_many_connections_have_one_quota(acks: int) -> None:
 
     assert here.produced_bytes <= LIMIT * 600 + ROOM + 20 * 1_000
     assert here.produced_bytes >= 0.8 * LIMIT * 600
+
+
+def test_in_kafkas_windows_many_connections_get_what_they_get_from_kafka() -> None:
+    """More than the quota where a request is seconds of it: what is waited for leaves the windows meanwhile."""
+    here = scene(BY_CLIENT_ID)
+    wires = [here.connect() for _ in range(20)]
+    for _ in range(600):
+        for wire in wires:
+            here.produce(wire)
+        here.wait(1_000)
+
+    rate, config = kafka_rate.Rate(), MetricConfig(samples=11, window_ms=1_000, bound=float(LIMIT))
+    next_ms, kafkas_bytes = [0] * 20, 0
+    while (now_ms := min(next_ms)) < 600_000:
+        wait_ms = kafka_rate.record_and_get_throttle_time_ms(rate, config, 1_000, now_ms)
+        next_ms[next_ms.index(now_ms)] = now_ms + max(1, wait_ms)
+        kafkas_bytes += 1_000
+    assert here.produced_bytes == pytest.approx(kafkas_bytes, rel=0.05)
 
 
 def test_many_connections_fetch_under_one_quota() -> None:

@@ -367,3 +367,18 @@ def test_no_family_is_written_twice() -> None:
     families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).at(NOW_MS, lambda: None)]
 
     assert len(families) == len(set(families))
+
+
+def test_the_table_of_buckets_is_seen_from_outside() -> None:
+    rule = QuotaRule(client_id=DEFAULT, producer_byte_rate=100.0)
+    server = Server(replace(config(rule, upstreams=(BROKER, OTHER_BROKER)), max_buckets=2))
+    for client_id, amount in (("a", 1), ("b", 5_000), ("c", 5_000), ("d", 1)):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
+    bucket_of(server, QuotaKind.PRODUCE, upstream=OTHER_BROKER)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_buckets", kind="produce") == 4
+    assert value(samples, "kafka_quota_proxy_buckets", kind="fetch") == 3
+    assert value(samples, "kafka_quota_proxy_evicted_buckets_total", kind="produce") == 1
+    assert value(samples, "kafka_quota_proxy_bucket_overflows_total", kind="produce") == 1

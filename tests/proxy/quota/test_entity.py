@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, EntityName, QuotaRule
-from proxy.quota.entity import LEVELS, QuotaKind, Resolution, RuleTable, Tags
+from proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, QuotaKind, Resolution, RuleTable, Tags, bounded
 from tests.support import kafka_entities
 from tests.support.kafka_entities import Entity
 
@@ -216,3 +216,46 @@ def test_an_explanation_blames_an_empty_client_id_only_where_it_is_empty(
     candidates = table_of(*(rule(*entity) for entity in entities)).explain(user=user, client_id=client_id)
 
     assert client_id == "" or all("empty" not in candidate.reason for candidate in candidates)
+
+
+# -- names --
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_named"),
+    [
+        (Tags("alice", "etl"), True),
+        (Tags("bob", ""), True),
+        (Tags("", "web"), True),
+        (Tags("alice", ""), False),
+        (Tags("", "etl"), False),
+        (Tags("carol", "x"), False),
+        (Tags("", ""), False),
+        (Tags("<default>", "x"), False),
+    ],
+)
+def test_a_rule_names_one_bucket_unless_it_is_for_all_others(tags: Tags, is_named: bool) -> None:
+    table = table_of(rule("alice", "etl"), rule("bob"), rule(None, "web"), rule(DEFAULT, "x"), rule("carol", DEFAULT))
+
+    assert table.names(tags) is is_named
+    assert (tags in table.named()) is is_named
+
+
+def test_a_name_of_usual_length_stays_as_it_is() -> None:
+    assert bounded("x" * MAX_NAME_LENGTH) == "x" * MAX_NAME_LENGTH
+    assert bounded("") == ""
+
+
+@given(st.text(min_size=MAX_NAME_LENGTH + 1, max_size=400), st.text(min_size=MAX_NAME_LENGTH + 1, max_size=400))
+def test_a_long_name_is_shortened_to_one_that_tells_it_apart(one: str, other: str) -> None:
+    assert len(bounded(one)) < MAX_NAME_LENGTH
+    assert bounded(one) == bounded(bounded(one))
+    assert (bounded(one) == bounded(other)) is (one == other)
+
+
+def test_a_rule_for_a_long_name_wins_and_is_explained() -> None:
+    long = "x" * 1_000
+    table = table_of(rule(None, long, 7.0), rule(None, DEFAULT))
+
+    assert [one.level.number for one in table.explain(user="u", client_id=long) if one.wins] == [7]
+    assert [one.level.number for one in table.explain(user="u", client_id=long + "y") if one.wins] == [8]

@@ -114,3 +114,12 @@ def test_in_no_interval_does_more_pass_than_the_burst_the_limit_and_one_request(
         ):
             flowed_in = limit * (end_ms - start_ms) / 1_000
             assert passed <= burst + flowed_in + size_bytes + half_a_millisecond + 1e-6
+
+
+@pytest.mark.parametrize(("taken", "full_at_ms"), [(0, 5_000), (100, 6_000), (300, 8_000), (-50, 5_000)])
+def test_a_bucket_says_when_it_will_be_full(taken: int, full_at_ms: int) -> None:
+    bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=100.0, now_ms=0)
+    bucket.record(taken, byte_rate_limit=100.0, now_ms=5_000)
+
+    assert bucket.full_at_ms(byte_rate_limit=100.0) == full_at_ms
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=full_at_ms) == 200

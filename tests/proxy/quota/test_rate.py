@@ -210,3 +210,26 @@ def test_an_average_is_kafkas_avg_over_two_half_minutes(start_ms: int, pauses_ms
 
 def test_the_average_of_nothing_is_not_a_number() -> None:
     assert isnan(Average().peek(now_ms=0))
+
+
+@given(histories(), st.sampled_from([0, 1, 100, 1_000, 100_000]), st.integers(0, 40_000))
+def test_what_is_over_a_total_is_so_until_the_last_record_leaves_the_windows(
+    history: tuple[MetricConfig, int, list[Step]], total: int, later_ms: int
+) -> None:
+    config, now_ms, steps = history
+    rate, kafkas = rate_of(config), kafka_rate.SampledStat()
+    last_ms = now_ms
+    for pause_ms, _, value in steps:
+        now_ms += pause_ms
+        last_ms = now_ms
+        rate.record(abs(value), now_ms=now_ms)
+        kafkas.record(config, abs(value), now_ms)
+    now_ms += later_ms
+    before = deepcopy((rate._slots, rate.total))
+
+    until_ms = rate.over_until_ms(total, now_ms=now_ms)
+
+    assert until_ms == (
+        last_ms + config.samples * config.window_ms if kafkas.measure_sum(config, now_ms) > total else 0
+    )
+    assert (rate._slots, rate.total) == before
