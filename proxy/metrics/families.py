@@ -11,9 +11,9 @@ from proxy.connection import Port
 from proxy.counters import OTHER as OTHER_API
 from proxy.latency import BOUNDS_NS
 from proxy.metrics.text import Family, Rest, labels, paced, rest
-from proxy.metrics.usage import OTHER, Names, Row, Usage, read
+from proxy.metrics.usage import NOTHING, OTHER, Names, Row, read
 from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import ClientQuotaManager
+from proxy.quota.client import ClientQuotaManager, Usage
 from proxy.quota.entity import QuotaKind
 from proxy.quota.sanitize import sanitize
 from proxy.server import Server
@@ -71,8 +71,10 @@ class Families:
         own: dict[QuotaKind, list[Row]] = {}
         other: dict[QuotaKind, Usage | None] = {}
         for kind, names in self._names.items():
-            rows = read([_manager(one, kind) for one in quotas], now_ms=now_ms, rest=rest)
-            own[kind], other[kind] = names.divide(rows, rest)
+            managers = [_manager(one, kind) for one in quotas]
+            gone = _gone(managers)  # first: see there
+            rows = read(managers, now_ms=now_ms, rest=rest)
+            own[kind], other[kind] = names.divide(rows, rest, gone=gone)
         yield from _of_tables(quotas)
         yield from _of_buckets(own, other, rest)
         has_values = self._server.config.kafka.client_quota_metric_value_enable
@@ -223,6 +225,13 @@ def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Fam
 
 def _manager(quotas: BrokerQuotas, kind: QuotaKind) -> ClientQuotaManager:
     return quotas.produce if kind is QuotaKind.PRODUCE else quotas.fetch
+
+
+def _gone(managers: Iterable[ClientQuotaManager]) -> Usage:
+    total = NOTHING
+    for manager in managers:
+        total = total.plus(manager.gone)
+    return total
 
 
 def _entity(name: EntityName) -> str:

@@ -13,31 +13,13 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from proxy.metrics.text import Rest, paced
-from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.client import Bucket, ClientQuotaManager, Usage
 from proxy.quota.entity import QuotaKind, Tags
 
 # Of a kind. Nine series each: 90,000 lines and 9 MB (0.3 MB with gzip) in a scrape, which takes about two seconds, nine
 # tenths of them at rest.
 MAX_BUCKETS: Final = 10_000
 OTHER: Final = Tags("other", "other")
-
-
-class Usage(NamedTuple):
-    """What was counted."""
-
-    amount: int = 0
-    requests: int = 0
-    throttled_requests: int = 0
-    throttle_time_ms: int = 0
-    observed_throttle_time_ms: int = 0
-
-    def plus(self, other: "Usage") -> "Usage":
-        """Return the sum."""
-        return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-    def minus(self, other: "Usage") -> "Usage":
-        """Return the difference."""
-        return Usage(*(mine - its for mine, its in zip(self, other, strict=True)))
 
 
 NOTHING: Final = Usage()
@@ -76,13 +58,7 @@ def _row(manager: ClientQuotaManager, bucket: Bucket, now_ms: int) -> Row:
     return Row(
         bucket.kind,
         bucket.tags,
-        Usage(
-            bucket.amount,
-            bucket.requests,
-            bucket.throttled_requests,
-            bucket.throttle_time_ms,
-            bucket.observed_throttle_time_ms,
-        ),
+        bucket.usage,
         byte_rate,
         byte_rate / limit if limit else None,
         bucket.throttle_time.peek(now_ms=now_ms) if bucket.throttled_requests else nan,
@@ -109,41 +85,59 @@ class Names:
         self._lock = Lock()
         # Each with what it had counted under "other" before it had a name: its own series go without that.
         self._named: dict[Tags, Usage] = {}
+        self._shown: dict[Tags, Usage] = {}  # what the series of each say
         self._unnamed: dict[Tags, Usage] = {}  # what each had counted when it was last seen
+        self._ended = NOTHING  # what series said that there are no more
         self._other = NOTHING
 
-    def divide(self, rows: Iterable[Row], rest: Rest) -> tuple[list[Row], Usage | None]:
-        """Return the rows with series of their own, and the sum of the others; None where there never were others."""
+    def divide(self, rows: Iterable[Row], rest: Rest, *, gone: Usage = NOTHING) -> tuple[list[Row], Usage | None]:
+        """Return the rows with series of their own, and the sum of all else; None where there never was any.
+
+        Args:
+            rows: all buckets.
+            rest: called now and then.
+            gone: what buckets had counted that there are no more, read before ``rows``. Many of those may have come and
+                made room for others since the last scrape, seen by none.
+        """
         by_tags = {row.tags: row for row in rows}
         with self._lock:
-            self._named = {tags: before for tags, before in self._named.items() if tags in by_tags}
+            for tags in [tags for tags in self._named if tags not in by_tags]:
+                del self._named[tags]
+                self._ended = self._ended.plus(self._shown.pop(tags))
             self._unnamed = {tags: seen for tags, seen in self._unnamed.items() if tags in by_tags}
-            new = [row for tags, row in by_tags.items() if tags not in self._named and tags != OTHER]
-            free = self._most - len(self._named)
-            if len(new) > free:
-                new = nlargest(free, new, key=lambda row: row.usage.amount)
-            for row in new:
-                self._named[row.tags] = self._unnamed.pop(row.tags, NOTHING)
+            self._give_names(by_tags)
             own: list[Row] = []
-            for tags, row in paced(by_tags.items(), rest, every=500):
+            other = gone.minus(self._ended)
+            for tags, row in paced(by_tags.items(), rest, every=200):
                 if tags in self._named:
                     own.append(self._own(row))
+                    before = self._named[tags]
                 else:
-                    self._fold(row)
-            return own, None if self._other is NOTHING else self._other
+                    before = self._unnamed[tags] = row.usage
+                if before is not NOTHING:
+                    other = other.plus(before)
+            # What went between the reading of ``gone`` and of ``rows`` is in neither until the next scrape.
+            self._other = Usage(*map(max, other, self._other))
+            return own, None if self._other == NOTHING else self._other
+
+    def _give_names(self, by_tags: dict[Tags, Row]) -> None:
+        new = [row for tags, row in by_tags.items() if tags not in self._named and tags != OTHER]
+        free = self._most - len(self._named)
+        if len(new) > free:
+            new = nlargest(free, new, key=lambda row: row.usage.amount)
+        for row in new:
+            before = self._unnamed.pop(row.tags, NOTHING)
+            # One of fewer requests than it had is another of that name.
+            self._named[row.tags] = before if before.requests <= row.usage.requests else NOTHING
+            self._shown[row.tags] = NOTHING
 
     def _own(self, row: Row) -> Row:
-        before = self._named[row.tags]
-        if before is NOTHING:
-            return row
-        if before.requests > row.usage.requests:  # it expired and came back since the last scrape
-            self._named[row.tags] = NOTHING
-            return row
-        return row._replace(usage=row.usage.minus(before))
-
-    def _fold(self, row: Row) -> None:
-        seen = self._unnamed.get(row.tags, NOTHING)
-        if seen.requests > row.usage.requests:
-            seen = NOTHING
-        self._other = self._other.plus(row.usage.minus(seen))
-        self._unnamed[row.tags] = row.usage
+        tags = row.tags
+        before, shown = self._named[tags], self._shown[tags]
+        usage = row.usage if before is NOTHING else row.usage.minus(before)
+        if any(now < then for now, then in zip(usage, shown, strict=True)):
+            # It went and came back since the last scrape. Its series go on from where they were.
+            self._named[tags] = row.usage.minus(shown)
+            usage = shown
+        self._shown[tags] = usage
+        return row if usage is row.usage else row._replace(usage=usage)

@@ -1,7 +1,7 @@
 """Buckets and who keeps them: charging, changing limits, expiry (``ClientQuotaManager`` in Kafka)."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
 from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
@@ -20,6 +20,24 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 _SHARES_AT_LEAST_MS: Final = 1_000
 SHARED: Final = "<shared>"
 _MAX_INT32: Final = 2**31 - 1
+
+
+class Usage(NamedTuple):
+    """What was counted."""
+
+    amount: int = 0
+    requests: int = 0
+    throttled_requests: int = 0
+    throttle_time_ms: int = 0
+    observed_throttle_time_ms: int = 0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Return the sum."""
+        return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def minus(self, other: "Usage") -> "Usage":
+        """Return the difference."""
+        return Usage(*(mine - its for mine, its in zip(self, other, strict=True)))
 
 
 class Bucket:
@@ -99,6 +117,17 @@ class Bucket:
             self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
         else:
             self._tokens.burst_ms = burst_ms
+
+    @property
+    def usage(self) -> Usage:
+        """What was counted since the bucket was made."""
+        return Usage(
+            self.amount,
+            self.requests,
+            self.throttled_requests,
+            self.throttle_time_ms,
+            self.observed_throttle_time_ms,
+        )
 
     @property
     def shaping(self) -> Shaping:
@@ -214,7 +243,10 @@ class ClientQuotaManager:
         self._shaping = shaping
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
-        self._places = Places[Bucket](max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named)
+        self._places = Places[Bucket](
+            max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_gone=self._add_to_gone
+        )
+        self.gone = Usage()  # of all buckets that there are no more
         # For want of a place: by the entity of the rule that all of them are under, None without a limit.
         self._shared: dict[tuple[EntityName, EntityName] | None, Bucket] = {}
         self._shares_until_ms: int | None = None  # None: everybody has a place
@@ -310,6 +342,7 @@ class ClientQuotaManager:
         for entity, bucket in list(self._shared.items()):
             if now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.holders:
                 del self._shared[entity]
+                self._add_to_gone(bucket)
         if self._shares_until_ms is not None:
             self._has_room(now_ms)
 
@@ -364,6 +397,9 @@ class ClientQuotaManager:
                 )
             bucket = self._shared[entity] = self._new(shared_tags, now_ms)
         return bucket
+
+    def _add_to_gone(self, bucket: Bucket) -> None:
+        self.gone = self.gone.plus(bucket.usage)
 
     def _is_named(self, tags: Tags) -> bool:
         return self.table.names(tags)

@@ -45,15 +45,22 @@ class Places(Generic[_T]):
         most: how many there are, beside those for buckets that a rule names.
         owes_until_ms: when a bucket will owe nothing any more if it is not charged; in the past: it owes nothing.
         is_named: whether a rule names a bucket.
+        on_gone: told of each bucket whose place was taken away.
     """
 
     def __init__(
-        self, most: int, *, owes_until_ms: Callable[[_T, int], float], is_named: Callable[[Tags], bool]
+        self,
+        most: int,
+        *,
+        owes_until_ms: Callable[[_T, int], float],
+        is_named: Callable[[Tags], bool],
+        on_gone: Callable[[_T], None],
     ) -> None:
         self.most = most
         self.evicted = 0
         self._owes_until_ms = owes_until_ms
         self._is_named = is_named
+        self._on_gone = on_gone
         self._by_tags: dict[Tags, _T] = {}
         self._named = 0  # of these, how many a rule names
         # Whom nobody holds, who let go first in front. Whoever is held again is found out in his turn.
@@ -136,6 +143,7 @@ class Places(Generic[_T]):
         bucket.is_listed = False
         del self._by_tags[bucket.tags]
         self._named -= self._is_named(bucket.tags)
+        self._on_gone(bucket)
 
     def _wait(self, bucket: _T, now_ms: int) -> bool:
         """Put ``bucket`` aside if it may not go now; return whether that is so."""

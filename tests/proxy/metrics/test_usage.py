@@ -1,14 +1,15 @@
 """Which buckets have series of their own, and that no counter ever falls."""
 
+from dataclasses import replace
 from math import isnan
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, ProxyConfig, QuotaRule
-from proxy.metrics.usage import NOTHING, OTHER, Names, Row, Usage, read
+from proxy.metrics.usage import NOTHING, OTHER, Names, Row, read
 from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import EXPIRES_AFTER_MS
+from proxy.quota.client import EXPIRES_AFTER_MS, Usage
 from proxy.quota.entity import QuotaKind, Tags
 
 NOW_MS = 86_400_000
@@ -148,16 +149,16 @@ def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> Non
 
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from("abcdef"), st.sampled_from(["charge", "charge", "charge", "expire", "scrape"])),
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(["charge", "charge", "charge", "go", "scrape"])),
         max_size=60,
     ),
     most=st.integers(0, 4),
 )
 def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tuple[str, str]], most: int) -> None:
+    """Also of buckets that came and went between two scrapes."""
     names = Names(most)
     used: dict[str, Usage] = {}
-    gone = NOTHING  # what buckets with names took with them when they expired
-    last_other = NOTHING
+    gone = ended = last_other = NOTHING
     last_own: dict[str, Usage] = {}
     charged = 0
 
@@ -166,22 +167,44 @@ def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tup
             used[client_id] = used.get(client_id, NOTHING).plus(Usage(10, 1, 0, 0, 0))
             charged += 10
             continue
-        if action == "expire":
-            # Nobody is silent for an hour between two scrapes: a scrape has seen all of it.
-            own, _ = names.divide(made(used), no_rest)
-            last_own = {row.tags.client_id: row.usage for row in own}
-            used.pop(client_id, None)
-            gone = gone.plus(last_own.pop(client_id, NOTHING))
-        own, other = names.divide(made(used), no_rest)
+        if action == "go":
+            gone = gone.plus(used.pop(client_id, NOTHING))
+            continue
+        own, other = names.divide(made(used), no_rest, gone=gone)
 
         assert len(own) <= most
         now_own = {row.tags.client_id: row.usage for row in own}
         for name, usage in last_own.items():
-            assert now_own[name].requests >= usage.requests
+            if name in now_own:
+                assert now_own[name].requests >= usage.requests
+            else:
+                assert name not in used
+                ended = ended.plus(usage)
         assert (other or NOTHING).requests >= last_other.requests
-        total = sum(usage.amount for usage in now_own.values()) + (other or NOTHING).amount + gone.amount
+        total = sum(usage.amount for usage in now_own.values()) + (other or NOTHING).amount + ended.amount
         assert total == charged
         last_own, last_other = now_own, other or NOTHING
+
+
+def test_what_went_while_a_scrape_was_reading_lets_no_counter_fall() -> None:
+    names = Names(most=0)
+    names.divide(made({"a": Usage(10, 1, 0, 0, 0)}), no_rest)
+
+    _, late = names.divide(made({}), no_rest)  # gone, after what is gone was read
+    _, next_one = names.divide(made({"b": Usage(5, 1, 0, 0, 0)}), no_rest, gone=Usage(10, 1, 0, 0, 0))
+
+    assert late == Usage(10, 1, 0, 0, 0)
+    assert next_one == Usage(15, 2, 0, 0, 0)
+
+
+def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
+    quotas = BrokerQuotas(replace(CONFIG, max_buckets=10))
+    for number in range(1_000):
+        charge(quotas, f"flood-{number}", number)
+
+    own, other = Names(most=3).divide(rows_of(quotas), no_rest, gone=quotas.produce.gone)
+
+    assert sum(row.usage.amount for row in own) + (other or NOTHING).amount == 999 * 1_000 // 2
 
 
 def made(used: dict[str, Usage]) -> list[Row]:

@@ -33,7 +33,10 @@ class House:
     looks: int = 0
 
     def __post_init__(self) -> None:
-        self.places = Places[Tenant](self.most, owes_until_ms=self._owes, is_named=self.named.__contains__)
+        self.gone: list[Tenant] = []
+        self.places = Places[Tenant](
+            self.most, owes_until_ms=self._owes, is_named=self.named.__contains__, on_gone=self.gone.append
+        )
 
     def _owes(self, tenant: Tenant, now_ms: int) -> float:
         self.looks += 1
@@ -71,6 +74,7 @@ def test_who_let_go_first_makes_room_first() -> None:
 
     house.visit("d")
     assert house.names == "abd"
+    assert [tenant.tags.client_id for tenant in house.gone] == ["c"]
     house.visit("e")
     assert house.names == "bde"
     assert house.places.evicted == 2
@@ -198,6 +202,7 @@ def test_who_was_removed_is_not_met_again() -> None:
 
     assert house.names == "cd"
     assert house.places.evicted == 0
+    assert house.gone == tenants
 
 
 def test_a_debt_without_end_is_looked_at_again_after_an_hour() -> None:
