@@ -5,6 +5,7 @@
 * ``pacing``    the token bucket behind ``shaping: paced``
 * ``throttle``  the decision: rate, limit, window -> milliseconds
 * ``client``    ``ClientQuotaManager``: buckets, charging, changing limits, expiry
+* ``places``    how many buckets there may be, and which makes room
 * ``broker``    the quota state of one broker: both kinds, folding, exempt principals
 
 The formula: a client that sent at rate O over a window W is silent for X = (O - T) / T * W, so that
