@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
+from proxy.account import Listening
 from proxy.quota.client import SHARED, Bucket
 from proxy.session import Session
 from tests.support import kafka_rate
@@ -383,6 +384,19 @@ def test_nobody_waits_for_another_where_quotas_are_observed_only() -> None:
     again = here.connect()
     here.produce(again)
 
+    assert here.produced_bytes == 2 * ROOM + 1_000
+
+
+def test_a_listener_that_observes_passes_on_no_wait_of_one_that_enforces() -> None:
+    here = scene(BY_CLIENT_ID)
+    here.produce(here.connect(), size_bytes=2 * ROOM)
+
+    observed = here.connect()
+    policy = here.wire.listening.policy._replace(enforcement=Enforcement.OBSERVE)
+    observed.listening = Listening(policy, here.wire.listening.quotas, here.wire.listening.counters)
+    observed.session = Session(observed.listening)
+
+    assert here.produce(observed)
     assert here.produced_bytes == 2 * ROOM + 1_000
 
 

@@ -211,6 +211,22 @@ def test_sharing_ends_when_there_is_room_and_whoever_shares_is_to_ask_again() ->
     assert visitor.quotas.generation == generation + 1
 
 
+def test_sharing_does_not_end_and_begin_again_with_each_request() -> None:
+    """Each time all connections look up once more."""
+    visitor = Visitor(quotas_of(most=1))
+    held = visitor.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
+    visitor.quotas.hold(held)
+    visitor.charge("new", 1, 0)
+    visitor.quotas.release(held, now_ms=0)
+    generation = visitor.quotas.generation
+
+    for now_ms in range(0, 1_000, 100):
+        visitor.charge("new", 1, now_ms)
+    assert visitor.quotas.generation == generation
+    visitor.charge("new", 1, 1_000)
+    assert visitor.quotas.generation == generation + 1
+
+
 def test_sharing_ends_without_newcomers_too() -> None:
     visitor = Visitor(quotas_of(most=2))
     fill(visitor, 2)
