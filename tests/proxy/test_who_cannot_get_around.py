@@ -256,6 +256,23 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
     assert first.muted_for_ms == 10_000
 
 
+def test_what_was_kept_of_a_client_id_is_not_charged_when_its_bucket_has_made_room() -> None:
+    """A version that is not known leaves nothing to compare with, and nobody holds the bucket of before."""
+    here = scene(BY_CLIENT_ID, max_buckets=10)
+    wire = here.connect()
+    here.produce(wire, client_id="one", size_bytes=100)
+    wire.client(produce_request(2, client_id="two", version=99))
+    wire.broker(produce_response(2))
+    for name in names(1_000):
+        stranger = here.connect()
+        here.produce(stranger, client_id=name, size_bytes=100)
+        here.leave(stranger)
+
+    here.produce(wire, client_id="one", size_bytes=2 * ROOM)
+
+    assert here.bucket("one").amount == 2 * ROOM
+
+
 def test_when_all_names_owe_more_names_gain_nothing() -> None:
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wires = [here.connect() for _ in range(10)]
