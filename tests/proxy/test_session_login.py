@@ -68,7 +68,7 @@ def log_in(wire: Wire, dialogue: Dialogue, *, handshake: int = 1, version: int =
 
 def users(wire: Wire) -> set[str]:
     """Return the users that have buckets."""
-    return {bucket.tags.user for bucket in wire.listening.quotas.produce._buckets.values()}
+    return {bucket.tags.user for bucket in wire.listening.quotas.produce}
 
 
 def pay(wire: Wire, correlation_id: int = 9) -> str:
