@@ -33,7 +33,14 @@ class Usage(NamedTuple):
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum."""
-        return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
+        # Not in a loop: each bucket that makes room is added to those before it.
+        return Usage(
+            self.amount + other.amount,
+            self.requests + other.requests,
+            self.throttled_requests + other.throttled_requests,
+            self.throttle_time_ms + other.throttle_time_ms,
+            self.observed_throttle_time_ms + other.observed_throttle_time_ms,
+        )
 
     def minus(self, other: "Usage") -> "Usage":
         """Return the difference."""
