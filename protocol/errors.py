@@ -20,7 +20,9 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── TrailingBytes         fields end before their frame does
     ├── UnexpectedResponse    a response that answers no request, or another one
     ├── TokenAfterRefusal     something else than another handshake behind one that was refused
-    └── PrincipalChanged      a login as somebody else than before
+    ├── PrincipalChanged      a login as somebody else than before
+    ├── MalformedCertificate  a TLS client's certificate whose subject cannot be read
+    └── NoMatchingRule        a TLS client whose name no mapping rule applies to
 """
 
 # The names say the cause, as Kafka's own do; only the root says Error.
@@ -145,3 +147,15 @@ class PrincipalChanged(ProtocolError):
     """A client that is logged in logged in again, as somebody else (KIP-368 forbids it)."""
 
     reason = "principal_changed"
+
+
+class MalformedCertificate(ProtocolError):
+    """A client certificate whose subject cannot be read."""
+
+    reason = "malformed_certificate"
+
+
+class NoMatchingRule(ProtocolError):
+    """No mapping rule applies to the name in a client's certificate (Kafka's exception of this name)."""
+
+    reason = "no_matching_rule"

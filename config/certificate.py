@@ -1,0 +1,153 @@
+"""What is read of an X.509 certificate: its subject, and when it holds.
+
+By hand, because the standard library shows of a certificate only what it has decoded, not its bytes, and of a file's
+nothing. Only the front of a certificate is looked at; that it is genuine is OpenSSL's to say.
+
+Shape (RFC 5280)::
+
+    Certificate     SEQUENCE { tbsCertificate, algorithm, signature }
+    tbsCertificate  SEQUENCE { [0] version OPTIONAL, serialNumber INTEGER, signature SEQUENCE, issuer Name,
+                               validity SEQUENCE { notBefore Time, notAfter Time }, subject Name, … }
+    Time            UTCTime YYMMDDhhmmssZ or GeneralizedTime YYYYMMDDhhmmssZ
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+_SEQUENCE: Final = 0x30
+_INTEGER: Final = 0x02
+_VERSION: Final = 0xA0
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+_MAX_LENGTH_BYTES: Final = 4
+
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+class CertificateError(ValueError):
+    """Bytes that are not the certificate that they should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """One element of DER: ``data[start:end]`` is tag, length and content, ``data[content_start:end]`` the content."""
+
+    data: bytes
+    tag: int
+    start: int
+    content_start: int
+    end: int
+
+    @property
+    def encoded(self) -> bytes:
+        """Tag, length and content."""
+        return self.data[self.start : self.end]
+
+    @property
+    def content(self) -> bytes:
+        """The content alone."""
+        return self.data[self.content_start : self.end]
+
+
+def subject_of(der: bytes) -> Element:
+    """Return the ``subject`` of a certificate in DER, a ``Name``.
+
+    Raises:
+        CertificateError: It is none.
+    """
+    fields, first = _fields(der)
+    return _only(fields, first + 4, _SEQUENCE)
+
+
+def validity_of(der: bytes) -> tuple[datetime, datetime]:
+    """Return from when until when a certificate in DER holds, both included.
+
+    Raises:
+        CertificateError: It is none.
+    """
+    fields, first = _fields(der)
+    times = children(_only(fields, first + 3, _SEQUENCE))
+    if len(times) != 2:
+        raise CertificateError("no X.509: a certificate holds from one time until another")
+    return _time(times[0]), _time(times[1])
+
+
+def certificates_of(pem: bytes) -> list[bytes]:
+    """Return the certificates of a PEM file in DER, in their order; whatever stands between them is passed over.
+
+    Raises:
+        CertificateError: One of them is not base64.
+    """
+    try:
+        return [base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem)]
+    except ValueError as error:
+        raise CertificateError(f"a certificate in it is not base64: {error}") from error
+
+
+def children(parent: Element) -> list[Element]:
+    """Return the elements that the content of another consists of.
+
+    Raises:
+        CertificateError: It does not consist of whole elements.
+    """
+    found: list[Element] = []
+    at = parent.content_start
+    while at < parent.end:
+        found.append(_element(parent.data, at, parent.end))
+        at = found[-1].end
+    return found
+
+
+def _fields(der: bytes) -> tuple[list[Element], int]:
+    """Return the elements of a certificate's front, and the index of its serial number."""
+    fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
+    first = 1 if fields and fields[0].tag == _VERSION else 0
+    _only(fields, first, _INTEGER)
+    return fields, first
+
+
+def _only(elements: list[Element], index: int, tag: int) -> Element:
+    if index >= len(elements) or elements[index].tag != tag:
+        raise CertificateError(f"no X.509: element {index} is missing or has another tag than {tag:#04x}")
+    return elements[index]
+
+
+def _element(data: bytes, at: int, end: int) -> Element:
+    """Read the element at ``at``: uint8 tag, then the length, then so many bytes. It ends at ``end`` at most."""
+    if end - at < 2:
+        raise CertificateError("no DER: an element ends before its length")
+    tag, length, content_start = data[at], data[at + 1], at + 2
+    if tag & 0x1F == 0x1F:
+        raise CertificateError("no X.509: a tag above 30")
+    if length >= 0x80:
+        # The long form: how many bytes of length follow. 0x80 itself, "until a mark", is not DER.
+        size = length & 0x7F
+        length = int.from_bytes(data[content_start : content_start + size])
+        if (
+            not 0 < size <= min(_MAX_LENGTH_BYTES, end - content_start)
+            or length < 0x80
+            or length >> 8 * (size - 1) == 0
+        ):
+            raise CertificateError("no DER: a length that could be shorter, is too long or has no end")
+        content_start += size
+    if length > end - content_start:
+        raise CertificateError("no DER: an element ends after what it is in")
+    return Element(data, tag, at, content_start, content_start + length)
+
+
+def _time(element: Element) -> datetime:
+    text = element.content.decode("ascii", errors="replace")
+    if element.tag == _UTC_TIME and re.fullmatch(r"[0-9]{12}Z", text):
+        # 50 to 99 are of the last century: RFC 5280, 4.1.2.5.1.
+        text = f"{'19' if text >= '5' else '20'}{text}"
+    elif element.tag != _GENERALIZED_TIME or not re.fullmatch(r"[0-9]{14}Z", text):
+        raise CertificateError("a time is neither YYMMDDhhmmssZ nor YYYYMMDDhhmmssZ")
+    try:
+        return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise CertificateError(f"{text} is no time") from error

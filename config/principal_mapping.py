@@ -1,0 +1,168 @@
+r"""``ssl.principal.mapping.rules``: rules that make a user of a certificate's distinguished name, in Kafka's grammar.
+
+A value is a list, separated by commas, of ``DEFAULT`` and ``RULE:pattern/replacement/`` with ``L`` or ``U`` behind the
+last slash. A slash within a pattern or a replacement is written ``\/``; a comma is itself there, for a rule ends at
+its third slash and not at a comma. Empty rules count for nothing.
+
+Here the rules are read and checked; ``proxy.ssl_principal`` applies them. What Kafka would find out at a client's
+connection only (a group that does not exist, a ``$`` too many) is found here.
+
+Source: ``org.apache.kafka.common.security.ssl.SslPrincipalMapper`` and ``java.util.regex.Matcher``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from config.java_regex import JavaRegexError, compile_java
+
+_INT32_MAX: Final = 2**31 - 1
+_FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
+
+# Between slashes: a backslash takes the next character with it, whatever that is.
+_PART: Final = r"(?:\\[^\n\r\x85\u2028\u2029]|[^\\/])*"
+_RULE: Final = rf"RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?)"
+_ONE: Final = re.compile(rf"(?P<default>DEFAULT)|{_RULE}", re.ASCII)
+_ANY: Final = r"[^\n\r\x85\u2028\u2029]*?"
+# What stands behind a rule is taken into it up to the next comma, to be complained of with it.
+_NEXT: Final = re.compile(rf"\s*(?P<rule>DEFAULT|{_RULE}{_ANY}|{_ANY})\s*(?:,\s*|\Z)", re.ASCII)
+_BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
+_NAMED_GROUP: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
+
+
+class LetterCase(Enum):
+    """What becomes of the letters of a name that a rule has made."""
+
+    KEEP = ""
+    LOWER = "L"
+    UPPER = "U"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingRule:
+    """One rule. ``pattern`` None is ``DEFAULT``: the distinguished name is the user's name."""
+
+    source: str  # as written
+    pattern: re.Pattern[str] | None = None  # Kafka's, translated
+    replacement: tuple[str | int, ...] = ()  # texts and numbers of groups
+    letter_case: LetterCase = LetterCase.KEEP
+
+
+DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
+
+
+class MappingRuleError(ValueError):
+    """Rules that Kafka would refuse, would fail at, or that cannot be applied as Kafka does."""
+
+
+def parse_rules(text: str) -> tuple[MappingRule, ...]:
+    """Return the rules of one value of ``ssl.principal.mapping.rules``, empty ones left out.
+
+    Raises:
+        MappingRuleError: With what is wrong and what would be right.
+    """
+    return tuple(_rule(source) for source in _split(text) if source)
+
+
+def _split(text: str) -> list[str]:
+    sources: list[str] = []
+    stripped = text.strip("".join(map(chr, range(0x21))))
+    at = 0
+    while at < len(stripped):
+        found = _NEXT.match(stripped, at)
+        if found is None:
+            # Kafka would pass over it in silence.
+            raise MappingRuleError("has a line break between rules where no comma stands; write one rule a line")
+        sources.append(found["rule"])
+        at = found.end()
+    return sources
+
+
+def _rule(source: str) -> MappingRule:
+    found = _ONE.match(source)
+    if found is None:
+        raise MappingRuleError(f"{source!r} is not a rule; {_FORM}")
+    if found.end() < len(source):
+        raise MappingRuleError(f"{source!r} has {source[found.end() :]!r} behind its end; {_FORM}")
+    if found["default"]:
+        return MappingRule(source=source)
+    try:
+        pattern = compile_java(found["pattern"])
+    except JavaRegexError as error:
+        raise MappingRuleError(f"{source!r}: the pattern {found['pattern']!r} cannot be used: {error}") from error
+    try:
+        replacement = _replacement(found["replacement"], pattern)
+    except MappingRuleError as error:
+        raise MappingRuleError(
+            f"{source!r}: the replacement {found['replacement']!r} cannot be used: {error}"
+        ) from error
+    return MappingRule(source=source, pattern=pattern, replacement=replacement, letter_case=LetterCase(found["case"]))
+
+
+def _replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
+    """Read a replacement as ``Matcher.appendReplacement`` does."""
+    text = _with_literal_back_references(text, pattern.groups)
+    parts: list[str | int] = []
+    literal = ""
+    at = 0
+    while at < len(text):
+        character = text[at]
+        at += 1
+        if character == "$":
+            group, at = _group(text, at, pattern)
+            parts += [literal, group] if literal else [group]
+            literal = ""
+            continue
+        if character == "\\":
+            if at == len(text):
+                raise MappingRuleError("a backslash at the end escapes nothing")
+            character = text[at]
+            at += 1
+        literal += character
+    return (*parts, literal) if literal else tuple(parts)
+
+
+def _group(text: str, at: int, pattern: re.Pattern[str]) -> tuple[int, int]:
+    """Return the group that ``$`` in front of ``at`` refers to, and where the text goes on."""
+    named = _NAMED_GROUP.match(text, at)
+    if named:
+        if named[1] not in pattern.groupindex:
+            raise MappingRuleError(f"no group of the pattern is named {named[1]}; name it (?<{named[1]}>…)")
+        return pattern.groupindex[named[1]], named.end()
+    digits = text[at : at + 1]
+    if digits not in tuple("0123456789"):
+        raise MappingRuleError(r"$ is followed by a group's number or {NAME}; write \$ for the character")
+    at += 1
+    # More digits belong to it while there are so many groups.
+    while text[at : at + 1] in tuple("0123456789") and int(digits + text[at]) <= pattern.groups:
+        digits += text[at]
+        at += 1
+    if int(digits) > pattern.groups:
+        raise MappingRuleError(f"${digits} is a group that the pattern does not have; put round brackets around it")
+    return int(digits), at
+
+
+def _with_literal_back_references(text: str, groups: int) -> str:
+    """Put a backslash in front of each ``$`` whose group does not exist, as Kafka does.
+
+    As Kafka does: not where there is no group at all; and the places are those of the text as it was, so that the
+    second backslash lands one too far to the left.
+    """
+    if groups == 0:
+        return text
+    escaped = text
+    for found in _BACK_REFERENCE.finditer(text):
+        if found[1].startswith("0"):
+            continue
+        # Longer ones are above an int32 in any case, and slow to read.
+        if len(found[1]) > 10 or int(found[1]) > _INT32_MAX:
+            raise MappingRuleError(f"${found[1][:20]} is no group's number")
+        number = int(found[1])
+        while number > groups and number >= 10:
+            number //= 10
+        if number > groups:
+            escaped = f"{escaped[: found.start()]}\\{escaped[found.start() :]}"
+    return escaped

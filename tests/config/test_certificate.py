@@ -1,0 +1,101 @@
+"""What is read of a certificate, against what ``cryptography`` reads; any bytes give a value or one error."""
+
+from datetime import UTC, datetime
+
+import pytest
+from cryptography import x509
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from config.certificate import CertificateError, certificates_of, subject_of, validity_of
+from tests.support.certificates import Authority, certificate_of, element, name, sequence
+
+AUTHORITY = Authority("authority")
+ISSUED = AUTHORITY.issue("duke", hosts=["localhost"])
+SUBJECT = name([[("2.5.4.3", 0x0C, b"duke")]])
+
+
+def test_subject_and_times_of_a_real_certificate() -> None:
+    certificate = x509.load_pem_x509_certificate(ISSUED.certificate)
+
+    assert subject_of(ISSUED.der).encoded == SUBJECT == certificate.subject.public_bytes()
+    assert validity_of(ISSUED.der) == (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+
+
+@pytest.mark.parametrize(
+    ("time", "meaning"),
+    [
+        (element(0x17, b"491231235959Z"), datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        (element(0x17, b"500101000000Z"), datetime(1950, 1, 1, tzinfo=UTC)),
+        (element(0x18, b"20500101000000Z"), datetime(2050, 1, 1, tzinfo=UTC)),
+        (element(0x18, b"99991231235959Z"), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+    ],
+)
+def test_a_time_has_two_forms(time: bytes, meaning: datetime) -> None:
+    """Source: RFC 5280, 4.1.2.5."""
+    assert validity_of(certificate_of(SUBJECT, not_after=time))[1] == meaning
+
+
+@pytest.mark.parametrize("time", [b"2601010000Z", b"260101000000+0100", b"261301000000Z", "２60101000000Z".encode()])
+def test_another_time_is_refused_where_it_matters_only(time: bytes) -> None:
+    der = certificate_of(SUBJECT, not_after=element(0x17, time))
+
+    with pytest.raises(CertificateError):
+        validity_of(der)
+    assert subject_of(der).encoded == SUBJECT
+
+
+@pytest.mark.parametrize(
+    "der",
+    [
+        b"",
+        b"\x30",
+        b"\x30\x80\x00\x00",  # "until a mark"
+        b"\x30\x81\x05hello",  # a length that could be shorter
+        b"\x30\x82\x00\x80" + bytes(0x80),
+        b"\x30\x85\x01\x00\x00\x00\x00",  # 4 GiB
+        b"\x30\x05\x02\x01",  # ends too late
+        sequence(),
+        sequence(sequence()),
+        sequence(sequence(element(0x04, b"\x01"))),
+        sequence(sequence(element(0x02, b"\x01"), sequence(), sequence())),
+    ],
+)
+def test_other_bytes_are_refused(der: bytes) -> None:
+    with pytest.raises(CertificateError):
+        subject_of(der)
+    with pytest.raises(CertificateError):
+        validity_of(der)
+
+
+def test_the_certificates_of_a_file_in_their_order() -> None:
+    other = AUTHORITY.issue("other")
+    pem = b"comment\n" + ISSUED.key + ISSUED.certificate.replace(b"\n", b"\r\n") + b"text\n" + other.certificate
+
+    assert certificates_of(pem) == [ISSUED.der, other.der]
+    assert certificates_of(ISSUED.key) == []
+
+
+def test_a_certificate_that_is_no_base64_is_refused() -> None:
+    with pytest.raises(CertificateError, match="is not base64"):
+        certificates_of(b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n")
+
+
+DER = ISSUED.der
+
+
+@settings(max_examples=200)
+@given(
+    st.binary(max_size=60)
+    | st.tuples(st.integers(0, len(DER) - 1), st.binary(max_size=4)).map(
+        lambda change: DER[: change[0]] + change[1] + DER[change[0] + len(change[1]) :]
+    )
+)
+@example(DER)
+@example(DER[:-1])
+def test_any_bytes_are_read_or_refused(der: bytes) -> None:
+    for read in (subject_of, validity_of):
+        try:
+            read(der)
+        except CertificateError as error:
+            assert str(error)  # noqa: PT017 - either is right

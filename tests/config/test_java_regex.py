@@ -1,0 +1,174 @@
+"""A pattern of Java's matches the same in Python, or is refused. Whole rules: ``test_principal_mapping``."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.java_regex import JavaRegexError, compile_java
+
+
+def matches(pattern: str, text: str) -> bool:
+    return compile_java(pattern).fullmatch(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "taken", "not_taken"),
+    [
+        (r"a.c", ["abc", "a😀c", "a\tc"], ["a\nc", "a\rc", "a\x85c", "a\u2028c", "a\u2029c"]),
+        (r"(?s)a.c", ["a\nc", "a\u2028c"], ["ac"]),
+        (r"\w+", ["aZ_9"], ["é", "٣", "-"]),
+        (r"\W", ["é", "-", "😀"], ["a", "_"]),
+        (r"\d+", ["09"], ["٣"]),
+        (r"[\D]", ["٣", "a"], ["1"]),
+        (r"\s", list(" \t\n\x0b\f\r"), ["\xa0", "\x85", "\x1c"]),
+        (r"\S", ["\xa0", "\x1c"], [" "]),
+        (r"\h", ["\t", "\xa0", "\u3000"], ["\n"]),
+        (r"\v", ["\n", "\x0b", "\u2029"], [" "]),
+        (r"(?i)k", ["k", "K"], ["\u212a"]),  # the sign for Kelvin, which folds to k outside ASCII
+        (r"(?i)s", ["S"], ["ſ"]),
+        (r"((?i)a)b", ["Ab", "ab"], ["AB"]),
+        (r"(?i:a(?-i:b))", ["Ab"], ["AB"]),
+        (r"(?-i)a", ["a"], ["A"]),
+        (r"(?<who>a+)-\k<who>", ["aa-aa"], ["aa-a"]),
+        (r"(a)(b)\2\1", ["abba"], ["abab"]),
+        (r"\Q*.\E{2}", ["*.."], ["*.*."]),
+        (r"\Q[a", ["[a"], ["a"]),
+        (r"[^a-c&-]", ["d"], ["b", "&", "-"]),
+        (r"[a\]\-]+", ["a]-"], ["b"]),
+        (r"[\w.-]+", ["a.b-c_1"], ["a b"]),
+        (r"\p{Alpha}\p{Punct}\p{XDigit}", ["a#F", "z~0"], ["é#F", "a0F", "a#G"]),
+        (r"\P{Space}", ["a", "\xa0"], [" "]),
+        (r"\t\n\r\f\a\e\cA", ["\t\n\r\f\a\x1b\x01"], []),
+        (r"\0101\x42\u0043\x{1F600}", ["ABC😀"], []),
+        (r"\.\/\,\=\#", ["./,=#"], []),
+        (r"a{2}b{1,}c{0,2}", ["aabbcc", "aab"], ["abc", "aabccc"]),
+        (r"a+?b*?c??", ["aab", "a"], ["b"]),
+        (r"a++b?+", ["aab"], ["b"]),
+        (r"\Aa\z|^b\Z", ["a", "b"], ["ab"]),
+        (r"(?=a)[ab](?!b).*(?<=c)(?<!b)", ["ac"], ["abc", "bc"]),
+        (r"a||b", ["a", "", "b"], ["ab"]),
+        (r"}]", ["}]"], []),
+        ("é", ["é"], ["e"]),
+    ],
+)
+def test_a_pattern_takes_what_java_takes(pattern: str, taken: list[str], not_taken: list[str]) -> None:
+    assert [text for text in taken if not matches(pattern, text)] == []
+    assert [text for text in not_taken if matches(pattern, text)] == []
+
+
+def test_a_dollar_stands_at_the_end_and_before_a_last_line_terminator() -> None:
+    end = compile_java("$")
+
+    def places(text: str) -> list[int]:
+        return [place for place in range(len(text) + 1) if end.match(text, place)]
+
+    # Recorded from OpenJDK 17: Matcher.find() with "$".
+    assert places("ab") == [2]
+    assert places("a\n") == [1, 2]
+    assert places("a\r\n") == [1, 3]
+    assert places("a\n\r") == [2, 3]
+    assert places("a\u2028") == [1, 2]
+    assert places("a\nb") == [3]
+
+
+def test_groups_keep_their_numbers_and_names() -> None:
+    pattern = compile_java(r"(?:a)(b)(?<name>c)((?i)d)")
+
+    found = pattern.fullmatch("abcD")
+
+    assert found
+    assert found.groups() == ("b", "c", "D")
+    assert pattern.groupindex == {"name": 2}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(", "is not closed"),
+        ("a)", "closes no group"),
+        ("[a", "is not closed"),
+        ("[]", "is not closed"),
+        ("a**", "repeats a repetition"),
+        ("a{2}{3}", "repeats a repetition"),
+        ("*a", "repeats nothing"),
+        ("a{,3}", "repeats nothing"),
+        ("{", r"write \{"),
+        ("a{3,2}", "at most 2 and at least 3"),
+        ("a{100000}", "too many"),
+        ("^*", "repeats a place"),
+        ("(?=a)*", "repeats a place"),
+        ("(a?)*", "can be empty"),
+        ("(a|){2}", "can be empty"),
+        ("(?:a*b*)+", "can be empty"),
+        ("(a)*+", "write (?:…)"),
+        ("(?>(a))", "write (?:…)"),
+        ("(?!(a))", "write (?:…)"),
+        ("a\\", "escapes nothing"),
+        ("[a\\", "escapes nothing"),
+        (r"\y", "unknown to Java"),
+        (r"\E", "unknown to Java"),
+        (r"\bCN", "since Java 19"),
+        (r"\R", "write (?:"),
+        (r"\X", "no counterpart"),
+        (r"\N{DASH}", "no counterpart"),
+        (r"\G", "no use in a rule"),
+        (r"\p{L}", "no counterpart"),
+        (r"\p{IsAlphabetic}", "no counterpart"),
+        (r"\pL", "no counterpart"),
+        (r"(?i)\p{Lower}", "write [a-zA-Z]"),
+        (r"[\p{Upper}]", "write [a-zA-Z]"),
+        ("[a[b]]", "classes within classes"),
+        ("[a&&b]", "&& within brackets"),
+        (r"[a-\d]", "a range ends with a set"),
+        ("[b-a]", "runs backwards"),
+        (r"[\Qa\E]", "within brackets"),
+        ("(?u)a", "the flag u"),
+        ("(?x) a", "the flag x"),
+        ("(?mi:a)", "the flag m"),
+        ("a(?i)b", "stands in the middle"),
+        ("(?#a)", "begins no group"),
+        ("(?<1>a)", "begins no group"),
+        ("(?<n>a)(?<n>b)", "two groups are named n"),
+        (r"\1(a)", "refers to no group"),
+        (r"(\1)", "refers to no group"),
+        (r"\k<n>", "refers to no group"),
+        (r"\k", "followed by <NAME>"),
+        (r"(a)(?<=\1)", "within a look-behind"),
+        ("(?<=a*)b", "fixed-width"),
+        (r"\x4", "followed by hh"),
+        (r"\u12", "followed by hhhh"),
+        (r"\08", "octal"),
+        (r"\uD83D\uDE00", "no character by itself"),
+        (r"\x{110000}", "no character by itself"),
+        (r"\c", "followed by a character"),
+        ("(" * 60 + ")" * 60, "groups within groups"),
+    ],
+)
+def test_what_java_refuses_or_python_does_otherwise_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(JavaRegexError, match=re.escape(why)):
+        compile_java(pattern)
+
+
+PIECES = st.sampled_from([*r"ab01.^$|?*+()[]{}\-,&<>=!:#iswdQEpx", "(?", "(?<n>", "[^", r"\E", "{2}", "\r", "é", "😀"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(PIECES, max_size=20).map("".join))
+def test_any_text_is_a_pattern_or_a_java_regex_error(pattern: str) -> None:
+    try:
+        compiled = compile_java(pattern)
+    except JavaRegexError as error:
+        assert str(error)  # noqa: PT017 - either is right
+    else:
+        assert compiled.groups >= 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=20))
+def test_a_quoted_text_matches_itself_and_nothing_longer(text: str) -> None:
+    quoted = text.replace("\\E", "")
+
+    assert matches(rf"\Q{quoted}\E", quoted)
+    assert not matches(rf"\Q{quoted}\E", f"{quoted}x")

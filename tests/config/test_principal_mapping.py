@@ -1,0 +1,83 @@
+"""Kafka's mapping rules are read as Kafka reads them, and what it would fail at later is refused at once."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.principal_mapping import LetterCase, MappingRuleError, parse_rules
+from tests.support.java_principals import MAPPINGS, Answer
+
+
+def sources(text: str) -> list[str]:
+    return [rule.source for rule in parse_rules(text)]
+
+
+def fault(text: str) -> str:
+    with pytest.raises(MappingRuleError) as caught:
+        parse_rules(text)
+    return str(caught.value)
+
+
+def test_a_rule_ends_at_its_third_slash_and_not_at_a_comma() -> None:
+    assert sources(r"RULE:^CN=(.*?),.*$/$1,x/L , RULE:a\/b\,c/d\/e/, DEFAULT") == [
+        "RULE:^CN=(.*?),.*$/$1,x/L",
+        r"RULE:a\/b\,c/d\/e/",
+        "DEFAULT",
+    ]
+
+
+def test_the_parts_of_a_rule() -> None:
+    (rule,) = parse_rules(r"RULE:^CN=(.*?),OU=(.*?)$/\$$2@$1x/U")
+
+    assert rule.pattern
+    assert rule.pattern.groups == 2
+    assert rule.replacement == ("$", 2, "@", 1, "x")
+    assert rule.letter_case is LetterCase.UPPER
+
+
+def test_empty_rules_count_for_nothing() -> None:
+    assert sources(" , DEFAULT,,") == ["DEFAULT"]
+    assert sources("") == []
+
+
+@pytest.mark.parametrize(("text", "name", "answer"), MAPPINGS)
+def test_what_kafka_refuses_or_would_fail_at_is_refused(text: str, name: str, answer: str | Answer) -> None:
+    if answer in (Answer.INVALID, Answer.FAILS):
+        assert fault(text)
+    elif "?<=a*" not in text:  # what Java can do and Python cannot
+        parse_rules(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CN=(.*)", "'CN=(.*)' is not a rule; write DEFAULT or RULE:pattern/replacement/"),
+        ("DEFAULT/L", "'DEFAULT/L' has '/L' behind its end; write DEFAULT or RULE:pattern/replacement/"),
+        ("RULE:a/b/LU", "'RULE:a/b/LU' has 'U' behind its end"),
+        ("DEFAULT, RULE:(a/b/", "'RULE:(a/b/': the pattern '(a' cannot be used: a ( is not closed"),
+        ("RULE:a/$1/", "'RULE:a/$1/': the replacement '$1' cannot be used: $1 is a group that the pattern does not"),
+        ("RULE:(a)/$x/", r"$ is followed by a group's number or {NAME}; write \$ for the character"),
+        ("RULE:(a)/${x}/", "no group of the pattern is named x; name it (?<x>…)"),
+        ("RULE:(a)/$99999999999/", "$99999999999 is no group's number"),
+        ("DEFAULT\nDEFAULT\n\nRULE:a/b/", "has a line break between rules where no comma stands"),
+    ],
+)
+def test_a_fault_says_what_would_be_right(text: str, message: str) -> None:
+    assert message in fault(text)
+
+
+def test_a_line_break_behind_a_comma_is_space() -> None:
+    assert sources("DEFAULT,\n  RULE:a/b/,\r\nDEFAULT\n") == ["DEFAULT", "RULE:a/b/", "DEFAULT"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*"ab$1(){}\\/,LU \n:.*", "RULE:", "DEFAULT", "$2", "${a}", "/L"]), max_size=12))
+def test_any_text_is_rules_or_a_mapping_rule_error(pieces: list[str]) -> None:
+    try:
+        rules = parse_rules("".join(pieces))
+    except MappingRuleError as error:
+        assert str(error)  # noqa: PT017 - either is right
+    else:
+        assert all(re.match("DEFAULT$|RULE:", rule.source) for rule in rules)
