@@ -1,0 +1,71 @@
+"""A real Kafka with TLS listeners beside its plaintext ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.end_to_end.support.kafka import Endpoint, Kafka
+from tests.end_to_end.support.processes import free_port
+from tests.support.certificates import Authority
+
+
+class TlsKafka(Kafka):
+    """A cluster whose brokers have further listeners, which speak TLS.
+
+    Args:
+        version: A release that Maven resolves.
+        directory: Where to write what the brokers read: their certificate, signed by ``authority`` for 127.0.0.1.
+        authority: Signs it, and is trusted for the certificates of clients.
+        tls: By name, what each listener has of its own, such as ``ssl.client.auth``.
+        unproxied: Those of them that advertise themselves.
+        nodes: How many brokers.
+        config: Broker settings over the harness's own.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        authority: Authority,
+        *,
+        tls: Mapping[str, Mapping[str, str]],
+        unproxied: Sequence[str] = (),
+        nodes: int = 1,
+        config: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """Only remember what is wanted; entering the ``with`` block starts it."""
+        issued = authority.issue("broker", hosts=["127.0.0.1"])
+        keystore, truststore = directory / "broker.keystore.pem", directory / "broker.truststore.pem"
+        keystore.write_bytes(issued.key + issued.certificate)
+        truststore.write_bytes(authority.pem)
+        stores = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(truststore),
+        }
+        super().__init__(version, nodes=nodes, config={**stores, **(config or {})})
+        self._tls = tls
+        self._self_advertised = frozenset(unproxied)
+        self.tls: dict[tuple[int, str], Endpoint] = {}
+
+    def tls_endpoint(self, name: str, node_id: int = 1) -> Endpoint:
+        """A TLS listener of a broker; it advertises a port that nobody listens on yet, unless it is unproxied."""
+        return self.tls[node_id, name]
+
+    def _properties(self, *args: Any) -> dict[str, str | int]:  # noqa: ANN401 - whatever the base class has
+        own = super()._properties(*args)
+        node_id = int(own["node.id"])
+        for name, settings in self._tls.items():
+            port = free_port()
+            told = port if name in self._self_advertised else free_port()
+            endpoint = self.tls[node_id, name] = Endpoint(port=port, advertised_port=told)
+            own["listeners"] = f"{own['listeners']},{name}://{endpoint.address}"
+            own["advertised.listeners"] = f"{own['advertised.listeners']},{name}://{endpoint.advertised_address}"
+            own["listener.security.protocol.map"] = f"{own['listener.security.protocol.map']},{name}:SSL"
+            for key, value in settings.items():
+                # To a file of properties a backslash is not a backslash.
+                own[f"listener.name.{name.lower()}.{key}"] = value.replace("\\", "\\\\")
+        return own

@@ -1,0 +1,276 @@
+"""A certificate makes the same user here as in Kafka: Kafka's own classes, and a real broker's authoriser, are asked.
+
+Proof 3 of "any identity": documented examples and edge cases.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+import socket
+import ssl
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from config.principal_mapping import MappingRuleError, parse_rules
+from protocol.errors import NoMatchingRule
+from proxy.ssl_principal import map_name, user_of_certificate
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, java, kafka_classpath
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import run, scratch, wait_until
+from tests.end_to_end.support.tls_kafka import TlsKafka
+from tests.support.certificates import Attribute, Authority, certificate_of, name
+from tests.support.java_principals import DOCUMENTED, MAPPINGS, SUBJECTS, Answer
+
+PROGRAM = Path(__file__).parent / "java" / "Principals.java"
+FIND_COORDINATOR = 10
+AUTHORISER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+LOGS_DENIALS = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=info"
+DENIED = re.compile(
+    r"Principal = User:(.*) is Denied operation = DESCRIBE from host = .* on resource = Group:\S*:(\S+)"
+)
+
+
+def _word(text: str | bytes) -> str:
+    return base64.b64encode(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text).decode()
+
+
+def ask_java(version: str, questions: Iterable[str]) -> list[list[str]]:
+    """Ask ``Principals.java`` with the classes of a release; return the words of each answer."""
+    with scratch("principals") as directory:
+        asked = directory / "questions"
+        asked.write_text("".join(f"{question}\n" for question in questions), encoding="ascii")
+        command: list[str | Path] = [
+            java(),
+            "-Xmx256m",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            kafka_classpath(version),
+            PROGRAM,
+            asked,
+        ]
+        answers = run([*command, PROGRAM, asked], timeout_s=60).splitlines()
+    return [answer.split(" ") for answer in answers[1:]]
+
+
+def answer_of(words: list[str]) -> str | Answer:
+    """Return a user's name, or what came instead."""
+    match words:
+        case ["ok", word]:
+            return base64.b64decode(word).decode()
+        case ["invalid", _]:
+            return Answer.INVALID
+        case ["nomatch"]:
+            return Answer.NO_MATCH
+        case ["fails", _]:
+            return Answer.FAILS
+    raise AssertionError(words)
+
+
+@pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4])
+def test_kafka_itself_still_gives_the_recorded_answers(version: str) -> None:
+    """The unit tests hold our code to what was recorded; this holds the record to Kafka."""
+    subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]
+    mappings = [f"map {_word(rules)} {_word(text)}" for rules, text, _ in MAPPINGS]
+
+    found = [answer_of(words) for words in ask_java(version, [*subjects, *mappings])]
+
+    assert found == [text for _, text in SUBJECTS] + [answer for _, _, answer in MAPPINGS]
+
+
+def _attributes(dice: random.Random) -> list[Attribute]:
+    oids = [
+        "2.5.4.3",
+        "2.5.4.6",
+        "2.5.4.10",
+        "2.5.4.11",
+        "0.9.2342.19200300.100.1.25",
+        "1.2.840.113549.1.9.1",
+        "2.5.4.5",
+    ]
+    tags = [0x0C, 0x0C, 0x0C, 0x13, 0x16, 0x1E, 0x14, 0x12, 0x04]
+    pieces = [
+        b"a",
+        b"B",
+        b",",
+        b"+",
+        b'"',
+        b"\\",
+        b"<",
+        b";",
+        b"=",
+        b"#",
+        b" ",
+        b"  ",
+        b"\r",
+        b"\n",
+        b"\0",
+        b"\xc3\xa9",
+    ]
+    pieces += [b"\xf0\x9f\x98\x80", b"\xff", b"\xed\xa0\x80", b"\xe2\x82", b"/", b"$1", b"\xc2\xa0", b"\x7f"]
+    return [
+        (dice.choice(oids), dice.choice(tags), b"".join(dice.choices(pieces, k=dice.randrange(6))))
+        for _ in range(dice.choice([1, 1, 1, 2, 3]))
+    ]
+
+
+def test_any_subject_is_written_as_java_writes_it() -> None:
+    dice = random.Random(20260701)  # noqa: S311
+    subjects = [[_attributes(dice) for _ in range(dice.randrange(1, 5))] for _ in range(1_500)]
+    certificates = [certificate_of(name(subject)) for subject in subjects]
+
+    answers = ask_java(KAFKA_4, [f"certificate {_word(der)}" for der in certificates])
+
+    assert [user_of_certificate(der, parse_rules("DEFAULT")) for der in certificates] == [
+        base64.b64decode(words[1]).decode() for words in answers
+    ]
+
+
+RULE_PIECES = (
+    "CN=", "OU=", "(.*)", "(.*?)", "([a-z]+)", "(?i)", "(?:a|b)", "[^,]*", "[A-Z]", "\\w", "\\d", "\\.", "\\/", ",",
+    ".", "^", "$", "a", "b", "x+", "y*", "(?<u>a*)", "\\Q.\\E", "\\p{Alpha}", "a{1,2}", "|", "b?", "\\s", "[a-c&&b]",
+    "\\b",
+)  # fmt: skip
+REPLACEMENT_PIECES = ("$1", "$2", "$0", "${u}", "x", "\\$", "\\/", "@", "$11", "", "\\\\", ",")
+NAME_PIECES = ("CN=", "OU=", "a", "b", "c", "ab", "A", ",", ".", "/", "x", "yy", "1", " ", "é", "\n", "@")
+
+
+def test_rules_that_are_taken_do_what_kafka_does() -> None:
+    """Rules that were put together at random: refused here, or with Kafka's outcome for every name."""
+    dice = random.Random(20260702)  # noqa: S311
+    pairs = []
+    for _ in range(6_000):
+        rules = ",".join(
+            f"RULE:{''.join(dice.choices(RULE_PIECES, k=dice.randrange(1, 6)))}"
+            f"/{''.join(dice.choices(REPLACEMENT_PIECES, k=dice.randrange(3)))}/{dice.choice(['', 'L', 'U'])}"
+            for _ in range(dice.choice([1, 1, 2]))
+        ) + dice.choice(["", "", ",DEFAULT"])
+        pairs.append((rules, "".join(dice.choices(NAME_PIECES, k=dice.randrange(1, 7)))))
+    answers = ask_java(KAFKA_4, [f"map {_word(rules)} {_word(text)}" for rules, text in pairs])
+
+    outcomes = {"same": 0, "refused": 0}
+    for (rules, text), words in zip(pairs, answers, strict=True):
+        try:
+            taken = parse_rules(rules)
+        except MappingRuleError:
+            outcomes["refused"] += 1
+            continue
+        try:
+            found: str | Answer = map_name(text, taken)
+        except NoMatchingRule:
+            found = Answer.NO_MATCH
+        assert found == answer_of(words), (rules, text)
+        outcomes["same"] += 1
+    # Most are of use: else this would say little.
+    assert outcomes["same"] > len(pairs) / 3, outcomes
+
+
+# -- a real broker, asked by name what it denies to whom --
+
+LISTENERS = {
+    "WHOLE": "DEFAULT",
+    "DOCUMENTED": DOCUMENTED,
+    "SWAPPED": r"RULE:^.*OU=([^,]*),.*CN=([^,]*).*$/$1\/$2/U,RULE:^CN=(.*?)(,.*|$)/<$1>/",
+}
+
+
+def _name(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> x509.Name:
+    return x509.Name(
+        [x509.RelativeDistinguishedName([x509.NameAttribute(oid, text) for oid, text in part]) for part in parts]
+    )
+
+
+CN, OU, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME
+UNKNOWN = [
+    [(NameOID.COUNTRY_NAME, "UN")],
+    [(NameOID.STATE_OR_PROVINCE_NAME, "Unknown")],
+    [(NameOID.LOCALITY_NAME, "Unknown")],
+]
+NAMES = (
+    _name(*UNKNOWN, [(ORG, "Unknown")], [(OU, "ServiceUsers")], [(CN, "serviceuser")]),
+    _name(*UNKNOWN, [(ORG, "Unknown")], [(OU, "Admin")], [(CN, "adminUser")]),
+    _name([(CN, "Broker1.example.com")]),
+    _name([(ORG, "Acme, Inc.")], [(CN, "quoted \"a\" + b < c > d; #e = \\f")]),
+    _name([(ORG, "x")], [(CN, " both ends ")]),
+    _name([(ORG, "x")], [(CN, "one"), (OU, "two")]),
+    _name([(NameOID.DOMAIN_COMPONENT, "com")], [(NameOID.DOMAIN_COMPONENT, "example")], [(CN, "Zoë 你好 😀")]),
+    _name([(NameOID.EMAIL_ADDRESS, "duke@example.com")], [(NameOID.SERIAL_NUMBER, "42")], [(CN, "duke")]),
+    _name([(NameOID.USER_ID, "u1")], [(NameOID.STREET_ADDRESS, "1 Road")], [(OU, "unit")]),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4])
+def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority, Path]]:
+    authority = Authority("clients and brokers")
+    tls = {
+        listener: {"ssl.client.auth": "requested", "ssl.principal.mapping.rules": rules}
+        for listener, rules in LISTENERS.items()
+    }
+    with pytest.MonkeyPatch.context() as patch, scratch("tls") as directory:
+        patch.setenv("JAVA_TOOL_OPTIONS", LOGS_DENIALS)
+        with TlsKafka(request.param, directory, authority, tls=tls, config=AUTHORISER) as kafka:
+            yield kafka, authority, directory
+
+
+def _ask_for_group(port: int, group: str, authority: Authority, files: tuple[str, str] | None) -> bool:
+    """Ask a broker for a group's coordinator, over TLS; return whether it answered."""
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    if files is not None:
+        context.load_cert_chain(*files)
+    body = struct.pack(">h", len(group)) + group.encode()
+    head = struct.pack(">hhih", FIND_COORDINATOR, 0, 1, -1)
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
+        ):
+            tls.sendall(struct.pack(">i", len(head + body)) + head + body)
+            return len(tls.recv(4)) == 4
+    except (OSError, EOFError):
+        return False
+
+
+def _denied(kafka: Kafka) -> dict[str, str]:
+    """Who was denied a group, by group."""
+    return {group: user for user, group in DENIED.findall(kafka.broker.process.output())}
+
+
+def test_a_real_broker_authorises_the_same_user(broker: tuple[TlsKafka, Authority, Path]) -> None:
+    kafka, authority, directory = broker
+    expected: dict[str, str] = {}
+    for number, subject in enumerate(NAMES):
+        issued = authority.issue(subject=subject)
+        files = issued.save(directory, f"client-{number}")
+        for listener, rules in LISTENERS.items():
+            group = f"{listener}-{number}"
+            is_let_in = _ask_for_group(kafka.tls_endpoint(listener).port, group, authority, files)
+            try:
+                expected[group] = user_of_certificate(issued.der, parse_rules(rules))
+                assert is_let_in, group
+            except NoMatchingRule:
+                assert not is_let_in, group
+
+    wait_until(lambda: len(_denied(kafka)) >= len(expected), timeout_s=10, what="the broker logs each denial")
+    assert _denied(kafka) == expected
+    assert expected["DOCUMENTED-0"] == "serviceuser"
+    assert expected["DOCUMENTED-1"] == "adminuser@admin"
+    assert expected["DOCUMENTED-2"] == "broker1.example.com"
+
+
+def test_without_a_certificate_a_broker_has_no_name_for_a_client_either(
+    broker: tuple[TlsKafka, Authority, Path],
+) -> None:
+    kafka, authority, _ = broker
+
+    assert _ask_for_group(kafka.tls_endpoint("SWAPPED").port, "nobody", authority, None)  # ANONYMOUS: a super user
+    assert "nobody" not in _denied(kafka)
+    assert user_of_certificate(None, parse_rules(LISTENERS["SWAPPED"])) == "ANONYMOUS"
