@@ -9,7 +9,7 @@ from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
-from config.model import BROKER_PORTS, Address, Shaping
+from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
 from config.units import default_broker_ports, parse_address, parse_addresses, parse_port_range, parse_rate
 
 _RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -18,6 +18,7 @@ _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one smal
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _WITHOUT_EFFECT: Final = ("replication.quota.window.", "controller.quota.window.")
 _LAST_PORT: Final = 65_535
+_ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = _ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
@@ -37,7 +38,8 @@ def check(document: Document) -> list[Fault]:
 
     _check_listeners(document, say)
     _check_broker_ports(document, say)
-    _check_shapings(document, say)
+    _check_tls(document, say)
+    _check_shared_upstreams(document, say)
     _check_entities(document, say)
     _check_max_throttle_time(document, say)
     _warn_of_small_rates(document, warn)
@@ -165,19 +167,49 @@ def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int,
         return None
 
 
-def _check_shapings(document: Document, say: _Say) -> None:
-    """Listeners in front of one broker share its buckets, and a bucket has one arithmetic."""
+def _check_tls(document: Document, say: _Say) -> None:
+    for index, listener in _elements(document, "listeners"):
+        client, upstream = listener.get("client_tls"), listener.get("upstream_tls")
+        if isinstance(client, dict):
+            _check_client_auth(client, ("listeners", index, "client_tls"), say)
+        if isinstance(upstream, dict) and ("certificate" in upstream) != ("key" in upstream):
+            missing, given = ("key", "certificate") if "certificate" in upstream else ("certificate", "key")
+            message = (
+                f"is missing; {given} is of no use without it: give both, or neither for brokers that ask for none"
+            )
+            say(("listeners", index, "upstream_tls", missing), message)
+
+
+def _check_client_auth(client_tls: dict[str, object], location: Location, say: _Say) -> None:
+    client_auth = client_tls.get("client_auth", ClientAuth.NONE.value)
+    if client_auth in _ASKING and "client_ca" not in client_tls:
+        message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
+        say((*location, "client_ca"), f"{message}the certificates of those who sign them")
+    if client_auth == ClientAuth.NONE.value:
+        # Who writes these means clients to be asked, and would not be told otherwise.
+        for key in ("client_ca", "principal_mapping_rules"):
+            if key in client_tls:
+                message = "has no effect, since clients are not asked for certificates"
+                say((*location, key), f"{message}; add client_auth: required (or requested), or remove this")
+
+
+def _check_shared_upstreams(document: Document, say: _Say) -> None:
+    """Listeners in front of one broker share its buckets and its probe: a bucket has one arithmetic, a port one TLS."""
     file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
-    first: dict[frozenset[Address], tuple[object, int]] = {}
+    first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for index, listener in _elements(document, "listeners"):
         upstream = frozenset(_addresses(listener.get("upstream")) + _addresses(listener.get("bootstrap_servers")))
-        shaping = listener.get("shaping", file_wide)
+        shaping, tls = listener.get("shaping", file_wide), listener.get("upstream_tls")
         if not upstream:
             continue
-        other, line = first.setdefault(upstream, (shaping, document.line(("listeners", index))))
-        if other != shaping:
-            message = f"the listener in line {line} has shaping {other} and the same upstream, whose buckets they share"
-            say(("listeners", index, "shaping"), f"{message}; give both the same")
+        line = document.line(("listeners", index))
+        other_shaping, other_tls, line = first.setdefault(upstream, (shaping, tls, line))
+        if other_shaping != shaping:
+            message = f"the listener in line {line} has shaping {other_shaping} and the same upstream, whose buckets"
+            say(("listeners", index, "shaping"), f"{message} they share; give both the same")
+        if other_tls != tls:
+            message = f"the listener in line {line} has another upstream_tls and the same upstream"
+            say(("listeners", index, "upstream_tls"), f"{message}; give both the same")
 
 
 def _check_bind(

@@ -6,6 +6,7 @@
     ├── UnreadableFileError    missing, not permitted, a directory, not UTF-8
     ├── InvalidYamlError       not YAML, or YAML that this program does not take
     └── InvalidConfigError     YAML, but not a configuration
+    TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
     UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
 """
 
@@ -56,6 +57,18 @@ class InvalidYamlError(ConfigError):
 
 class InvalidConfigError(ConfigError):
     """The file is YAML, but its keys or values are not a configuration."""
+
+
+class TlsFileError(Exception):
+    """A file of certificates or a key that cannot be used. ``str`` of it begins with the path.
+
+    Attributes:
+        key: Which of the section's files it is: ``certificate``, ``key``, ``client_ca`` or ``ca``.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
 
 
 class UnitError(ValueError):

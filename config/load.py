@@ -5,15 +5,32 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from config.checks import check
 from config.document import Document, parse
 from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
-from config.model import Admin, Cluster, Fold, KafkaSettings, Listener, Log, Principals, ProxyConfig, QuotaRule, Sasl
-from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection
+from config.model import (
+    Admin,
+    ClientTls,
+    Cluster,
+    Fold,
+    KafkaSettings,
+    Listener,
+    Log,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Sasl,
+    UpstreamTls,
+)
+from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection, Section
+from config.tls_files import FILE_KEYS, check_files
 from config.units import default_broker_ports
 from config.wording import faults_of
 
@@ -28,8 +45,10 @@ class Loaded:
     kafka_sources: Mapping[str, str]  # FILE:LINE of each key under kafka
 
 
-def load(path: str | Path) -> Loaded:
+def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     """Read and check a file: about 0.4 s for 10,000 rules, so not in an event loop's thread.
+
+    The certificates and keys that it names are read as well, unless ``reads_files`` is false.
 
     Raises:
         ConfigError: With every fault of the file, warnings among them.
@@ -40,15 +59,19 @@ def load(path: str | Path) -> Loaded:
         message = f"cannot be read: {error.strerror or error}; give the path of a YAML file"
         raise UnreadableFileError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
     with _without_cyclic_gc():
-        return load_bytes(data, file=str(path))
+        return _load(data, file=str(path), reads_files=reads_files)
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a file whose name is ``file``. No I/O.
+    """Check the bytes of a file whose name is ``file``. No I/O: files that it names may not exist.
 
     Raises:
         ConfigError: With every fault of the file, warnings among them.
     """
+    return _load(data, file=file, reads_files=False)
+
+
+def _load(data: bytes, *, file: str, reads_files: bool) -> Loaded:
     document = parse(_decoded(data, file), file=file)
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
@@ -56,6 +79,8 @@ def load_bytes(data: bytes, *, file: str) -> Loaded:
         raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
     section: FileSection | None = None
     faults = [*document.faults, *check(document)]
+    if reads_files:
+        faults += check_files(document, Path(file).parent, now=datetime.now(UTC))
     try:
         section = FileSection.model_validate(document.data)
     except ValidationError as error:
@@ -97,7 +122,7 @@ def _decoded(data: bytes, file: str) -> str:
 def _config(section: FileSection, document: Document) -> ProxyConfig:
     """Return the model. What the file leaves out is left to the model's own defaults."""
     given = section.given()
-    given["listeners"] = tuple(_listener(listener) for listener in section.listeners)
+    given["listeners"] = tuple(_listener(listener, Path(document.file).parent) for listener in section.listeners)
     lines = document.element_lines("quotas")
     given["quotas"] = tuple(
         QuotaRule(**rule.given(), source=f"{document.file}:{line}")
@@ -110,7 +135,7 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     return ProxyConfig(**given)
 
 
-def _listener(section: ListenerSection) -> Listener:
+def _listener(section: ListenerSection, directory: Path) -> Listener:
     given = section.given()
     servers = given.pop("bootstrap_servers", None)
     host = given.pop("advertised_host", section.bind.host)
@@ -118,7 +143,20 @@ def _listener(section: ListenerSection) -> Listener:
     if servers:
         given["cluster"] = Cluster(bootstrap_servers=servers, advertised_host=host, first_port=first, last_port=last)
     given["sasl"] = Sasl(**section.sasl.given()) if section.sasl else Sasl()
+    if "client_tls" in given:
+        files = _with_paths(section.client_tls, directory)
+        if "principal_mapping_rules" in files:
+            files["principal_mapping_rules"] = tuple(chain.from_iterable(files["principal_mapping_rules"]))
+        given["client_tls"] = ClientTls(**files)
+    if "upstream_tls" in given:
+        given["upstream_tls"] = UpstreamTls(**_with_paths(section.upstream_tls, directory))
     return Listener(**given)
+
+
+def _with_paths(section: Section, directory: Path) -> dict[str, Any]:
+    """Return what is given, with paths that start from the configuration's directory."""
+    given = section.given()
+    return given | {key: str(directory / given[key]) for key in FILE_KEYS if key in given}
 
 
 def _kafka(section: KafkaSection | None) -> KafkaSettings:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from config.principal_mapping import DEFAULT_RULES, MappingRule
+
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
 # How many buckets a broker has at most, of each kind, beside those that rules name.
@@ -49,6 +51,21 @@ class Shaping(Enum):
 
     SAMPLED = "sampled"  # Kafka's Rate over windows, exact
     PACED = "paced"  # a token bucket, even to the second
+
+
+class ClientAuth(Enum):
+    """Whether a TLS client has to show a certificate (Kafka's ``ssl.client.auth``)."""
+
+    REQUIRED = "required"
+    REQUESTED = "requested"  # one that is shown has to be right; without one the user is ANONYMOUS
+    NONE = "none"
+
+
+class TlsVersion(Enum):
+    """The oldest version of TLS that is spoken."""
+
+    TLS_1_2 = "1.2"
+    TLS_1_3 = "1.3"
 
 
 class LogFormat(Enum):
@@ -95,6 +112,29 @@ class Sasl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTls:
+    """TLS towards clients. Files are paths of PEM files; a relative one starts where the process does."""
+
+    certificate: str  # the listener's own, then those between it and its root
+    key: str  # not encrypted
+    client_ca: str | None = None  # whoever signed the clients' certificates; given unless client_auth is NONE
+    client_auth: ClientAuth = ClientAuth.NONE
+    principal_mapping_rules: tuple[MappingRule, ...] = DEFAULT_RULES  # the first that matches counts
+    min_version: TlsVersion = TlsVersion.TLS_1_2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTls:
+    """TLS towards brokers. Files as in ``ClientTls``; certificate and key, what this proxy shows, come together."""
+
+    ca: str | None = None  # whoever signed the brokers' certificates; None: whom the system trusts
+    certificate: str | None = None
+    key: str | None = None
+    check_hostname: bool = True
+    min_version: TlsVersion = TlsVersion.TLS_1_2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
 
@@ -107,6 +147,8 @@ class Listener:
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
     sasl: Sasl = field(default_factory=Sasl)
+    client_tls: ClientTls | None = None  # None: plaintext
+    upstream_tls: UpstreamTls | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from ipaddress import AddressValueError, IPv6Address, ip_address
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
 
@@ -17,11 +17,14 @@ from config.model import (
     DEFAULT,
     UNLIMITED,
     Address,
+    ClientAuth,
     Enforcement,
     EntityName,
     LogFormat,
     Shaping,
+    TlsVersion,
 )
+from config.principal_mapping import MappingRule, parse_rules
 from config.units import (
     parse_address,
     parse_addresses,
@@ -188,8 +191,26 @@ def _regex(value: object) -> str:
     return pattern
 
 
+def _pem_path(value: object) -> str:
+    return _text(value, "the path of a PEM file")
+
+
+def _tls_version(value: object) -> TlsVersion:
+    # To YAML 1.2 is a number.
+    return _choice(TlsVersion)(str(value) if isinstance(value, float) else value)
+
+
+def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
+    """Read one element, in which several rules may stand as they do in a broker's file."""
+    rules = parse_rules(_text(value, "a rule: DEFAULT or RULE:pattern/replacement/"))
+    if not rules:
+        raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")
+    return rules
+
+
 # Any, so that None as "not there" is the default, while null in the file is a fault.
 Name = Annotated[Any, PlainValidator(_entity_name)]
+PemPath = Annotated[Any, PlainValidator(_pem_path)]
 UserName = Annotated[str, PlainValidator(_principal_name)]
 Rate = Annotated[Any, PlainValidator(_RATE)]
 EnforcementChoice = Annotated[Any, PlainValidator(_choice(Enforcement))]
@@ -222,6 +243,29 @@ class SaslSection(Section):
     ] = ""
 
 
+class ClientTlsSection(Section):
+    """``client_tls`` of a listener."""
+
+    certificate: PemPath
+    key: PemPath
+    client_ca: PemPath = None
+    client_auth: Annotated[ClientAuth, PlainValidator(_choice(ClientAuth))] = ClientAuth.NONE
+    principal_mapping_rules: Annotated[
+        list[Annotated[tuple[MappingRule, ...], PlainValidator(_mapping_rules)]], Field(min_length=1)
+    ] = []
+    min_version: Annotated[TlsVersion, PlainValidator(_tls_version)] = TlsVersion.TLS_1_2
+
+
+class UpstreamTlsSection(Section):
+    """``upstream_tls`` of a listener."""
+
+    ca: PemPath = None
+    certificate: PemPath = None
+    key: PemPath = None
+    check_hostname: StrictBool = True
+    min_version: Annotated[TlsVersion, PlainValidator(_tls_version)] = TlsVersion.TLS_1_2
+
+
 class ListenerSection(Section):
     """One element of ``listeners``."""
 
@@ -237,6 +281,9 @@ class ListenerSection(Section):
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
     sasl: SaslSection | None = None
+    # Cast, so that null in the file is a fault here as well: it would mean plaintext.
+    client_tls: ClientTlsSection = Field(cast("ClientTlsSection", None))
+    upstream_tls: UpstreamTlsSection = Field(cast("UpstreamTlsSection", None))
 
 
 class KafkaSection(Section):
@@ -343,6 +390,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     (): FileSection,
     ("listeners",): ListenerSection,
     ("listeners", "sasl"): SaslSection,
+    ("listeners", "client_tls"): ClientTlsSection,
+    ("listeners", "upstream_tls"): UpstreamTlsSection,
     ("kafka",): KafkaSection,
     ("quotas",): QuotaSection,
     ("principals",): PrincipalsSection,

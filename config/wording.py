@@ -18,9 +18,7 @@ _NOT_YET: Final = "is not supported by this version; remove it"
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     (): dict.fromkeys(("store", "quotas_from", "replication", "fair_call_queue", "usage_log"), _NOT_YET),
     ("listeners",): {
-        **dict.fromkeys(
-            ("client_tls", "upstream_tls", "proxy_protocol", "max_connections", "max_connections_per_ip"), _NOT_YET
-        ),
+        **dict.fromkeys(("proxy_protocol", "max_connections", "max_connections_per_ip"), _NOT_YET),
         **dict.fromkeys(("idle_timeout", "max_connection_age", "login_timeout"), _NOT_YET),
     },
     ("quotas",): dict.fromkeys(
@@ -32,6 +30,8 @@ _MISSING: Final[Mapping[str, str]] = {
     "listeners": "is missing; give at least one, with name, bind, and upstream or bootstrap_servers",
     "name": "is missing; give the listener a name, it appears in logs and metrics",
     "bind": "is missing; write the address to listen on, such as 0.0.0.0:9092",
+    "certificate": "is missing; write the path of a PEM file that begins with the listener's own certificate",
+    "key": "is missing; write the path of a PEM file with the certificate's private key",
     "match": "is missing; write the regular expression that names must match",
     "to": "is missing; write the name that matching users share",
 }

@@ -12,6 +12,7 @@ from config.model import (
     UNLIMITED,
     Address,
     Admin,
+    ClientAuth,
     Cluster,
     Enforcement,
     Fold,
@@ -23,7 +24,10 @@ from config.model import (
     ProxyConfig,
     QuotaRule,
     Shaping,
+    TlsVersion,
+    UpstreamTls,
 )
+from config.principal_mapping import DEFAULT_RULES
 from config.schema import SECTIONS, known_keys
 
 LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"
@@ -255,8 +259,6 @@ def test_a_section_of_another_version_is_refused(key: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "client_tls",
-        "upstream_tls",
         "proxy_protocol",
         "max_connections",
         "max_connections_per_ip",
@@ -573,3 +575,95 @@ def test_listeners_of_one_cluster_have_one_shaping() -> None:
     )
 
     assert "f.yaml:3: listeners[1].shaping: the listener in line 2 has shaping sampled and the same upstream" in fault
+
+
+# -- TLS --
+
+CLIENT_TLS = """\
+listeners:
+  - name: clients
+    bind: 0.0.0.0:9092
+    upstream: 127.0.0.1:19092
+    client_tls:
+      certificate: a.pem
+      key: a.key
+"""
+
+
+def test_tls_of_a_listener() -> None:
+    (listener,) = loaded(
+        CLIENT_TLS
+        + """\
+      client_ca: ca.pem
+      client_auth: requested
+      principal_mapping_rules: ["RULE:^CN=(.*?),.*$/$1/L", "RULE:a/b/, DEFAULT"]
+      min_version: 1.3
+    upstream_tls: {certificate: b.pem, key: b.key, check_hostname: false}
+"""
+    ).config.listeners
+
+    assert listener.client_tls is not None
+    assert (listener.client_tls.certificate, listener.client_tls.client_ca) == ("a.pem", "ca.pem")
+    assert listener.client_tls.client_auth is ClientAuth.REQUESTED
+    assert listener.client_tls.min_version is TlsVersion.TLS_1_3
+    rules = [rule.source for rule in listener.client_tls.principal_mapping_rules]
+    assert rules == ["RULE:^CN=(.*?),.*$/$1/L", "RULE:a/b/", "DEFAULT"]
+    assert listener.upstream_tls == UpstreamTls(certificate="b.pem", key="b.key", check_hostname=False)
+
+
+def test_without_rules_the_whole_name_is_the_user() -> None:
+    (listener,) = loaded(f"{CLIENT_TLS}    upstream_tls: {{}}\n").config.listeners
+
+    assert listener.client_tls is not None
+    assert listener.client_tls.principal_mapping_rules == DEFAULT_RULES
+    assert listener.upstream_tls == UpstreamTls()
+
+
+ASKING = "      client_auth: requested\n      client_ca: ca\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("      client_auth: required\n", "client_tls.client_ca: is missing; without it no client's certificate"),
+        ("      client_auth: perhaps\n", "client_tls.client_auth: "),
+        ("      client_ca: ca.pem\n", "client_tls.client_ca: has no effect, since clients are not asked"),
+        ("      principal_mapping_rules: [DEFAULT]\n", "principal_mapping_rules: has no effect"),
+        (
+            f"{ASKING}      principal_mapping_rules: ['a']\n",
+            "'a' is not a rule",
+        ),
+        (f"{ASKING}      principal_mapping_rules: []\n", "is empty"),
+        ("      min_version: 1.1\n", "client_tls.min_version: "),
+        ("      ca: ca.pem\n", "client_tls.ca: "),
+        (
+            "    upstream_tls: {certificate: b.pem}\n",
+            "upstream_tls.key: is missing; certificate is of no use",
+        ),
+        ("    upstream_tls: {key: b.key}\n", "upstream_tls.certificate: is missing"),
+        ("    upstream_tls:\n", "upstream_tls: must be a mapping"),
+        ("    upstream_tls: {check_hostname: 1}\n", "upstream_tls.check_hostname: must be true or false"),
+    ],
+)
+def test_a_fault_of_tls(text: str, hint: str) -> None:
+    assert hint in only_fault(CLIENT_TLS + text)
+
+
+def test_a_section_that_is_there_has_its_files() -> None:
+    found = faults("listeners: [{name: a, bind: a:1, upstream: b:2, client_tls: {}}]\n")
+
+    assert ["certificate: is missing; write the path" in found[0], "key: is missing; write the path" in found[1]] == [
+        True,
+        True,
+    ]
+
+
+def test_listeners_in_front_of_one_broker_speak_to_it_alike() -> None:
+    fault = only_fault(
+        "listeners:\n- {name: a, bind: a:1, upstream: b:2}\n- {name: b, bind: a:3, upstream: b:2, upstream_tls: {}}\n"
+    )
+
+    assert fault == (
+        "f.yaml:3: listeners[1].upstream_tls: the listener in line 2 has another upstream_tls and the same upstream; "
+        "give both the same"
+    )

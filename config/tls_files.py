@@ -1,0 +1,167 @@
+"""Certificates and keys on disk: into an ``SSLContext``, with every fault in words that name the file.
+
+OpenSSL decides what can be used. Why something cannot is looked up in the file itself, for OpenSSL says "PEM lib".
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final, ParamSpec
+
+from config.certificate import CertificateError, certificates_of, validity_of
+from config.document import Document, key_path
+from config.errors import Fault, Severity, TlsFileError
+
+FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
+
+_SECTIONS: Final = ("client_tls", "upstream_tls")
+_PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
+_IS_ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
+_NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to be converted"
+
+
+def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
+    """Let a context show the first certificate of a file, with the others behind it.
+
+    Raises:
+        TlsFileError: One of the two files cannot be read or used, or they do not belong together.
+    """
+    _certificates("certificate", certificate)
+    content = _read("key", key)
+    if _IS_ENCRYPTED.search(content):
+        message = "is encrypted, and this program asks for no password"
+        raise TlsFileError("key", f"{key} {message}; decrypt it (openssl pkey -in {key}) and guard the file")
+    if not _PRIVATE_KEY.search(content):
+        raise TlsFileError("key", f"{key} holds no private key in PEM (-----BEGIN PRIVATE KEY-----){_NO_PEM}")
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            message = f"{key} is not the key of the first certificate in {certificate}"
+            raise TlsFileError("key", f"{message}; give the two that belong together") from error
+        # Both files have the right form, so it is mostly a key that is too weak, which concerns the certificate.
+        raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
+
+
+def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
+    """Let a context trust every certificate of a file; ``key`` is what the file is called in its section.
+
+    Raises:
+        TlsFileError: It cannot be read or used.
+    """
+    _certificates(key, ca)
+    try:
+        context.load_verify_locations(cafile=ca)
+    except ssl.SSLError as error:
+        raise TlsFileError(key, f"{ca} cannot be used: {_reason(error)}") from error
+
+
+def expiry_of(certificate: str) -> datetime:
+    """Return until when the first certificate of a file, its owner's, holds.
+
+    Raises:
+        TlsFileError: It cannot be read.
+    """
+    try:
+        return validity_of(_certificates("certificate", certificate)[0])[1]
+    except CertificateError as error:
+        raise TlsFileError("certificate", f"{certificate} cannot be used: {error}") from error
+
+
+def check_expiry(certificate: str, *, now: datetime) -> None:
+    """See whether the first certificate of a file, its owner's, has expired.
+
+    Raises:
+        TlsFileError: It has, or it cannot be read.
+    """
+    not_after = expiry_of(certificate)
+    if now > not_after:
+        message = f"{certificate} has expired on {not_after:%Y-%m-%d %H:%M:%S} UTC, so that peers refuse it; renew it"
+        raise TlsFileError("certificate", message)
+
+
+def check_files(document: Document, directory: Path, *, now: datetime) -> list[Fault]:
+    """Return what is wrong with the files that listeners name; relative names start from ``directory``."""
+    return [
+        Fault(
+            file=document.file,
+            line=document.line(("listeners", index, section, key)),
+            key=key_path(("listeners", index, section, key)),
+            message=message,
+            severity=severity,
+        )
+        for index, section, files in _sections(document, directory)
+        for key, message, severity in _faults(files, now)
+    ]
+
+
+def _sections(document: Document, directory: Path) -> Iterator[tuple[int, str, dict[str, str]]]:
+    """Yield the files of each section, by key. What has the wrong type is the schema's to complain of."""
+    listeners = document.data.get("listeners") if isinstance(document.data, dict) else None
+    for index, listener in enumerate(listeners if isinstance(listeners, list) else ()):
+        for section in _SECTIONS:
+            values = listener.get(section) if isinstance(listener, dict) else None
+            if isinstance(values, dict):
+                given = ((key, values.get(key)) for key in FILE_KEYS)
+                yield index, section, {key: str(directory / name) for key, name in given if name and _is_text(name)}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _faults(files: dict[str, str], now: datetime) -> Iterator[tuple[str, str, Severity]]:
+    """Yield key, message and severity of whatever is wrong with the files of one section."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = files.get("certificate"), files.get("key")
+    if certificate and key:
+        error = _error_of(load_certificate, context, certificate=certificate, key=key)
+        if error is None:
+            # A process that has it can go on with the certificate until it is renewed: no reason not to start.
+            expired = _error_of(check_expiry, certificate, now=now)
+            yield from ((expired.key, str(expired), Severity.WARNING),) if expired else ()
+        else:
+            yield error.key, str(error), Severity.ERROR
+    for name in ("client_ca", "ca"):
+        error = _error_of(load_ca, context, key=name, ca=files[name]) if name in files else None
+        yield from ((error.key, str(error), Severity.ERROR),) if error else ()
+
+
+_P = ParamSpec("_P")
+
+
+def _error_of(load: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> TlsFileError | None:
+    try:
+        load(*args, **kwargs)
+    except TlsFileError as error:
+        return error
+    return None
+
+
+def _certificates(key: str, path: str) -> list[bytes]:
+    """Return the certificates of a file in DER; at least one."""
+    try:
+        certificates = certificates_of(_read(key, path))
+    except CertificateError as error:
+        raise TlsFileError(key, f"{path} cannot be used: {error}") from error
+    if not certificates:
+        raise TlsFileError(key, f"{path} holds no certificate in PEM (-----BEGIN CERTIFICATE-----){_NO_PEM}")
+    return certificates
+
+
+def _read(key: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TlsFileError(key, f"{path} cannot be read: {error.strerror or error}; give a PEM file") from error
+    except ValueError as error:  # a NUL in the name
+        raise TlsFileError(key, f"{path!r} is no path: {error}; give a PEM file") from error
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()

@@ -1,0 +1,154 @@
+"""Certificates and keys on disk: what cannot be used is named, with what would be right."""
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from config.errors import InvalidConfigError, TlsFileError
+from config.load import load, load_bytes
+from config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
+from tests.support.certificates import LAST_YEAR, Authority
+
+NOW = datetime.now(UTC)
+AUTHORITY = Authority("authority")
+ISSUED = AUTHORITY.issue("proxy", hosts=["localhost"])
+NO_X509 = b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    AUTHORITY.save(tmp_path, "ca")
+    ISSUED.save(tmp_path, "proxy")
+    return tmp_path
+
+
+def context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+
+def encrypted() -> bytes:
+    key = serialization.load_pem_private_key(ISSUED.key, password=None)
+    encryption = serialization.BestAvailableEncryption(b"secret")
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+def test_a_pair_and_a_ca_are_loaded(directory: Path) -> None:
+    loaded = context()
+
+    load_certificate(loaded, certificate=str(directory / "proxy.pem"), key=str(directory / "proxy.key"))
+    load_ca(loaded, key="ca", ca=str(directory / "ca.pem"))
+
+    assert [dict(pair[0] for pair in ca["subject"])["commonName"] for ca in loaded.get_ca_certs()] == ["authority"]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "key", "message"),
+    [
+        ("proxy.pem", None, "certificate", "cannot be read: No such file or directory; give a PEM file"),
+        ("proxy.pem", b"", "certificate", "holds no certificate in PEM"),
+        ("proxy.pem", ISSUED.der, "certificate", "holds no certificate in PEM"),
+        ("proxy.pem", NO_X509, "certificate", "cannot be used"),
+        ("proxy.pem", AUTHORITY.pem, "key", "is not the key of the first certificate in"),
+        ("proxy.key", None, "key", "cannot be read"),
+        ("proxy.key", ISSUED.certificate, "key", "holds no private key in PEM"),
+        ("proxy.key", encrypted(), "key", "is encrypted, and this program asks for no password; decrypt it"),
+        ("proxy.key", AUTHORITY.issue("other").key, "key", "is not the key of the first certificate in"),
+    ],
+)
+def test_what_cannot_be_used_is_named(
+    directory: Path, file: str, content: bytes | None, key: str, message: str
+) -> None:
+    (directory / file).unlink()
+    if content is not None:
+        (directory / file).write_bytes(content)
+
+    with pytest.raises(TlsFileError) as found:
+        load_certificate(context(), certificate=str(directory / "proxy.pem"), key=str(directory / "proxy.key"))
+
+    assert found.value.key == key
+    assert str(found.value).startswith(str(directory))
+    assert message in str(found.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"])
+def test_a_ca_that_cannot_be_used_is_named(directory: Path, content: bytes) -> None:
+    (directory / "ca.pem").write_bytes(content)
+
+    with pytest.raises(TlsFileError) as found:
+        load_ca(context(), key="client_ca", ca=str(directory / "ca.pem"))
+
+    assert found.value.key == "client_ca"
+
+
+def test_expiry(directory: Path) -> None:
+    path = str(directory / "proxy.pem")
+    until = x509.load_pem_x509_certificate(ISSUED.certificate).not_valid_after_utc
+
+    assert expiry_of(path) == until
+    check_expiry(path, now=until)
+    with pytest.raises(TlsFileError, match=r"has expired on .* UTC, so that peers refuse it; renew it"):
+        check_expiry(path, now=until + timedelta(seconds=1))
+
+
+# -- within a configuration --
+
+CONFIG = """\
+listeners:
+  - name: clients
+    bind: 127.0.0.1:9092
+    upstream: 127.0.0.1:19092
+    client_tls:
+      certificate: {certificate}
+      key: proxy.key
+      client_ca: {ca}
+      client_auth: required
+    upstream_tls:
+      ca: {ca}
+"""
+
+
+def write(directory: Path, *, certificate: str = "proxy.pem", ca: str = "ca.pem") -> Path:
+    file = directory / "proxy.yaml"
+    file.write_text(CONFIG.format(certificate=certificate, ca=ca))
+    return file
+
+
+def test_paths_start_from_the_configuration(directory: Path) -> None:
+    (listener,) = load(write(directory)).config.listeners
+
+    assert listener.client_tls is not None
+    assert listener.upstream_tls is not None
+    assert listener.client_tls.certificate == str(directory / "proxy.pem")
+    assert listener.upstream_tls.ca == str(directory / "ca.pem")
+
+
+def test_every_file_that_cannot_be_used_is_a_fault_of_its_line(directory: Path) -> None:
+    with pytest.raises(InvalidConfigError) as found:
+        load(write(directory, certificate="nothing.pem", ca="nobody.pem"))
+
+    assert [(fault.line, fault.key) for fault in found.value.faults] == [
+        (6, "listeners[0].client_tls.certificate"),
+        (8, "listeners[0].client_tls.client_ca"),
+        (11, "listeners[0].upstream_tls.ca"),
+    ]
+
+
+def test_an_expired_certificate_is_a_warning(directory: Path) -> None:
+    AUTHORITY.issue("late", not_before=LAST_YEAR, not_after=LAST_YEAR + timedelta(days=1)).save(directory, "proxy")
+
+    (warning,) = load(write(directory)).warnings
+
+    assert "has expired on" in str(warning)
+
+
+def test_a_reload_leaves_the_files_alone(directory: Path) -> None:
+    """They may be in the middle of being replaced, and who watches them will see."""
+    file = write(directory, certificate="nothing.pem")
+
+    assert (
+        load(file, reads_files=False).config.listeners == load_bytes(file.read_bytes(), file=str(file)).config.listeners
+    )
