@@ -36,15 +36,23 @@ _QUIET_NS: Final = 10_000_000_000
 
 
 class Port:
-    """A listener: what all its connections share, whichever broker they lead to."""
+    """A listener: what all its connections share, whichever broker they lead to.
+
+    ``greet`` is what stands between a new connection and its ``ClientConnection``, such as TLS; None: nothing does.
+    """
 
     def __init__(self, *, name: str, counters: Counters, dial: Callable[["ClientConnection"], None]) -> None:
         self.name = name
         self.counters = counters
         self.dial = dial
+        self.greet: Callable[[Callable[[], ClientConnection]], asyncio.BaseProtocol] | None = None
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
         self._quiet_until_ns: dict[str, int] = {}
+
+    def protocol(self, accept: Callable[[], "ClientConnection"]) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection; ``accept`` gives its ``ClientConnection``."""
+        return accept() if self.greet is None else self.greet(accept)
 
     def is_news(self, reason: str) -> bool:
         """Whether this cause was not logged just now."""

@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+import ssl
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
 from proxy.connection import BrokerConnection, ClientConnection
+from proxy.tls import broker_fault
+from proxy.tls_transport import TlsTransport
 from proxy.upstream import Upstream, local_address
 
 log = logging.getLogger(__name__)
@@ -16,6 +20,7 @@ _MAX_DIALS: Final = 32
 _DIAL_TIMEOUT_S: Final = 10.0
 _PROBE_EVERY_S: Final = 2.0
 _WARN_EVERY_S: Final = 10.0
+_REFUSAL_S: Final = 0.2
 
 
 class Dialler:
@@ -51,18 +56,50 @@ class Dialler:
             async with asyncio.timeout(_DIAL_TIMEOUT_S), self._turns:
                 if connection.is_closed:
                     return
-                await asyncio.get_running_loop().create_connection(
-                    lambda: BrokerConnection(connection), address.host, address.port, local_addr=self._local_addr
-                )
+                if upstream.tls is None:
+                    await asyncio.get_running_loop().create_connection(
+                        lambda: BrokerConnection(connection), address.host, address.port, local_addr=self._local_addr
+                    )
+                else:
+                    await self._dial_tls(connection, upstream, upstream.tls.context)
         except TimeoutError:
             _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
             connection.broker_failed("upstream_timeout")
+        except ssl.SSLError as error:
+            _failed(upstream, broker_fault(error, upstream.tls, address.host))
+            connection.broker_failed("upstream_tls")
         except (OSError, UnicodeError) as error:  # UnicodeError: a host that is no name in DNS, such as kafka..local
-            _failed(upstream, f"{error}; is the broker running, and is this its address?")
+            what = "TLS address" if upstream.tls else "address"
+            _failed(upstream, f"{error}; is the broker running, and is this its {what}?")
             connection.broker_failed("upstream_refused")
         else:
             upstream.failures = 0
             upstream.is_reachable = True
+
+    async def _dial_tls(self, connection: ClientConnection, upstream: Upstream, context: ssl.SSLContext) -> None:
+        address = upstream.address
+        done = asyncio.get_running_loop().create_future()
+
+        def welcome(_: ssl.SSLObject) -> BrokerConnection:
+            done.set_result(None)
+            return BrokerConnection(connection)
+
+        def fail(_: TlsTransport, error: Exception) -> None:
+            if not done.done():
+                done.set_exception(error)
+            elif isinstance(error, ssl.SSLError):
+                # In TLS 1.3 the broker sees our certificate when we are through with the handshake.
+                _failed(upstream, broker_fault(error, upstream.tls, address.host))
+
+        transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
+        await asyncio.get_running_loop().create_connection(
+            lambda: transport, address.host, address.port, local_addr=self._local_addr
+        )
+        try:
+            await done
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
 
 
 async def probe(upstream: Upstream, source: str | None) -> None:
@@ -71,14 +108,34 @@ async def probe(upstream: Upstream, source: str | None) -> None:
     while True:
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(
-                    upstream.address.host, upstream.address.port, local_addr=local_addr
-                )
-            writer.close()
+                await _knock(upstream, local_addr)
             upstream.is_reachable = True
         except (OSError, UnicodeError):  # TimeoutError is an OSError
             upstream.is_reachable = False
         await asyncio.sleep(_PROBE_EVERY_S)
+
+
+async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> None:
+    """Connect, with a handshake where there is to be one, and leave.
+
+    Raises:
+        OSError: This cannot be done; ``ssl.SSLError`` is one.
+    """
+    reader, writer = await asyncio.open_connection(
+        upstream.address.host,
+        upstream.address.port,
+        local_addr=local_addr,
+        ssl=upstream.tls.context if upstream.tls else None,
+    )
+    try:
+        if upstream.tls is not None:
+            # A broker that refuses our certificate says so now, in TLS 1.3, or hangs up; else it says nothing.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REFUSAL_S):
+                    await reader.read(1)
+                raise ConnectionResetError("it hung up behind the TLS handshake")
+    finally:
+        writer.transport.abort()
 
 
 def _failed(upstream: Upstream, reason: str) -> None:

@@ -1,9 +1,10 @@
 """Asking a cluster for its brokers, as a client would.
 
-A cluster that wants a login or TLS does not answer; its brokers are then known from what it answers to clients.
+A cluster that wants a login does not answer; its brokers are then known from what it answers to clients.
 """
 
 import asyncio
+import ssl
 from struct import Struct
 from typing import Final
 
@@ -11,6 +12,7 @@ from config.model import Address
 from protocol import metadata
 from protocol.api import ApiKey
 from protocol.errors import Truncated
+from proxy.tls import TlsContext, broker_fault
 from proxy.upstream import local_address
 
 # The oldest version in which no topics can be asked for; every broker since 0.10.0 has it.
@@ -42,7 +44,7 @@ def brokers_of(frame: bytes) -> dict[int, Address]:
     return {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
 
 
-async def ask(address: Address, source: str | None) -> dict[int, Address]:
+async def ask(address: Address, source: str | None, tls: TlsContext | None = None) -> dict[int, Address]:
     """Ask one broker for all; ``source`` is the address of this machine to do it from, None the system's choice.
 
     Raises:
@@ -52,13 +54,17 @@ async def ask(address: Address, source: str | None) -> dict[int, Address]:
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port, local_addr=local_address(source))
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, local_addr=local_address(source), ssl=tls.context if tls else None
+            )
             writer.write(request())
             size = await reader.readexactly(4)
             size_bytes = _INT32.unpack(size)[0]
             if not 4 <= size_bytes <= _MAX_ANSWER_BYTES:
                 raise Truncated(f"an answer has {size_bytes} bytes")
             return brokers_of(size + await reader.readexactly(size_bytes))
+    except ssl.SSLError as error:
+        raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
     except TimeoutError as error:
         raise TimeoutError(f"no answer in {_TIMEOUT_S:g} s") from error
     except UnicodeError as error:  # a host that is no name in DNS
@@ -67,4 +73,4 @@ async def ask(address: Address, source: str | None) -> dict[int, Address]:
         raise ConnectionResetError("it closed the connection; does it want TLS or a login?") from error
     finally:
         if writer is not None:
-            writer.close()
+            writer.transport.abort()

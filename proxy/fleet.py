@@ -24,6 +24,7 @@ from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
+from proxy.tls import TlsContext
 from proxy.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -140,8 +141,13 @@ class Front:
         self._unopened.discard(node_id)
         bound.setblocking(False)
         self._sockets[node_id] = bound
-        self._fleet.serve(lambda: (self.gates.get(node_id) or self._stand_ins[node_id]).accept(), bound)
+        self._fleet.serve(lambda: self.port.protocol(lambda: self._accept_at(node_id)), bound)
         return True
+
+    def _accept_at(self, node_id: int) -> ClientConnection:
+        # A broker may have left while a handshake went on.
+        gate = self.gates.get(node_id) or self._stand_ins.get(node_id)
+        return gate.accept() if gate else self.accept()
 
     def _unbind(self, node_id: int) -> None:
         self._fleet.end(self._sockets.pop(node_id))
@@ -153,11 +159,18 @@ class Front:
 class Fleet:
     """The brokers of one cluster, whose quotas all listeners in front of it share."""
 
-    def __init__(self, servers: tuple[Address, ...], config: ProxyConfig, shaping: Shaping | None) -> None:
+    def __init__(
+        self,
+        servers: tuple[Address, ...],
+        config: ProxyConfig,
+        shaping: Shaping | None,
+        tls: TlsContext | None = None,
+    ) -> None:
         self.brokers: dict[int, Upstream] = {}
         self._config = config
         self._shaping = shaping
-        self._servers = [Upstream(server, self._quotas()) for server in servers]
+        self._tls = tls
+        self._servers = [Upstream(server, self._quotas(), tls) for server in servers]
         self._fronts: list[Front] = []
         self._serving: dict[socket.socket, asyncio.Task[None]] = {}
         self._tasks: asyncio.TaskGroup
@@ -198,7 +211,7 @@ class Fleet:
         """Return a broker; one that comes back finds its clients' usage as it was."""
         upstream = self.brokers.get(node_id)
         if upstream is None:
-            upstream = self.brokers[node_id] = Upstream(address, self._quotas())
+            upstream = self.brokers[node_id] = Upstream(address, self._quotas(), self._tls)
             upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
         return upstream
 
@@ -222,7 +235,7 @@ class Fleet:
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
             try:
-                self.see(await ask(upstream.address, self._config.upstream_bind), is_all=True)
+                self.see(await ask(upstream.address, self._config.upstream_bind, self._tls), is_all=True)
                 upstream.is_reachable = True
                 await asyncio.sleep(_ASK_EVERY_S)
             except (OSError, ProtocolError) as error:
@@ -233,7 +246,7 @@ class Fleet:
                         front.stand_in()
                 await asyncio.sleep(_ASK_AGAIN_S)
 
-    def serve(self, accept: Callable[[], ClientConnection], bound: socket.socket) -> None:
+    def serve(self, accept: Callable[[], asyncio.BaseProtocol], bound: socket.socket) -> None:
         """Let in the clients of a bound socket; they may have come already."""
         self._serving[bound] = self._tasks.create_task(_serve(accept, bound))
 
@@ -252,6 +265,6 @@ class Fleet:
             )
 
 
-async def _serve(accept: Callable[[], ClientConnection], bound: socket.socket) -> None:
+async def _serve(accept: Callable[[], asyncio.BaseProtocol], bound: socket.socket) -> None:
     async with await asyncio.get_running_loop().create_server(accept, sock=bound) as server:
         await server.serve_forever()

@@ -26,7 +26,7 @@ _POLL_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 
 # What listeners and quotas take from a new file while they run; the rest of each is fixed at the start.
-_LISTENER_FIXED: Final = ("bind", "upstream", "cluster")
+_LISTENER_FIXED: Final = ("bind", "upstream", "cluster", "client_tls", "upstream_tls")
 _KAFKA_FIXED: Final = ("quota_window_num", "quota_window_size_seconds")
 
 
@@ -84,7 +84,8 @@ class Reloader:
     async def reload(self) -> bool:
         """Read the file now. Returns whether it is valid; if not, what was in force stays in force."""
         try:
-            loaded = await asyncio.to_thread(load, self._path)
+            # Certificates are looked after by themselves, and may be in the middle of being replaced.
+            loaded = await asyncio.to_thread(load, self._path, reads_files=False)
         except ConfigError as error:
             self.last_reload_successful = False
             _log_faults(error.faults)

@@ -10,10 +10,11 @@ import logging
 import select
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import UNKNOWN, Address, Listener, ProxyConfig
+from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, UpstreamTls
 from proxy.account import Listening, Policy
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
@@ -21,6 +22,9 @@ from proxy.dialler import Dialler, probe
 from proxy.fleet import Fleet, Front
 from proxy.quota.broker import BrokerQuotas
 from proxy.throttle_log import ThrottleLog
+from proxy.tls import TlsContext
+from proxy.tls import watch as watch_tls
+from proxy.tls_door import TlsDoor
 from proxy.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -32,15 +36,21 @@ _SWEEP_EVERY_S: Final = 1.0
 
 
 class Server:
-    """The running proxy."""
+    """The running proxy.
+
+    Raises:
+        TlsFileError: A file of certificates or a key cannot be used.
+    """
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.config = config
+        self.config = self.started_with = config
+        self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.ports: list[Port] = []
         self.fleets: dict[frozenset[Address], Fleet] = {}
         self.is_listening = False
         self._brokers: dict[Address, Upstream] = {}
         self._doors: list[Gate | Front] = []  # of each listener
+        self._tls_doors: list[TlsDoor] = []
         self._stopping = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._dialler: Dialler
@@ -48,6 +58,10 @@ class Server:
         for listener in config.listeners:
             port = Port(name=listener.name, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
+            if listener.client_tls is not None:
+                tls_door = TlsDoor(port, listener.client_tls, self._tls_context(listener.client_tls))
+                self._tls_doors.append(tls_door)
+                port.greet = tls_door.greet
             self._doors.append(self._door(listener, port))
 
     @property
@@ -79,17 +93,25 @@ class Server:
     def _door(self, listener: Listener, port: Port) -> Gate | Front:
         """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
         config, policy = self.config, _policy(self.config, listener)
+        tls = self._tls_context(listener.upstream_tls) if listener.upstream_tls else None
         if listener.cluster is not None:
             servers = frozenset(listener.cluster.bootstrap_servers)
             fleet = self.fleets.get(servers)
             if fleet is None:
-                fleet = self.fleets[servers] = Fleet(listener.cluster.bootstrap_servers, config, listener.shaping)
+                fleet = self.fleets[servers] = Fleet(listener.cluster.bootstrap_servers, config, listener.shaping, tls)
             return fleet.front(port, listener.bind.host, listener.cluster, policy)
         address = cast(Address, listener.upstream)
         upstream = self._brokers.get(address)
         if upstream is None:
-            upstream = self._brokers[address] = Upstream(address, BrokerQuotas(config, shaping=listener.shaping))
+            upstream = self._brokers[address] = Upstream(address, BrokerQuotas(config, shaping=listener.shaping), tls)
         return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters))
+
+    def _tls_context(self, settings: ClientTls | UpstreamTls) -> TlsContext:
+        """Return the context of these settings: listeners that have the same share it."""
+        context = self.tls.get(settings)
+        if context is None:
+            context = self.tls[settings] = TlsContext(settings)
+        return context
 
     def stop(self) -> None:
         """Stop serving: close listeners and connections, and let ``run`` return."""
@@ -107,9 +129,13 @@ class Server:
         loop = asyncio.get_running_loop()
         servers = [
             await loop.create_server(
-                door.accept, listener.bind.host, listener.bind.port, backlog=_BACKLOG, start_serving=False
+                partial(port.protocol, door.accept),
+                listener.bind.host,
+                listener.bind.port,
+                backlog=_BACKLOG,
+                start_serving=False,
             )
-            for door, listener in zip(self._doors, self.config.listeners, strict=True)
+            for port, door, listener in zip(self.ports, self._doors, self.config.listeners, strict=True)
         ]
         # What exists now lives as long as the process: the collector need not look at it again.
         gc.collect()
@@ -128,6 +154,7 @@ class Server:
             background = [
                 self._tasks.create_task(self._sweep()),
                 self._tasks.create_task(self._expire()),
+                self._tasks.create_task(watch_tls(self.tls.values())),
                 *(self._tasks.create_task(probe(upstream, source)) for upstream in self._brokers.values()),
                 *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
                 *([self._tasks.create_task(beside())] if beside else []),
@@ -137,6 +164,8 @@ class Server:
                 server.close()
             for fleet in self.fleets.values():
                 fleet.close()
+            for tls_door in self._tls_doors:
+                tls_door.close()
             for port in self.ports:
                 for connection in tuple(port.connections):
                     connection.close("shutdown")

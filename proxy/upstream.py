@@ -2,15 +2,17 @@
 
 from config.model import Address
 from proxy.quota.broker import BrokerQuotas
+from proxy.tls import TlsContext
 
 
 class Upstream:
     """A broker behind the proxy. ``address`` changes where a broker of a cluster comes back on another one."""
 
-    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "quotas")
+    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "quotas", "tls")
 
-    def __init__(self, address: Address, quotas: BrokerQuotas) -> None:
+    def __init__(self, address: Address, quotas: BrokerQuotas, tls: TlsContext | None = None) -> None:
         self.address = address
+        self.tls = tls  # None: plaintext
         self.quotas = quotas
         self.is_reachable = False
         self.failures = 0  # dials that failed since the last that did not

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvloop
 
-from config.errors import ConfigError
+from config.errors import ConfigError, TlsFileError
 from config.load import Loaded, load
 from proxy.admin import AdminServer
 from proxy.log import configure_logging
@@ -52,6 +52,9 @@ def execute(args: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(args.config, loaded))
+    except* TlsFileError as errors:  # replaced since the check of the configuration, a moment ago
+        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
+        status = 1
     except* OSError as errors:
         for fault in errors.exceptions:
             sys.stderr.write(f"kafka-quota-proxy: {fault}\n")

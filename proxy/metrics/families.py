@@ -66,6 +66,7 @@ class Families:
         yield from _of_configuration(self._reloads)
         yield from _of_listeners(ports, now_ms)
         yield _added_latency(ports)
+        yield from _of_certificates(self._server)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
@@ -128,6 +129,25 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     yield _counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
     yield _counter("disconnects", "Ends of client connections.", disconnects)
     yield _counter("logins", "Ends of SASL logins; unknown: accepted, and it cannot be told whom.", logins)
+
+
+def _of_certificates(server: Server) -> Iterator[Family]:
+    contexts = [
+        (labels(listener=listener.name, side=side), server.tls[settings])
+        for listener in server.started_with.listeners
+        for side, settings in (("client", listener.client_tls), ("upstream", listener.upstream_tls))
+        if settings is not None
+    ]
+    yield _gauge(
+        "tls_last_reload_successful",
+        "Whether certificates, key and CA were taken when their files last changed.",
+        [(text, int(context.last_reload_successful)) for text, context in contexts],
+    )
+    yield _gauge(
+        "tls_certificate_expiry_timestamp_seconds",
+        "Until when the certificate that is shown holds, Unix time.",
+        [(text, context.expires_at.timestamp()) for text, context in contexts if context.expires_at is not None],
+    )
 
 
 def _added_latency(ports: Iterable[Port]) -> Family:

@@ -1,14 +1,17 @@
 """Dials to brokers that answer, refuse, or do neither, over real sockets."""
 
 import asyncio
+import ssl
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 
 import pytest
 
-from config.model import Address, ProxyConfig
+from config.model import Address, ProxyConfig, UpstreamTls
 from proxy import dialler as dialler_module
 from proxy.server import Server
+from tests.support.certificates import Authority
 from tests.support.frames import other_request, other_response
 from tests.support.stub_broker import (
     StubBroker,
@@ -158,3 +161,140 @@ async def test_a_probe_says_whether_the_broker_listens(monkeypatch: pytest.Monke
         await eventually(lambda: upstream.is_reachable)
         await broker.stop()
         await eventually(lambda: not upstream.is_reachable)
+
+
+# -- TLS --
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    authority = Authority("brokers")
+    authority.save(tmp_path, "ca")
+    authority.issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker")
+    authority.issue("proxy").save(tmp_path, "proxy")
+    return authority
+
+
+def _brokers_tls(directory: Path, *, name: str = "broker", asks: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / f"{name}.pem", directory / f"{name}.key")
+    context.load_verify_locations(directory / "ca.pem")
+    context.verify_mode = ssl.CERT_REQUIRED if asks else ssl.CERT_NONE
+    return context
+
+
+def _tls_config(broker: StubBroker, tls: UpstreamTls) -> ProxyConfig:
+    return ProxyConfig(listeners=(replace(listener_to(broker.address), upstream_tls=tls),))
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("asks", [False, True])
+@on_uvloop
+async def test_a_broker_is_dialled_with_tls(tmp_path: Path, asks: bool) -> None:
+    own = (str(tmp_path / "proxy.pem"), str(tmp_path / "proxy.key")) if asks else (None, None)
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"), certificate=own[0], key=own[1])
+    async with (
+        stub_broker(answers, tls=_brokers_tls(tmp_path, asks=asks)) as broker,
+        running(_tls_config(broker, tls)) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(other_request(5)) == other_response(5)
+        await eventually(lambda: upstream_of(server, broker.address).is_reachable)
+
+
+@on_uvloop
+async def test_a_brokers_certificate_is_checked(
+    tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority.issue("elsewhere", hosts=["broker.example"]).save(tmp_path, "elsewhere")
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
+    async with stub_broker(answers, tls=_brokers_tls(tmp_path, name="elsewhere")) as broker:
+        async with running(_tls_config(broker, tls)) as server, client_of(server) as client:
+            assert await client.ask(other_request()) == b""
+
+            assert _disconnects(server) == {"upstream_tls": 1}
+            assert "the broker's certificate is not for 127.0.0.1" in caplog.text
+            assert not upstream_of(server, broker.address).is_reachable
+
+        lax = replace(tls, check_hostname=False)
+        async with running(_tls_config(broker, lax)) as server, client_of(server) as client:
+            assert await client.ask(other_request(5)) == other_response(5)
+
+
+@pytest.mark.usefixtures("authority")
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@on_uvloop
+async def test_a_broker_that_asks_for_a_certificate_in_vain(
+    tmp_path: Path, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
+) -> None:
+    context = _brokers_tls(tmp_path, asks=True)
+    context.maximum_version = version
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
+    async with stub_broker(answers, tls=context) as broker:
+        async with running(_tls_config(broker, tls)) as server, client_of(server) as client:
+            assert await client.ask(other_request()) == b""
+
+        assert sum(_disconnects(server).values()) == 1
+        assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause", "message"),
+    [
+        (bytes(8), "upstream_tls", "does not speak TLS there; write its TLS port, or remove upstream_tls"),
+        (
+            b"",
+            "upstream_refused",
+            "it hung up in the TLS handshake; is the broker running, and is this its TLS",
+        ),
+    ],
+)
+@on_uvloop
+async def test_a_broker_that_speaks_no_tls(
+    answer: bytes, cause: str, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer_and_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1_000)
+        writer.write(answer)
+        writer.close()
+
+    broker = await asyncio.start_server(answer_and_leave, "127.0.0.1", 0)
+    address = Address(host="127.0.0.1", port=broker.sockets[0].getsockname()[1])
+    config = ProxyConfig(listeners=(replace(listener_to(address), upstream_tls=UpstreamTls()),))
+    async with broker, running(config) as server, client_of(server) as client:
+        assert await client.ask(other_request()) == b""
+
+        assert _disconnects(server) == {cause: 1}
+        assert message in caplog.text
+
+
+@pytest.mark.usefixtures("authority")
+@on_uvloop
+async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Authority("nobody's").issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "other")
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
+    async with stub_broker(answers, tls=_brokers_tls(tmp_path)) as broker, running(_tls_config(broker, tls)) as server:
+        upstream = upstream_of(server, broker.address)
+        await eventually(lambda: upstream.is_reachable)
+        await broker.stop()
+        broker.tls = _brokers_tls(tmp_path, name="other")
+        await broker.start()
+        await eventually(lambda: not upstream.is_reachable)
+
+
+@pytest.mark.usefixtures("authority")
+@on_uvloop
+async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In TLS 1.3 we are through before the broker has seen that we show no certificate."""
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
+    context = _brokers_tls(tmp_path, asks=True)
+    async with stub_broker(answers, tls=context) as broker, running(_tls_config(broker, tls)) as server:
+        upstream = upstream_of(server, broker.address)
+        upstream.is_reachable = True
+        await eventually(lambda: not upstream.is_reachable)
+        # Not for a moment only.
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            assert not upstream.is_reachable

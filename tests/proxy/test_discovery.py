@@ -1,7 +1,9 @@
 """Asking for brokers: what is sent, and what is made of the answer."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,9 +11,11 @@ from hypothesis import strategies as st
 from kio.schema.metadata.v1.request import MetadataRequest
 from kio.serial import entity_reader
 
-from config.model import Address
+from config.model import Address, UpstreamTls
 from protocol.errors import ProtocolError
 from proxy import discovery
+from proxy.tls import TlsContext
+from tests.support.certificates import Authority
 from tests.support.frames import framed, metadata_response
 from tests.support.stub_broker import free_port, on_uvloop, stub_broker
 
@@ -90,3 +94,18 @@ async def test_one_that_says_nothing_is_not_waited_for(monkeypatch: pytest.Monke
 async def test_one_that_is_not_there_is_an_os_error(host: str) -> None:
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system has
         await discovery.ask(Address(host=host, port=free_port()), None)
+
+
+@on_uvloop
+async def test_a_broker_is_asked_over_tls(tmp_path: Path) -> None:
+    authority = Authority("brokers")
+    ca = authority.save(tmp_path, "ca")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker"))
+    async with stub_broker(lambda _: metadata_response(BROKERS), tls=context) as broker:
+        assert set(await discovery.ask(broker.address, None, TlsContext(UpstreamTls(ca=ca)))) == {0, 7}
+
+        with pytest.raises(OSError, match="rests on none in the system's certificates"):
+            await discovery.ask(broker.address, None, TlsContext(UpstreamTls()))
+        with pytest.raises(OSError, match=r"does it want TLS|no answer|an answer has"):
+            await discovery.ask(broker.address, None)

@@ -4,17 +4,20 @@ import asyncio
 import logging
 import random
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from struct import unpack_from
 
 import pytest
 
-from config.model import Address, Cluster, Enforcement, Listener, ProxyConfig, QuotaRule
+from config.model import Address, ClientTls, Cluster, Enforcement, Listener, ProxyConfig, QuotaRule, UpstreamTls
 from proxy import cluster as cluster_module
 from proxy import fleet as fleet_module
 from proxy.server import Server
+from tests.support.certificates import Authority
 from tests.support.frames import (
     METADATA,
     brokers_in,
@@ -60,9 +63,9 @@ class StubCluster:
 
 
 @asynccontextmanager
-async def cluster_of(*node_ids: int) -> AsyncIterator[StubCluster]:
+async def cluster_of(*node_ids: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[StubCluster]:
     cluster = StubCluster()
-    brokers = [StubBroker(cluster.script) for _ in node_ids]
+    brokers = [StubBroker(cluster.script, tls=tls) for _ in node_ids]
     cluster.alive = dict(zip(node_ids, brokers, strict=True))
     for broker in brokers:
         await broker.start()
@@ -98,8 +101,8 @@ def port_of(listener: Listener, node_id: int) -> int:
 
 
 @asynccontextmanager
-async def client_at(port: int, host: str = "127.0.0.1") -> AsyncIterator[Client]:
-    reader, writer = await asyncio.open_connection(host, port)
+async def client_at(port: int, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
     try:
         yield Client(reader, writer)
     finally:
@@ -142,6 +145,55 @@ async def test_each_broker_has_a_port_and_clients_hear_of_no_other(caplog: pytes
             assert not is_open(port_of(listener, 1))
             assert server.is_reachable()
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@on_uvloop
+async def test_every_port_of_a_listener_speaks_tls_and_so_do_its_brokers(tmp_path: Path) -> None:
+    authority = Authority("all")
+    ca = authority.save(tmp_path, "ca")
+    certificate, key = authority.issue("both", hosts=["127.0.0.1"]).save(tmp_path, "both")
+    brokers_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    brokers_tls.load_cert_chain(certificate, key)
+    client_tls = ssl.create_default_context(cafile=ca)
+    async with cluster_of(0, 3, tls=brokers_tls) as cluster:
+        listener = replace(
+            front_of(cluster),
+            client_tls=ClientTls(certificate=certificate, key=key),
+            upstream_tls=UpstreamTls(ca=ca),
+        )
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, 0, 3)
+            async with client_of(server, tls=client_tls) as client:
+                told = brokers_in(await client.ask(metadata_request()))
+            assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
+            async with client_at(port_of(listener, 3), tls=client_tls) as client:
+                assert await client.ask(other_request(api_key=OTHER_API)) == other_response()
+            assert reached(cluster, 3)
+
+
+@on_uvloop
+async def test_one_that_leaves_in_a_handshake_is_stood_in_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks(monkeypatch, every_s=0.01)
+    monkeypatch.setattr(cluster_module, "LEAVES_AFTER_MS", 50)
+    authority = Authority("all")
+    certificate, key = authority.issue("proxy", hosts=["127.0.0.1"]).save(tmp_path, "proxy")
+    client_tls = ssl.create_default_context(cafile=authority.save(tmp_path, "ca"))
+    async with cluster_of(0, 1) as cluster:
+        listener = replace(front_of(cluster), client_tls=ClientTls(certificate=certificate, key=key))
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, 0, 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(listener, 1))
+            await eventually(lambda: server._tls_doors[0].shaking)
+            await cluster.alive.pop(1).stop()
+            await eventually(lambda: not is_open(port_of(listener, 1)))
+
+            transport = await asyncio.get_running_loop().start_tls(
+                writer.transport, asyncio.StreamReaderProtocol(reader), client_tls, server_hostname="127.0.0.1"
+            )
+            assert transport is not None
+            transport.write(other_request(api_key=OTHER_API))
+            await eventually(lambda: reached(cluster, 0))
+            transport.abort()
 
 
 @on_uvloop

@@ -14,6 +14,7 @@ from config.load import Loaded, load
 from config.model import (
     Address,
     Admin,
+    ClientTls,
     Enforcement,
     KafkaSettings,
     Listener,
@@ -22,6 +23,7 @@ from config.model import (
     ProxyConfig,
     QuotaRule,
     Shaping,
+    UpstreamTls,
 )
 from proxy.reload import Reloader, needs_restart, summary
 
@@ -188,6 +190,14 @@ async def test_what_needs_a_restart_is_measured_against_the_start(
     assert "next start" not in caplog.text
 
 
+async def test_certificates_in_the_middle_of_a_change_do_not_keep_a_file_out(watched: Watched) -> None:
+    tls = "client_tls: {certificate: being-replaced.pem, key: being-replaced.key}"
+    async with watching(watched):
+        watched.path.write_text(TWO.replace("upstream: 127.0.0.1:19092", f"upstream: 127.0.0.1:19092, {tls}"))
+
+        assert await watched.next_rate() == 2_000_000
+
+
 def test_rules_and_policies_need_no_restart() -> None:
     first, second = CONFIG.listeners
     new = replace(
@@ -212,7 +222,13 @@ def test_listeners_windows_admin_and_log_need_a_restart() -> None:
     new = replace(
         CONFIG,
         listeners=(
-            replace(first, bind=Address(host="z", port=1), upstream=Address(host="z", port=2)),
+            replace(
+                first,
+                bind=Address(host="z", port=1),
+                upstream=Address(host="z", port=2),
+                client_tls=ClientTls(certificate="c", key="k"),
+                upstream_tls=UpstreamTls(),
+            ),
             replace(second, name="c"),
         ),
         kafka=KafkaSettings(quota_window_num=5, quota_window_size_seconds=2),
@@ -223,6 +239,8 @@ def test_listeners_windows_admin_and_log_need_a_restart() -> None:
     assert needs_restart(CONFIG, new) == (
         "listeners.a.bind",
         "listeners.a.upstream",
+        "listeners.a.client_tls",
+        "listeners.a.upstream_tls",
         "listeners.b (removed)",
         "listeners.c (added)",
         "kafka.quota.window.num",

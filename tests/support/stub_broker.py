@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -84,8 +85,9 @@ class StubConnection(asyncio.Protocol):
 class StubBroker:
     """Listens on a port of its own, also again after ``stop``. Says nothing unless its script does."""
 
-    def __init__(self, script: Script = lambda _: b"") -> None:
+    def __init__(self, script: Script = lambda _: b"", *, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
+        self.tls = tls
         self.connections: list[StubConnection] = []
         self.address = Address(host="127.0.0.1", port=free_port())
         self._server: asyncio.Server | None = None
@@ -98,7 +100,7 @@ class StubBroker:
     async def start(self) -> None:
         """Listen."""
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: StubConnection(self), self.address.host, self.address.port
+            lambda: StubConnection(self), self.address.host, self.address.port, ssl=self.tls
         )
 
     async def stop(self) -> None:
@@ -119,9 +121,11 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def stub_broker(script: Script = lambda _: b"") -> AsyncIterator[StubBroker]:
+async def stub_broker(
+    script: Script = lambda _: b"", *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[StubBroker]:
     """Give a broker that is listening."""
-    broker = StubBroker(script)
+    broker = StubBroker(script, tls=tls)
     await broker.start()
     try:
         yield broker
@@ -189,10 +193,10 @@ class Client:
 
 
 @asynccontextmanager
-async def client_of(server: Server, *, port: int = 0) -> AsyncIterator[Client]:
+async def client_of(server: Server, *, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
     """Give a client connected to the proxy's listener of that number."""
     bind = server.config.listeners[port].bind
-    reader, writer = await asyncio.open_connection(bind.host, bind.port)
+    reader, writer = await asyncio.open_connection(bind.host, bind.port, ssl=tls)
     try:
         yield Client(reader, writer)
     finally:

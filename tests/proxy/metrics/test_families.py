@@ -6,12 +6,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from math import inf, isnan
+from pathlib import Path
 from time import thread_time
 
 import pytest
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.model import DEFAULT, Address, KafkaSettings, Listener, Principals, ProxyConfig, QuotaRule
+from config.model import (
+    DEFAULT,
+    Address,
+    ClientTls,
+    KafkaSettings,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    UpstreamTls,
+)
 from protocol.api import ApiKey
 from proxy.counters import OTHER
 from proxy.latency import BOUNDS_NS
@@ -20,6 +32,7 @@ from proxy.metrics.text import write
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.server import Server
+from tests.support.certificates import Authority
 from tests.support.stub_broker import upstream_of
 
 BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
@@ -382,3 +395,24 @@ def test_the_table_of_buckets_is_seen_from_outside() -> None:
     assert value(samples, "kafka_quota_proxy_buckets", kind="fetch") == 3
     assert value(samples, "kafka_quota_proxy_evicted_buckets_total", kind="produce") == 1
     assert value(samples, "kafka_quota_proxy_bucket_overflows_total", kind="produce") == 1
+
+
+def test_certificates_have_an_end_and_a_last_reload(tmp_path: Path) -> None:
+    authority = Authority("authority")
+    issued = authority.issue("proxy")
+    certificate, key = issued.save(tmp_path, "proxy")
+    client_tls, upstream_tls = ClientTls(certificate=certificate, key=key), UpstreamTls()
+    listener = Listener(name="a", bind=ANY, upstream=BROKER, client_tls=client_tls, upstream_tls=upstream_tls)
+    server = Server(ProxyConfig(listeners=(listener,)))
+    server.tls[upstream_tls].last_reload_successful = False
+
+    found = scrape_of(server)
+
+    until = x509.load_pem_x509_certificate(issued.certificate).not_valid_after_utc.timestamp()
+    assert found["kafka_quota_proxy_tls_certificate_expiry_timestamp_seconds"] == [
+        ({"listener": "a", "side": "client"}, until)
+    ]
+    assert found["kafka_quota_proxy_tls_last_reload_successful"] == [
+        ({"listener": "a", "side": "client"}, 1),
+        ({"listener": "a", "side": "upstream"}, 0),
+    ]

@@ -1,0 +1,55 @@
+"""A listener's door for TLS clients: the handshake, and who the client's certificate says it is."""
+
+import logging
+import ssl
+from collections.abc import Callable
+
+from config.model import ClientTls
+from proxy.connection import ClientConnection, Port
+from proxy.ssl_principal import user_of_certificate
+from proxy.tls import TlsContext, client_fault
+from proxy.tls_transport import TlsTransport
+
+log = logging.getLogger(__name__)
+
+
+class TlsDoor:
+    """Lets in the clients of one listener. ``shaking`` are those whose handshake goes on; they have no session yet."""
+
+    def __init__(self, port: Port, settings: ClientTls, context: TlsContext) -> None:
+        self.shaking: set[TlsTransport] = set()
+        self._port = port
+        self._rules = settings.principal_mapping_rules
+        self._context = context
+
+    def greet(self, accept: Callable[[], ClientConnection]) -> TlsTransport:
+        """Return the protocol of a new connection; ``accept`` gives what comes behind its handshake."""
+
+        def welcome(tls: ssl.SSLObject) -> ClientConnection:
+            user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
+            self.shaking.discard(transport)
+            connection = accept()
+            connection.session.account.principal = user
+            return connection
+
+        transport = TlsTransport(self._context.context, welcome=welcome, fail=self._failed)
+        self.shaking.add(transport)
+        return transport
+
+    def close(self) -> None:
+        """End the handshakes that go on."""
+        for transport in tuple(self.shaking):
+            transport.abort()
+        self.shaking.clear()
+
+    def _failed(self, transport: TlsTransport, error: Exception) -> None:
+        if transport.is_up:
+            return  # its connection is told, and counted, as any that is lost
+        self.shaking.discard(transport)
+        cause = client_fault(error)
+        self._port.counters.disconnect(cause)
+        is_news = cause != "client_closed" and self._port.is_news(cause)
+        level = logging.WARNING if is_news else logging.DEBUG
+        address = transport.get_extra_info("peername")
+        peer = f"{address[0]}:{address[1]}" if address else "a client"
+        log.log(level, "closed %s on listener %s: %s: %s", peer, self._port.name, cause, error)
