@@ -1,0 +1,371 @@
+"""TLS to clients and to a real Kafka, each on its own, by real clients; certificates that change under load."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import confluent_kafka
+import pytest
+from cryptography import x509
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import QUIET, Librdkafka, create_topic, end_offset
+from tests.end_to_end.support.kafka import PROXIED
+from tests.end_to_end.support.processes import free_port, scratch, wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.tls_kafka import TlsKafka
+from tests.end_to_end.support.tools import consumer_performance, producer_performance
+from tests.support.certificates import Authority, Issued
+
+BOTH, TO_BROKERS, CLUSTER = "BOTH", "TO_BROKERS", "CLUSTER"
+ALICE_BYTES_PER_SECOND = 500_000
+RULES = ["RULE:^CN=(.*?)(?:,.*)?$/$1/L", "DEFAULT"]
+
+
+@dataclass
+class Stage:
+    """A broker, a proxy in front of it, and who is who."""
+
+    kafka: TlsKafka
+    proxy: Proxy
+    directory: Path
+    authority: Authority  # of all at the beginning
+    clients: dict[str, tuple[str, str]] = field(default_factory=dict)  # certificate and key, by name
+
+    @property
+    def ca(self) -> str:
+        return str(self.directory / "ca.pem")
+
+    def librdkafka(self, client: str) -> dict[str, str | int | bool]:
+        certificate, key = self.clients[client]
+        return {
+            "security.protocol": "ssl",
+            "ssl.ca.location": self.ca,
+            "ssl.certificate.location": certificate,
+            "ssl.key.location": key,
+            "log_level": 0,
+        }
+
+    def context(self, client: str | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca)
+        if client is not None:
+            context.load_cert_chain(*self.clients[client])
+        return context
+
+    def java(self, client: str) -> dict[str, str | int]:
+        certificate, key = (Path(file) for file in self.clients[client])
+        keystore = certificate.with_suffix(".keystore.pem")
+        keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
+        return {
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.ca,
+        }
+
+    def enlist(self, client: str, authority: Authority | None = None) -> None:
+        issued = (authority or self.authority).issue(client)
+        self.clients[client] = issued.save(self.directory, client)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    authority = Authority("everybody's")
+    tls = {name: {"ssl.client.auth": "required"} for name in (BOTH, TO_BROKERS, CLUSTER)}
+    with scratch("tls") as directory, TlsKafka(KAFKA_4, directory, authority, tls=tls, unproxied=[CLUSTER]) as kafka:
+        authority.save(directory, "ca")
+        authority.save(directory, "client-ca")
+        authority.issue("proxy", hosts=["127.0.0.1"]).save(directory, "proxy")
+        files = {name: str(directory / file) for name, file in (("certificate", "proxy.pem"), ("key", "proxy.key"))}
+        client_tls = {
+            **files,
+            "client_auth": "required",
+            "client_ca": str(directory / "client-ca.pem"),
+            "principal_mapping_rules": RULES,
+        }
+        upstream_tls = {"ca": str(directory / "ca.pem"), **files}
+        endpoints = {name: kafka.tls_endpoint(name) for name in tls} | {PROXIED: kafka.listener(PROXIED)}
+        first_port = free_port()
+        listeners: list[dict[str, Any]] = [
+            {"name": name, "bind": endpoint.advertised_address, "upstream": endpoint.address}
+            for name, endpoint in endpoints.items()
+            if name != CLUSTER
+        ]
+        cluster = endpoints[CLUSTER]
+        listeners.append(
+            {
+                "name": CLUSTER,
+                "bind": f"127.0.0.1:{free_port()}",
+                "bootstrap_servers": cluster.address,
+                "broker_ports": f"{first_port}-{first_port + 1}",
+            }
+        )
+        for listener in listeners:
+            listener |= {} if listener["name"] == TO_BROKERS else {"client_tls": client_tls}
+            listener |= {} if listener["name"] == PROXIED else {"upstream_tls": upstream_tls}
+        quotas = [{"user": "alice", "producer_byte_rate": ALICE_BYTES_PER_SECOND}]
+        with Proxy({"listeners": listeners, "quotas": quotas, "shaping": "paced"}) as proxy:
+            stage = Stage(kafka, proxy, directory, authority)
+            stage.enlist("alice")
+            stage.enlist("bob")
+            yield stage
+
+
+def _disconnects(proxy: Proxy) -> dict[str, float]:
+    metrics, name = proxy.metrics(), "kafka_quota_proxy_disconnects_total"
+    return {cause: metrics.total(name, cause=cause) for cause in metrics.label_values(name, "cause")}
+
+
+@pytest.mark.parametrize("listener", [BOTH, PROXIED, CLUSTER])
+def test_librdkafka_over_tls(stage: Stage, listener: str) -> None:
+    topic = create_topic(stage.kafka)
+    client = Librdkafka(settings=stage.librdkafka("bob"))
+
+    client.produce(stage.proxy.address(listener), topic, client_id="tls", count=2_000)
+    client.consume(stage.proxy.address(listener), topic, client_id="tls", count=2_000)
+
+    assert end_offset(stage.kafka, topic) == 2_000
+
+
+def test_plaintext_clients_of_brokers_that_speak_tls(stage: Stage) -> None:
+    topic = create_topic(stage.kafka)
+    client = Librdkafka(settings=QUIET)
+
+    client.produce(stage.proxy.address(TO_BROKERS), topic, client_id="tls", count=2_000)
+    client.consume(stage.proxy.address(TO_BROKERS), topic, client_id="tls", count=2_000)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_aiokafka_over_tls(stage: Stage, version: ssl.TLSVersion) -> None:
+    topic = create_topic(stage.kafka)
+    context = stage.context("bob")
+    context.minimum_version = context.maximum_version = version
+    settings = {"bootstrap_servers": stage.proxy.address(BOTH), "security_protocol": "SSL", "ssl_context": context}
+
+    async def there_and_back() -> list[bytes]:
+        async with aiokafka.AIOKafkaProducer(**settings) as producer:
+            await asyncio.gather(*[await producer.send(topic, b"%d" % number, partition=0) for number in range(500)])
+        consumer = aiokafka.AIOKafkaConsumer(topic, **settings, auto_offset_reset="earliest")
+        async with consumer, asyncio.timeout(60):
+            return [(await consumer.getone()).value for _ in range(500)]
+
+    assert asyncio.run(there_and_back()) == [b"%d" % number for number in range(500)]
+
+
+def test_java_over_tls(stage: Stage) -> None:
+    topic = create_topic(stage.kafka)
+    where = {"bootstrap_servers": stage.proxy.address(BOTH), "topic": topic, "properties": stage.java("bob")}
+
+    producer_performance(stage.kafka, records=20_000, record_size_bytes=1_000, **where)  # type: ignore[arg-type]
+    consumed = consumer_performance(stage.kafka, records=20_000, **where)  # type: ignore[arg-type]
+
+    assert consumed.size_bytes == pytest.approx(20_000_000, rel=0.01)
+
+
+def test_a_quota_of_the_user_in_the_certificate_holds(stage: Stage) -> None:
+    topic = create_topic(stage.kafka)
+    before = stage.proxy.metrics()
+    sent: list[float] = []
+    producer = confluent_kafka.Producer(
+        {**stage.librdkafka("alice"), "bootstrap.servers": stage.proxy.address(BOTH), "batch.size": 50_000}
+    )
+    value = bytes(10_000)
+    started_s = time.monotonic()
+    while time.monotonic() - started_s < 8:
+        producer.produce(topic, value, partition=0, on_delivery=lambda *_: sent.append(time.monotonic()))
+        producer.poll(0 if len(producer) < 200 else 0.05)
+    producer.purge()
+    producer.flush(10)
+    name = "kafka_quota_proxy_bytes_total"
+    labels = {"kind": "produce", "user": "alice"}
+    charged_bytes = stage.proxy.metrics().total(name, **labels) - before.total(name, **labels)
+
+    # The first second's worth goes at once: the burst.
+    rate = (charged_bytes - ALICE_BYTES_PER_SECOND) / (sent[-1] - started_s)
+    assert rate == pytest.approx(ALICE_BYTES_PER_SECOND, rel=0.05)
+    throttled = "kafka_quota_proxy_throttled_requests_total"
+    assert stage.proxy.metrics().total(throttled, user="alice") > 0
+    assert stage.proxy.metrics().total(throttled, user="bob") == 0
+
+
+# -- handshakes, one by one --
+
+
+def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -> int:
+    """Shake hands, ask for ApiVersions, and return the serial number of the certificate that was shown.
+
+    Raises:
+        OSError: It failed; ``ssl.SSLError`` is one.
+    """
+    with (
+        socket.create_connection(("127.0.0.1", stage.proxy.port(listener)), timeout=20) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
+    ):
+        tls.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+        if tls.recv(4) == b"":
+            raise ConnectionResetError("closed")
+        certificate = tls.getpeercert(binary_form=True)
+        assert certificate is not None
+        return x509.load_der_x509_certificate(certificate).serial_number
+
+
+def test_a_client_without_a_certificate_is_told_why_and_counted(stage: Stage) -> None:
+    with pytest.raises(ssl.SSLError, match="certificate required"):
+        _serial_of(stage, stage.context(None))
+
+    assert _disconnects(stage.proxy)["tls_no_certificate"] == 1
+    assert "tls_no_certificate" in stage.proxy.log
+    assert "Traceback" not in stage.proxy.log
+
+
+def test_a_client_of_another_authority_is_refused(stage: Stage) -> None:
+    stage.enlist("mallory", Authority("nobody's"))
+
+    with pytest.raises(ssl.SSLError, match="unknown ca"):
+        _serial_of(stage, stage.context("mallory"))
+
+    assert _disconnects(stage.proxy)["tls_certificate_untrusted"] == 1
+
+
+# -- certificates that change --
+
+
+def _serial(issued: Issued) -> int:
+    return x509.load_pem_x509_certificate(issued.certificate).serial_number
+
+
+def _replace(stage: Stage, file: str, content: bytes) -> None:
+    draft = stage.directory / f"{file}.draft"
+    draft.write_bytes(content)
+    draft.replace(stage.directory / file)
+
+
+class Load:
+    """New connections without end, and a producer that keeps its own; what failed is kept."""
+
+    def __init__(self, stage: Stage, topic: str) -> None:
+        self.failures: list[object] = []
+        self.serials: list[int] = []
+        self.delivered = 0
+        self._stage = stage
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._connect, self._produce, self._come_and_go)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _connect(self) -> None:
+        context = self._stage.context("bob")
+        while not self._stopping.wait(0.01):
+            try:
+                self.serials.append(_serial_of(self._stage, context))
+            except OSError as error:
+                self.failures.append(error)
+
+    def _producer(self) -> confluent_kafka.Producer:
+        return confluent_kafka.Producer(
+            {
+                **self._stage.librdkafka("bob"),
+                "bootstrap.servers": self._stage.proxy.address(BOTH),
+                "error_cb": self.failures.append,
+                "retries": 0,
+            }
+        )
+
+    def _send(self, producer: confluent_kafka.Producer) -> None:
+        def delivered(error: object, _: object) -> None:
+            self.delivered += 1
+            if error is not None:
+                self.failures.append(error)
+
+        producer.produce(self._topic, b"x" * 1_000, partition=0, on_delivery=delivered)
+        producer.flush(20)
+
+    def _produce(self) -> None:
+        producer = self._producer()
+        while not self._stopping.wait(0.002):
+            self._send(producer)
+
+    def _come_and_go(self) -> None:
+        while not self._stopping.wait(0.01):
+            self._send(self._producer())
+
+
+def test_certificates_are_replaced_under_load_without_a_failed_request(stage: Stage) -> None:
+    issued = [stage.authority.issue("proxy", hosts=["127.0.0.1"]) for _ in range(3)]
+    with Load(stage, create_topic(stage.kafka)) as load:
+        for new in issued:
+            _replace(stage, "proxy.pem", new.certificate)
+            time.sleep(0.3)  # between the two nothing fits
+            _replace(stage, "proxy.key", new.key)
+            wait_until(lambda new=new: _serial(new) in load.serials[-1:], timeout_s=10, what="shows the new one")  # type: ignore[misc]
+        expiry = stage.proxy.metrics().values(
+            "kafka_quota_proxy_tls_certificate_expiry_timestamp_seconds", listener=BOTH, side="client"
+        )
+
+    assert load.failures == []
+    assert load.delivered > 100
+    assert {_serial(new) for new in issued} <= set(load.serials)
+    assert expiry == [x509.load_pem_x509_certificate(issued[-1].certificate).not_valid_after_utc.timestamp()]
+
+
+def test_a_broken_pair_changes_nothing_and_is_said(stage: Stage) -> None:
+    def works() -> float:
+        return stage.proxy.metrics().total("kafka_quota_proxy_tls_last_reload_successful", listener=BOTH, side="client")
+
+    before = _serial_of(stage, stage.context("bob"))
+    key = (stage.directory / "proxy.key").read_bytes()
+    other = stage.authority.issue("proxy", hosts=["127.0.0.1"])
+    try:
+        _replace(stage, "proxy.key", other.key)
+        wait_until(lambda: works() == 0, timeout_s=10, what="sees the broken pair")
+
+        assert _serial_of(stage, stage.context("bob")) == before
+        assert "is not the key of the first certificate" in stage.proxy.log
+    finally:
+        _replace(stage, "proxy.key", key)
+    wait_until(lambda: works() == 1, timeout_s=10, what="sees the pair that is whole again")
+
+
+def test_whom_the_proxy_trusts_changes_too(stage: Stage) -> None:
+    """New handshakes go by the new authority only; a connection that is open goes on."""
+    other = Authority("another's")
+    stage.enlist("carol", other)
+    with (
+        socket.create_connection(("127.0.0.1", stage.proxy.port(BOTH)), timeout=20) as plain,
+        stage.context("bob").wrap_socket(plain, server_hostname="127.0.0.1") as kept,
+    ):
+        _replace(stage, "client-ca.pem", other.pem)
+
+        def is_carol_in() -> bool:
+            try:
+                _serial_of(stage, stage.context("carol"))
+            except OSError:
+                return False
+            return True
+
+        wait_until(is_carol_in, timeout_s=10, what="trusts the other authority")
+        with pytest.raises(OSError, match=r"unknown ca|[Rr]eset|closed"):
+            _serial_of(stage, stage.context("bob"))
+        kept.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
+        assert len(kept.recv(4)) == 4
+    _replace(stage, "client-ca.pem", stage.authority.pem)
