@@ -33,11 +33,14 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
     (synthetic.measuring_rewriting, frozenset({Section.ADDRESSES})),
     (synthetic.measuring_fresh, frozenset({Section.IDLE})),
+    (synthetic.measuring_tls, frozenset({Section.TLS})),
     (real_broker.measuring, frozenset({Section.KAFKA})),
     (_in_process, frozenset({Section.DECISION})),
 )
 # Where a first round would measure compilers and cold caches, it is not counted.
-WARMED_UP: Final = frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.KAFKA})
+WARMED_UP: Final = frozenset(
+    {Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.TLS, Section.KAFKA}
+)
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:
@@ -88,12 +91,12 @@ def _kept(where: dict[str, str]) -> list[report.Measured]:
 
 
 def _commands() -> dict[str, str]:
-    loads = {
-        row.title: f"python -m bench.load {' '.join(synthetic.command(row))} --port PORT --pid PID"
-        for row in ROWS
-        if row.section not in (Section.KAFKA, Section.DECISION)
-    }
-    return {"All rows": "make bench", **loads}
+    return {"All rows": "make bench", **{row.title: _command(row) for row in ROWS if row.section in synthetic.SECONDS}}
+
+
+def _command(row: Row) -> str:
+    tls = " --tls CA" if row.section is Section.TLS else ""
+    return f"python -m bench.load {' '.join(synthetic.command(row))} --port PORT --pid PID{tls}"
 
 
 def main() -> int:

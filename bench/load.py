@@ -14,6 +14,7 @@ import dataclasses
 import json
 import resource
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
@@ -109,7 +110,14 @@ class PipelineConnection(asyncio.BufferedProtocol):
 
 
 async def pipeline(
-    *, port: int, request: bytes, connections: int, in_flight: int, seconds: float, pid: int | None
+    *,
+    port: int,
+    request: bytes,
+    connections: int,
+    in_flight: int,
+    seconds: float,
+    pid: int | None,
+    tls: ssl.SSLContext | None,
 ) -> dict[str, float]:
     """Return requests and bytes (both ways) of a window of ``seconds``, and the CPU seconds of ``pid`` in it."""
     loop = asyncio.get_running_loop()
@@ -117,7 +125,7 @@ async def pipeline(
     transports = []
     for _ in range(connections):
         transport, _ = await loop.create_connection(
-            lambda: PipelineConnection(request, in_flight, counts), "127.0.0.1", port
+            lambda: PipelineConnection(request, in_flight, counts), "127.0.0.1", port, ssl=tls
         )
         transports.append(transport)
     await asyncio.sleep(WARM_UP_S)
@@ -226,6 +234,7 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--rate", type=float, default=1_000, help="requests per second, latency only")
     parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--tls", metavar="CA", help="speak TLS, and trust this file; pipeline only")
     parser.add_argument("--pid", type=int, help="the proxy's process")
     o = parser.parse_args()
     request = (
@@ -245,6 +254,7 @@ def main() -> None:
                     in_flight=o.in_flight,
                     seconds=o.seconds,
                     pid=o.pid,
+                    tls=ssl.create_default_context(cafile=o.tls) if o.tls else None,
                 )
             )
         case "latency":

@@ -32,10 +32,11 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a peer listens (``port``) and where it passes everything on to."""
+    """Where a peer listens (``port``) and where it passes everything on to; with ``tls``, clients speak TLS."""
 
     port: int
     upstream_port: int
+    tls: tuple[str, str] | None = None  # files of the certificate and its key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +55,9 @@ def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[
         yield [_start(name, route_of(name), stack) for name in names]
 
 
-def synthetic_route(name: str, *, broker_port: int) -> Route:
+def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:
     """All in front of one port; a free port for each."""
-    return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port)
+    return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port, tls=tls)
 
 
 def _start(name: str, route: Route, stack: ExitStack) -> Peer:
@@ -139,7 +140,17 @@ def _envoy_config(route: Route) -> dict[str, Any]:
         "name": "envoy.filters.network.tcp_proxy",
         "typed_config": {"@type": kind, "stat_prefix": "bench", "cluster": "broker"},
     }
-    listener = {"name": "clients", "address": address(route.port), "filter_chains": [{"filters": [forward]}]}
+    chain: dict[str, Any] = {"filters": [forward]}
+    if route.tls is not None:
+        certificate, key = ({"filename": file} for file in route.tls)
+        chain["transport_socket"] = {
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+                "common_tls_context": {"tls_certificates": [{"certificate_chain": certificate, "private_key": key}]},
+            },
+        }
+    listener = {"name": "clients", "address": address(route.port), "filter_chains": [chain]}
     endpoint = {"endpoint": {"address": address(route.upstream_port)}}
     broker = {
         "name": "broker",
@@ -167,10 +178,10 @@ def _kroxylicious_config(route: Route) -> dict[str, Any]:
 def our_config(route: Route) -> dict[str, Any]:
     """Both quotas for every (user, client-id), far above the load; metrics on, for ``Proxy`` adds the admin port."""
     limits = {"producer_byte_rate": ABUNDANT_BYTE_RATE, "consumer_byte_rate": ABUNDANT_BYTE_RATE}
+    tls = {"client_tls": dict(zip(("certificate", "key"), route.tls, strict=True))} if route.tls else {}
+    upstream = f"127.0.0.1:{route.upstream_port}"
     return {
-        "listeners": [
-            {"name": "bench", "bind": f"127.0.0.1:{route.port}", "upstream": f"127.0.0.1:{route.upstream_port}"}
-        ],
+        "listeners": [{"name": "bench", "bind": f"127.0.0.1:{route.port}", "upstream": upstream, **tls}],
         "quotas": [{"user": "<default>", "client-id": "<default>", **limits}],
     }
 

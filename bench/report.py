@@ -112,14 +112,15 @@ TITLES: Final = {
     Section.LATENCY: "Latency, fake broker",
     Section.IDLE: "Memory, fake broker",
     Section.ADDRESSES: "Addresses rewritten or not, fake broker",
+    Section.TLS: "Bulk over TLS, fake broker",
     Section.KAFKA: "Apache Kafka and its performance tools",
     Section.DECISION: "A decision, no network: resolve, record, throttle time",
 }
 
 
 def columns(section: Section) -> Sequence[Column]:
-    """Return the columns of a table; a real broker's are those of bulk."""
-    return COLUMNS[Section.BULK if section is Section.KAFKA else section]
+    """Return the columns of a table; a real broker's and those of TLS are those of bulk."""
+    return COLUMNS[Section.BULK if section in (Section.KAFKA, Section.TLS) else section]
 
 
 def progress(row: Row, peer: str, samples: Samples) -> str:

@@ -1,6 +1,6 @@
 """The rows of the table: which load, and which targets it has to meet."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Literal
 
@@ -30,6 +30,7 @@ class Section(Enum):
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
     ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
+    TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network at all
 
@@ -89,6 +90,10 @@ def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: i
     )
 
 
+def _over_tls(row: Row) -> Row:
+    return replace(row, key=f"tls-{row.key}", title=f"TLS: {row.title}", section=Section.TLS, targets=())
+
+
 def _short(size: str) -> str:
     return size.lower().replace(" ", "").removesuffix("ib")
 
@@ -131,6 +136,7 @@ ROWS: Final = (
     _rewriting("produce", NEW_PRODUCE_VERSION, 64 * KIB, "Produce v11 requests of 64 KiB, 1 connection, 5 in flight"),
     _rewriting("fetch", NEW_FETCH_VERSION, 64 * KIB, "Fetch v17 responses of 64 KiB, 4 connections, 1 in flight"),
     _rewriting("fetch", NEW_FETCH_VERSION, MIB, "Fetch v17 responses of 1 MiB, 4 connections, 1 in flight"),
+    *(_over_tls(make(size_bytes, size)) for make in (_produce, _fetch) for size_bytes, size in _SIZES[1::2]),
     Row(
         key="kafka-produce-16k",
         title="ProducerPerformance, batches of 16 KB",

@@ -6,15 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from bench.figures import DIRECT, OURS, OURS_REWRITING, Sample
+from bench.figures import DIRECT, ENVOY, OURS, OURS_REWRITING, Sample
 from bench.peers import Peer, running, synthetic_route
 from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
+from tests.support.certificates import Authority
 
 # What one run of one peer takes, after its warm-up.
-SECONDS = {Section.BULK: 2.0, Section.REQUESTS: 3.0, Section.LATENCY: 4.0, Section.IDLE: 0.0, Section.ADDRESSES: 4.0}
+SECONDS = {
+    Section.BULK: 2.0,
+    Section.TLS: 2.0,
+    Section.REQUESTS: 3.0,
+    Section.LATENCY: 4.0,
+    Section.IDLE: 0.0,
+    Section.ADDRESSES: 4.0,
+}
 _SHAPES = {
     Section.BULK: "pipeline",
+    Section.TLS: "pipeline",
     Section.REQUESTS: "pipeline",
     Section.LATENCY: "latency",
     Section.IDLE: "idle",
@@ -50,6 +59,18 @@ def measuring_fresh(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
 
 
 @contextmanager
+def measuring_tls(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """The same for clients that speak TLS; of those who end it, here only Envoy and ours are set up to."""
+    with scratch("tls") as directory, _fake_broker() as port:
+        authority = Authority("bench authority")
+        certificate, key = authority.issue("bench", hosts=["127.0.0.1"]).save(directory, "bench")
+        ca = authority.save(directory, "ca")
+        route = partial(synthetic_route, broker_port=port, tls=(certificate, key))
+        with running([name for name in names if name in (ENVOY, OURS)], route) as peers:
+            yield peers, partial(measure, ca=ca)
+
+
+@contextmanager
 def _fake_broker() -> Iterator[int]:
     port = free_port()
     with scratch("fake-broker") as directory:
@@ -74,9 +95,9 @@ def command(row: Row) -> list[str]:
     ]
 
 
-def measure(row: Row, peer: Peer) -> Sample:
-    """Run the load generator once."""
-    process = ["--pid", str(peer.pid)] if peer.pid else []
-    out = run([sys.executable, "-m", "bench.load", *command(row), "--port", str(peer.port), *process], timeout_s=60)
+def measure(row: Row, peer: Peer, *, ca: str | None = None) -> Sample:
+    """Run the load generator once; with ``ca``, over TLS."""
+    more = [*(("--pid", str(peer.pid)) if peer.pid else ()), *(("--tls", ca) if ca else ())]
+    out = run([sys.executable, "-m", "bench.load", *command(row), "--port", str(peer.port), *more], timeout_s=60)
     sample: Sample = json.loads(out)
     return sample
