@@ -29,7 +29,7 @@ class TlsDoor:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
             self.shaking.discard(transport)
             connection = accept()
-            connection.session.account.principal = user
+            connection.session.account.log_in(user)
             return connection
 
         transport = TlsTransport(self._context.context, welcome=welcome, fail=self._failed)
