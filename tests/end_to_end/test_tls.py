@@ -21,7 +21,7 @@ from cryptography import x509
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, Librdkafka, create_topic, end_offset
 from tests.end_to_end.support.kafka import PROXIED
-from tests.end_to_end.support.processes import free_port, scratch, wait_until
+from tests.end_to_end.support.processes import free_port, free_ports, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.end_to_end.support.tools import consumer_performance, producer_performance
@@ -96,7 +96,7 @@ def stage() -> Iterator[Stage]:
         }
         upstream_tls = {"ca": str(directory / "ca.pem"), **files}
         endpoints = {name: kafka.tls_endpoint(name) for name in tls} | {PROXIED: kafka.listener(PROXIED)}
-        first_port = free_port()
+        first_port = free_ports(2)
         listeners: list[dict[str, Any]] = [
             {"name": name, "bind": endpoint.advertised_address, "upstream": endpoint.address}
             for name, endpoint in endpoints.items()
