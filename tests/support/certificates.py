@@ -40,6 +40,19 @@ class Issued:
         return x509.load_pem_x509_certificate(self.certificate).public_bytes(serialization.Encoding.DER)
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """A CA, with a root of its own or signed by another."""
 
@@ -48,8 +61,10 @@ class Authority:
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer, signer = (parent.name, parent._key) if parent else (self.name, self._key)
         signed = (
-            _builder(self.name, issuer, self._key)
+            _builder(self.name, issuer, self._key, signer)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(signer, hashes.SHA256())
         )
         self.pem = signed.public_bytes(serialization.Encoding.PEM)
@@ -72,7 +87,7 @@ class Authority:
         """Sign a certificate for hosts (names or IP addresses), or for whoever has that name."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        builder = _builder(name, self.name, key, not_before=not_before, not_after=not_after)
+        builder = _builder(name, self.name, key, self._key, not_before=not_before, not_after=not_after)
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False)
         signed = builder.sign(self._key, hashes.SHA256())
@@ -88,11 +103,14 @@ def _builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
+    signer: ec.EllipticCurvePrivateKey,
     *,
     not_before: datetime = LAST_YEAR,
     not_after: datetime = NEXT_YEAR,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
+    # Python 3.13 verifies strictly, and wants to be told which key has signed.
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
     return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
 
 
