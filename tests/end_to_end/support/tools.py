@@ -60,16 +60,20 @@ def producer_performance(
 ) -> Produced:
     """Run ``ProducerPerformance``; ``throughput`` is in records per second, -1 for all it can."""
     settings = {"bootstrap.servers": bootstrap_servers} | dict(properties or {})
-    out = kafka.run_java(
-        "org.apache.kafka.tools.ProducerPerformance",
-        "--topic", topic,
-        "--num-records", str(records),
-        "--record-size", str(record_size_bytes),
-        "--throughput", str(throughput),
-        "--print-metrics",
-        "--producer-props", *(f"{key}={value}" for key, value in settings.items()),
-        timeout_s=timeout_s,
-    )  # fmt: skip
+    with scratch("producer") as directory:
+        # On the command line the tool takes no value with a "=" in it.
+        file = directory / "producer.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        out = kafka.run_java(
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--topic", topic,
+            "--num-records", str(records),
+            "--record-size", str(record_size_bytes),
+            "--throughput", str(throughput),
+            "--print-metrics",
+            "--producer.config", file,
+            timeout_s=timeout_s,
+        )  # fmt: skip
     summaries = list(_PRODUCED.finditer(out))
     if not summaries:
         raise AssertionError(f"ProducerPerformance printed no summary:\n{out[-2_000:]}")
