@@ -1,0 +1,73 @@
+"""Inputs that are kept: of each target those that a fuzzer found to do something new, and new ones made of them.
+
+A target's file has each input behind its length, two bytes, the shortest first.
+"""
+
+from pathlib import Path
+from random import Random
+from struct import pack, unpack_from
+from typing import Final
+
+from tests.fuzz import seeds
+
+FOLDER: Final = Path(__file__).parent / "corpus"
+MAX_INPUT_BYTES: Final = 800
+# Of one target's file.
+MAX_KEPT_BYTES: Final = 100_000
+_FIRST_INPUTS: Final = 40
+
+
+def kept(target: str) -> list[bytes]:
+    """Return the inputs that are kept of a target, if any."""
+    path = FOLDER / f"{target}.bin"
+    data = path.read_bytes() if path.exists() else b""
+    inputs, at = [], 0
+    while at < len(data):
+        size = unpack_from(">H", data, at)[0]
+        inputs.append(data[at + 2 : at + 2 + size])
+        at += 2 + size
+    return inputs
+
+
+def keep(target: str, inputs: list[bytes]) -> None:
+    """Put these in the place of those that are kept, the longest left out where they are too many."""
+    out = b""
+    for one in sorted(set(inputs), key=lambda one: (len(one), one)):
+        if len(out) + 2 + len(one) > MAX_KEPT_BYTES:
+            break
+        out += pack(">H", len(one)) + one
+    (FOLDER / f"{target}.bin").write_bytes(out)
+
+
+def first(target: str) -> list[bytes]:
+    """Return inputs to begin with where none are kept: decisions by chance, and for ``garbage`` some frames."""
+    random = Random(target)  # noqa: S311 - the same ones each time
+    inputs = [random.randbytes(random.randrange(20, MAX_INPUT_BYTES // 2)) for _ in range(_FIRST_INPUTS)]
+    if target == "garbage":
+        for _ in range(4 * _FIRST_INPUTS):
+            frames = b""
+            for _ in range(random.randrange(1, 4)):
+                api_key = random.choice(seeds.API_KEYS)
+                frames += seeds.request(api_key, random.randrange(seeds.versions(api_key)), 1, 0)
+            inputs.append((bytes([random.randrange(256), min(len(frames) >> 1, 255)]) + frames)[:MAX_INPUT_BYTES])
+    return inputs
+
+
+def mutated(inputs: list[bytes], random: Random) -> bytes:
+    """Return one of the inputs with something else in it, or two of them spliced."""
+    out = bytearray(random.choice(inputs))
+    for _ in range(random.randrange(1, 6)):
+        at = random.randrange(len(out) + 1)
+        match random.randrange(5):
+            case 0:
+                out[at : at + 1] = random.randbytes(1)
+            case 1:
+                del out[at : at + random.randrange(1, 8)]
+            case 2:
+                out[at:at] = random.randbytes(random.randrange(1, 8))
+            case 3:
+                other = random.choice(inputs)
+                out[at:] = other[random.randrange(len(other) + 1) :]
+            case _:
+                out[at:at] = out[at : at + random.randrange(1, 40)]
+    return bytes(out[:MAX_INPUT_BYTES])

@@ -1,0 +1,393 @@
+"""Any bytes give an answer or one error, in bounded time and memory: of each reader and patcher in ``protocol``.
+
+Frames are right ones of any API and version, whole or damaged. Of each reader this holds:
+
+* nothing but a ``ProtocolError`` comes out;
+* what it says of the first bytes of a frame is None, or what it says of all of it;
+* it says the same wherever the frame lies in its data, and whatever lies around it;
+* a frame that is written anew has the size that stands in front of it, and names nobody but who is to be named;
+* a response that streams comes out with as many bytes as it went in, the same ones however it is cut.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from ipaddress import ip_address
+from struct import pack
+from typing import Any, Final
+
+from protocol import (
+    api_versions,
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    metadata,
+    produce,
+    sasl,
+)
+from protocol.api import ApiKey
+from protocol.api_versions import CEILINGS
+from protocol.errors import ProtocolError
+from protocol.header import read_request_head, read_response_head
+from protocol.node_endpoints import (
+    FIRST_VERSION,
+    MAX_HELD_BYTES,
+    HiddenEndpoints,
+    find_endpoints,
+    may_have_endpoints,
+    replace_endpoints,
+)
+from protocol.throttle_time import throttle_time_offset, write_throttle_time
+from tests.fuzz import seeds
+from tests.fuzz.dialogue import TOLD, Stage
+from tests.fuzz.source import Source, cut, damaged
+from tests.support.logins import CLIENT_FINAL, CLIENT_FIRST, SERVER_FINAL, SERVER_FIRST, bearer, web_token
+from tests.support.wire import Wire
+
+MAX_FRAMES: Final = 64
+_LIMIT: Final = 104_857_600
+_THROTTLE_TIME_MS: Final = 0x5EAF00D
+_MARGINS: Final = (b"", b"\x00", b"\xff\xff\xff\xff", b"before and behind")
+
+_TOKENS: Final = (
+    b"\0alice\0secret",
+    CLIENT_FIRST,
+    CLIENT_FINAL,
+    SERVER_FIRST,
+    SERVER_FINAL,
+    b"n,a=a=2Cb,n=a=2Cb,r=x,tokenauth=true",
+    bearer(web_token({"sub": "alice"})),
+    bearer(web_token({"sub": ["alice"]})),
+    b"n,a=alice,\x01host=h\x01auth=Bearer a.e30.\x01\x01",
+    b"",
+)
+_PROXY_HEADERS: Final = (
+    b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n",
+    b"PROXY TCP6 2001:db8::7 ::ffff:10.0.0.7 56324 9092\r\n",
+    b"PROXY UNKNOWN whatever\r\n",
+    b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(range(12)),
+    b"\r\n\r\n\x00\r\nQUIT\n\x21\x21\x00\x28" + bytes(range(36)) + b"\x04\x00\x01x",
+    b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00",
+)
+
+
+def _said(read: Callable[[], object]) -> object:
+    """Return what a reader says: a value, or the reason of its error."""
+    try:
+        return read()
+    except ProtocolError as error:
+        return error.reason
+
+
+# -- requests
+
+
+def requests(source: Source) -> int:
+    """Read the heads of requests and what is read of their bodies."""
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
+        version, choice = source.below(seeds.versions(api_key)), source.byte()
+        frame = seeds.request(api_key, version, choice & 3, choice >> 2 & 3)
+        if choice & 0x10:
+            frame = damaged(frame, source)
+        _read_request(frame, source.below(len(frame) + 1), _MARGINS[choice >> 6])
+        frames += 1
+    return frames
+
+
+def _read_request(frame: bytes, size: int, margin: bytes) -> None:
+    said = _said(lambda: read_request_head(frame, 0, _LIMIT))
+    early = _said(lambda: read_request_head(frame[:size], 0, _LIMIT))
+    assert early is None or early == said
+    data = margin + frame
+    try:
+        head = read_request_head(data, len(margin), _LIMIT)
+    except ProtocolError as error:
+        assert error.reason == said
+        return
+    if head is None:
+        assert said is None
+        return
+    assert head._replace(body=head.body - len(margin)) == said
+    end = len(margin) + 4 + head.size_bytes
+    assert head.body <= min(end, len(data))
+    _read_body(data, head.body, end, head.api_key, head.api_version, size + len(margin))
+
+
+def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, size: int) -> None:
+    size = max(size, body)
+    if api_key == ApiKey.PRODUCE:
+        acks = _said(lambda: produce.read_acks(data, body, version, end=end))
+        early = _said(lambda: produce.read_acks(data[:size], body, version, end=end))
+        assert early is None or early == acks
+        if isinstance(acks, int):
+            plain = produce.end_of_plain_acks(data, body, version)
+            assert plain is None or int.from_bytes(data[plain - 2 : plain], signed=True) == acks
+    elif api_key == ApiKey.FETCH:
+        limits = _said(lambda: fetch.read_limits(data, body, version, end=end))
+        early = _said(lambda: fetch.read_limits(data[:size], body, version, end=end))
+        assert early is None or early == limits
+        replica = _said(lambda: fetch.read_replica_id(data, body, min(end, len(data)), version))
+        assert isinstance(replica, int | str)
+    elif api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
+        view = memoryview(data)[body:end]
+        name = _said(lambda: sasl.read_handshake(view))
+        assert isinstance(name, str)
+        assert name.encode() is not None
+        _said(lambda: sasl.read_authenticate(view, version))
+
+
+# -- responses
+
+
+def responses(source: Source) -> int:
+    """Find and replace in responses what is found and replaced there."""
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
+        version, choice = source.below(seeds.versions(api_key)), source.byte()
+        frame = seeds.response(api_key, version, choice & 3)
+        if choice & 0x10:
+            frame = damaged(frame, source)
+        _read_response(frame, api_key, version, source.below(len(frame) + 1))
+        reader = _READERS.get(api_key)
+        if reader is not None:
+            reader(frame, version, source.below(len(frame) + 1), _MARGINS[choice >> 6])
+        if version >= FIRST_VERSION.get(api_key, seeds.UNKNOWN_API):
+            _replace_endpoints(frame, api_key, version)
+        frames += 1
+    return frames
+
+
+def _read_response(frame: bytes, api_key: int, version: int, size: int) -> None:
+    said = _said(lambda: read_response_head(frame, 0, _LIMIT))
+    early = _said(lambda: read_response_head(frame[:size], 0, _LIMIT))
+    assert early is None or early == said
+    offset = _said(lambda: throttle_time_offset(frame, api_key, version))
+    if isinstance(offset, int) and offset >= 0:
+        assert 8 <= offset <= len(frame) - 4
+        written = write_throttle_time(frame, api_key, version, _THROTTLE_TIME_MS)
+        assert len(written) == len(frame)
+        assert written[:offset] + written[offset + 4 :] == frame[:offset] + frame[offset + 4 :]
+
+
+def _read_produce(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    del size, margin  # read only where it is whole
+    offset = _said(lambda: produce.throttle_time_offset(frame, version))
+    assert not isinstance(offset, int) or 8 <= offset <= len(frame) - 4
+
+
+def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    said = _said(lambda: fetch.throttle_time_offset(frame, 0, version))
+    early = _said(lambda: fetch.throttle_time_offset(frame[:size], 0, version))
+    assert early is None or early == said
+    moved = _said(lambda: fetch.throttle_time_offset(margin + frame, len(margin), version))
+    assert moved == (said + len(margin) if isinstance(said, int) and said >= 0 else said)
+
+
+def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    del size, margin
+    with suppress(ProtocolError):
+        narrowed = api_versions.narrow(frame, version)
+        assert len(narrowed) == len(frame)
+        assert api_versions.narrow(narrowed, version) == narrowed
+        entries, _ = api_versions._walk(narrowed, version)
+        for entry in entries:
+            key, low, high = (int.from_bytes(narrowed[entry + at : entry + at + 2], signed=True) for at in (0, 2, 4))
+            assert high <= CEILINGS.get(key, high) or low > CEILINGS[key]
+
+
+def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    found = _same_anywhere(metadata.find_brokers, frame, version, size, margin)
+    if found is not None:
+        front = metadata.replace_brokers(margin + frame, len(margin), found, TOLD)
+        after = front + frame[found.end - len(margin) :]
+        _check_size(after, frame)
+        again = metadata.find_brokers(after, 0, version)
+        assert again is not None
+        _check_told(again.brokers)
+
+
+def _read_describe_cluster(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    found = _same_anywhere(describe_cluster.find_endpoints, frame, version, size, margin)
+    if found is not None:
+        front = describe_cluster.replace_endpoints(margin + frame, len(margin), found, TOLD)
+        after = front + frame[found.brokers.end - len(margin) :]
+        _check_size(after, frame)
+        again = describe_cluster.find_endpoints(after, 0, version)
+        assert again is not None
+        _check_told(again.brokers.brokers)
+        assert found.endpoint_type == describe_cluster.BROKERS or not again.brokers.brokers
+
+
+def _read_find_coordinator(frame: bytes, version: int, size: int, margin: bytes) -> None:
+    found = _same_anywhere(find_coordinator.find_coordinators, frame, version, size, margin)
+    if found is not None:
+        after = find_coordinator.replace_coordinators(margin + frame, len(margin), version, found, TOLD)
+        assert int.from_bytes(after[:4]) == len(after) - 4
+        again = find_coordinator.find_coordinators(after, 0, version)
+        assert again is not None
+        assert len(again) == len(found)
+        _check_told(tuple(one for one in again if one.node_id != find_coordinator.NOBODY))
+
+
+def _same_anywhere(find: Callable[[bytes, int, int], Any], frame: bytes, version: int, size: int, margin: bytes) -> Any:  # noqa: ANN401 - three readers, three kinds of answers
+    """Return what a reader says of the frame with something before it; None where it is an error, or too short."""
+    said = _said(lambda: find(frame, 0, version))
+    early = _said(lambda: find(frame[:size], 0, version))
+    # What is a lie in a whole frame may be too short in one that is still coming, and the other way round.
+    assert early is None or early == said or isinstance(said, str)
+    moved = _said(lambda: find(margin + frame, len(margin), version))
+    assert isinstance(moved, str) == isinstance(said, str)
+    assert (moved is None) == (said is None)
+    return None if isinstance(moved, str) else moved
+
+
+def _check_size(after: bytes, before: bytes) -> None:
+    """The size in front of a frame is as wrong as it was."""
+    wrong_by = int.from_bytes(before[:4], signed=True) - (len(before) - 4)
+    assert int.from_bytes(after[:4], signed=True) - (len(after) - 4) == wrong_by
+
+
+def _check_told(brokers: tuple[Any, ...]) -> None:
+    for broker in brokers:
+        assert (broker.host.encode(), broker.port) == TOLD[broker.node_id]
+
+
+def _replace_endpoints(frame: bytes, api_key: int, version: int) -> None:
+    may_have_endpoints(frame[-8:], api_key, version)
+    try:
+        found = find_endpoints(frame, api_key, version)
+    except ProtocolError:
+        return
+    if found is not None:
+        after = replace_endpoints(frame, found, TOLD)
+        assert int.from_bytes(after[:4]) == len(after) - 4
+        again = find_endpoints(after, api_key, version)
+        assert again is None or again.size_at < 0 or again.size_at == found.size_at
+        _check_told(again.array.brokers if again is not None else ())
+
+
+_READERS: Final[dict[int, Callable[[bytes, int, int, bytes], None]]] = {
+    ApiKey.PRODUCE: _read_produce,
+    ApiKey.FETCH: _read_fetch,
+    ApiKey.API_VERSIONS: _read_api_versions,
+    ApiKey.METADATA: _read_metadata,
+    ApiKey.DESCRIBE_CLUSTER: _read_describe_cluster,
+    ApiKey.FIND_COORDINATOR: _read_find_coordinator,
+}
+
+
+def streams(source: Source) -> int:
+    """Hide the endpoints of responses that stream."""
+    frames = 0
+    keys = tuple(FIRST_VERSION)
+    while source.has_more and frames < MAX_FRAMES:
+        api_key = keys[source.below(len(keys))]
+        first = FIRST_VERSION[api_key]
+        version, choice = first + source.below(seeds.versions(api_key) - first), source.byte()
+        frame = seeds.response(api_key, version, choice & 3)
+        if choice & 0x10:
+            frame = damaged(frame, source)
+        whole, whole_error = _streamed([frame] if frame else [], api_key, version)
+        parts, parts_error = _streamed(cut(frame, source), api_key, version)
+        assert whole_error == parts_error
+        assert parts.startswith(whole) if whole_error else parts == whole
+        assert len(parts) <= len(frame)
+        if choice & 0x10 == 0 and not whole_error:
+            assert len(whole) == len(frame)
+        frames += 1
+    return frames
+
+
+def _streamed(pieces: list[bytes], api_key: int, version: int) -> tuple[bytes, str]:
+    hidden = HiddenEndpoints(api_key, version)
+    out = b""
+    try:
+        for piece in pieces:
+            out += hidden.feed(piece)
+            assert len(hidden._held) <= MAX_HELD_BYTES
+        hidden.end()
+    except ProtocolError as error:
+        return out, error.reason
+    return out, ""
+
+
+# -- logins
+
+
+def tokens(source: Source) -> int:
+    """Read whom tokens name, and the frames around them."""
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        choice = source.byte()
+        token = _TOKENS[choice % len(_TOKENS)] if choice < 240 else source.take(source.byte())
+        if choice & 1:
+            token = damaged(b"size" + token, source)[4:]
+        for user in (sasl.plain_user(token), sasl.scram_user(token), sasl.oauthbearer_user(token, claim="sub")):
+            assert user is None or user.encode()
+        assert not (sasl.is_scram_success(token) and sasl.is_scram_failure(token))
+        frame = pack(">i", len(token)) + token
+        if choice & 2:
+            frame = damaged(frame, source)
+        size = source.below(len(frame) + 1)
+        for read in (sasl.read_token_size, sasl.is_request):
+            said, early = (_said(lambda r=read, f=f: r(f, 0)) for f in (frame, frame[:size]))  # type: ignore[misc]
+            assert early is None or early == said
+        for version in range(4):
+            _said(lambda v=version: sasl.read_authenticate_response(frame, v))  # type: ignore[misc]
+        frames += 1
+    return frames
+
+
+# -- headers of the PROXY protocol
+
+
+HAS_PROXY_PROTOCOL: Final = find_spec("protocol.proxy_protocol") is not None
+
+
+def proxy_headers(source: Source) -> int:
+    """Read the headers that load balancers send."""
+    proxy_protocol: Any = import_module("protocol.proxy_protocol")
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        choice = source.byte()
+        header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)]
+        if choice & 0x80:
+            header = damaged(b"size" + header, source)[4:]
+        data = header + _MARGINS[choice >> 5 & 3]
+        said = _said(lambda data=data: proxy_protocol.read_proxy_header(data))  # type: ignore[misc]
+        size = source.below(len(data) + 1)
+        early = _said(lambda data=data[:size]: proxy_protocol.read_proxy_header(data))  # type: ignore[misc]
+        assert early is None or early == said
+        if isinstance(said, tuple):
+            where, size_bytes = said
+            assert 0 < size_bytes <= min(len(data), proxy_protocol.MAX_HEADER_BYTES)
+            assert where is None or (ip_address(where[0]) and 0 <= where[1] <= 65_535)
+        elif said is None:
+            assert len(data) < proxy_protocol.MAX_HEADER_BYTES
+        frames += 1
+    return frames
+
+
+# -- a connection's bytes as they are
+
+
+def garbage(source: Source) -> int:
+    """Give a session bytes that nobody has prepared: first the client's, then the broker's."""
+    choice = source.byte()
+    data = source.take(source.byte() << 1 | 1)
+    whole, parts = Stage(Wire()), Stage(Wire())
+    whole.from_client([data] if data else [])
+    parts.from_client([data[at : at + 1 + choice % 16] for at in range(0, len(data), 1 + choice % 16)])
+    assert (whole.error and whole.error.reason) == (parts.error and parts.error.reason)
+    assert whole.asked == parts.asked
+    answer = source.rest()
+    if answer:
+        whole.from_broker([answer])
+    whole.finish()
+    for stage in (whole, parts):
+        stage.close()
+    return whole.passed_frames

@@ -1,0 +1,51 @@
+"""Any bytes give an answer or one closed connection, in bounded time and memory: what is fuzzed, and how much of it.
+
+Each target takes the fuzzer's bytes, reads its decisions from them, and raises whatever is not a ``ProtocolError``. It
+returns how many frames it gave to what it tests:
+
+* a dialogue, or garbage: the requests and answers that came out of a session on their other side, whole, and one for
+  each error that closed it;
+* readers: the frames that were read.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from tests.fuzz import dialogue, readers
+from tests.fuzz.source import Source
+
+
+class Target(NamedTuple):
+    """What takes a fuzzer's bytes.
+
+    Attributes:
+        run: Takes them; returns the number of frames. Raises what must not arise.
+        share: How many of a hundred frames of a long run are this target's.
+    """
+
+    run: Callable[[bytes], int]
+    share: int
+
+
+def _dialogue(kind: int, data: bytes) -> int:
+    return dialogue.Twins(Source(data), kind).play()
+
+
+def _readers(read: Callable[[Source], int], data: bytes) -> int:
+    return read(Source(data))
+
+
+TARGETS: Final[dict[str, Target]] = {
+    "dialogue_plain": Target(partial(_dialogue, dialogue.PLAIN), 20),
+    "dialogue_inter_broker": Target(partial(_dialogue, dialogue.INTER_BROKER), 10),
+    "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 20),
+    "dialogue_login": Target(partial(_dialogue, dialogue.LOGIN), 15),
+    "garbage": Target(partial(_readers, readers.garbage), 5),
+    "requests": Target(partial(_readers, readers.requests), 8),
+    "responses": Target(partial(_readers, readers.responses), 10),
+    "streams": Target(partial(_readers, readers.streams), 5),
+    "tokens": Target(partial(_readers, readers.tokens), 5),
+}
+if readers.HAS_PROXY_PROTOCOL:
+    TARGETS["proxy_headers"] = Target(partial(_readers, readers.proxy_headers), 2)
