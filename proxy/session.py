@@ -249,11 +249,14 @@ class Session:
         account = self.account
         listening = account.listening
         max_frame_bytes = 4 + listening.policy.max_frame_size_bytes
+        answer = self._answer
+        is_held = answer is not None and answer[4]  # an answer is to be delayed as soon as it is there
         self.is_blocked = False
         try:
             while position < end:
                 if (
                     now_ms < account.muted_until_ms
+                    or is_held
                     or self.delayed_until_ms
                     or len(self._in_flight) >= self._most_in_flight
                 ):

@@ -316,6 +316,23 @@ def test_delay_takes_up_no_request_until_the_answer_is_out() -> None:
     assert wire.to_broker() == other_request(2)
 
 
+@pytest.mark.parametrize("version", [0, 7, 13])
+def test_delay_takes_up_no_request_while_the_answer_comes_in_pieces(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(produce_request(1, version=version, size_bytes=6_000))
+    response = produce_response(1, version=version)
+    wire.client(produce_request(2, version=version))
+
+    for at in range(len(response)):
+        wire.broker(response[at : at + 1])
+        assert wire.to_broker() == b"", at
+    wire.client(produce_request(3, version=version))
+    assert wire.to_broker() == b""
+    wire.wait(2_000)
+
+    assert wire.to_broker() == produce_request(2, version=version)
+
+
 def test_delay_without_an_answer_mutes() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
 
