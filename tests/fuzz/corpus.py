@@ -3,9 +3,12 @@
 A target's file has each input behind its length, two bytes, the shortest first.
 """
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from struct import pack, unpack_from
+from types import FrameType
 from typing import Final
 
 from tests.fuzz import seeds
@@ -15,6 +18,8 @@ MAX_INPUT_BYTES: Final = 800
 # Of one target's file.
 MAX_KEPT_BYTES: Final = 100_000
 _FIRST_INPUTS: Final = 40
+_REPOSITORY: Final = Path(__file__).parents[2]
+_PROGRAM: Final = tuple(f"{_REPOSITORY / package}/" for package in ("config", "protocol", "proxy"))
 
 
 def kept(target: str) -> list[bytes]:
@@ -37,6 +42,42 @@ def keep(target: str, inputs: list[bytes]) -> None:
             break
         out += pack(">H", len(one)) + one
     (FOLDER / f"{target}.bin").write_bytes(out)
+
+
+def minimised(run: Callable[[bytes], int], inputs: list[bytes]) -> list[bytes]:
+    """Return inputs that take each step from line to line that all of them take, the short ones first."""
+    chosen: list[bytes] = []
+    taken: set[tuple[object, int, int]] = set()
+    for one in sorted(set(inputs), key=lambda one: (len(one), one)):
+        steps = _steps(run, one)
+        if not steps <= taken:
+            taken |= steps
+            chosen.append(one)
+    return chosen
+
+
+def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, int]]:
+    """Return from which line to which a run goes within each function of the program."""
+    steps: set[tuple[object, int, int]] = set()
+    last: dict[FrameType, int] = {}
+
+    def follow(frame: FrameType, event: str, _: object) -> object:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PROGRAM):
+            return None
+        if event == "return":
+            last.pop(frame, None)
+        else:
+            steps.add((code, last.get(frame, 0), frame.f_lineno))
+            last[frame] = frame.f_lineno
+        return follow
+
+    sys.settrace(follow)
+    try:
+        run(data)
+    finally:
+        sys.settrace(None)
+    return steps
 
 
 def first(target: str) -> list[bytes]:

@@ -116,24 +116,21 @@ class Stage:
     def pump(self) -> None:
         """Give the session what it reads now, and take what it has written."""
         session = self.session
-        self._take()
-        while not self.error:
-            try:
+        try:
+            while not self.error:
                 if self._client_queue and not session.is_blocked:
-                    piece = self._client_queue.pop(0)
-                    self._give_client(piece)
+                    self._give_client(self._client_queue.pop(0))
                 elif self._broker_queue and not session.delayed_until_ms:
                     piece = self._broker_queue.pop(0)
                     self.answered += piece
                     session.receive_from_broker(piece, now_ms=self.wire.now_ms)
                 else:
                     break
-            except ProtocolError as error:
-                self._end(error)
-                break
-            self._take()
-            self.check_memory()
+        except ProtocolError as error:
+            self._end(error)
+        self._take()
         if not self.error:
+            self.check_memory()
             self.check_progress()
 
     def _give_client(self, piece: bytes) -> None:
@@ -262,7 +259,7 @@ class Twins:
 
     def __init__(self, source: Source, kind: int) -> None:
         choice = source.byte()
-        self._is_twice = bool(choice & 1)
+        self._is_twice = choice % 4 == 1
         self._source = source
         self._kind = kind
         rules, choice = _rules(source), source.byte()

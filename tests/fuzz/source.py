@@ -4,6 +4,7 @@ A fuzzer that changes one byte of its input changes one decision: which message 
 its fields lies. That takes it far deeper than random frames would.
 """
 
+import itertools
 from struct import pack
 from typing import Final
 
@@ -103,9 +104,10 @@ def cut(data: bytes, source: Source) -> list[bytes]:
         at = 1 + source.below(size - 1)
         return [data[:at], data[at:]]
     if style == 2:
-        return [data[at : at + 7] for at in range(0, size, 7)]
+        step = 1 + size // 8
+        return [data[at : at + step] for at in range(0, size, step)]
     if style == 3:
-        head = [data[at : at + 1] for at in range(min(size, 40))]
-        return [*head, data[40:]] if size > 40 else head
+        head = [data[at : at + 1] for at in range(min(size, 24))]
+        return [*head, data[24:]] if size > 24 else head
     edges = sorted({0, size, *(source.below(size) for _ in range(3))})
-    return [data[begin:end] for begin, end in zip(edges, edges[1:], strict=False)]
+    return [data[begin:end] for begin, end in itertools.pairwise(edges)]

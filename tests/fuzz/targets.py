@@ -37,15 +37,15 @@ def _readers(read: Callable[[Source], int], data: bytes) -> int:
 
 
 TARGETS: Final[dict[str, Target]] = {
-    "dialogue_plain": Target(partial(_dialogue, dialogue.PLAIN), 20),
-    "dialogue_inter_broker": Target(partial(_dialogue, dialogue.INTER_BROKER), 10),
-    "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 20),
-    "dialogue_login": Target(partial(_dialogue, dialogue.LOGIN), 15),
-    "garbage": Target(partial(_readers, readers.garbage), 5),
-    "requests": Target(partial(_readers, readers.requests), 8),
-    "responses": Target(partial(_readers, readers.responses), 10),
-    "streams": Target(partial(_readers, readers.streams), 5),
-    "tokens": Target(partial(_readers, readers.tokens), 5),
+    "dialogue_plain": Target(partial(_dialogue, dialogue.PLAIN), 16),
+    "dialogue_inter_broker": Target(partial(_dialogue, dialogue.INTER_BROKER), 8),
+    "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 18),
+    "dialogue_login": Target(partial(_dialogue, dialogue.LOGIN), 12),
+    "garbage": Target(partial(_readers, readers.garbage), 3),
+    "requests": Target(partial(_readers, readers.requests), 13),
+    "responses": Target(partial(_readers, readers.responses), 14),
+    "streams": Target(partial(_readers, readers.streams), 8),
+    "tokens": Target(partial(_readers, readers.tokens), 6),
 }
 if readers.HAS_PROXY_PROTOCOL:
     TARGETS["proxy_headers"] = Target(partial(_readers, readers.proxy_headers), 2)

@@ -1,0 +1,41 @@
+"""One target under libFuzzer, in a process of its own: ``python -m tests.fuzz.libfuzzer TARGET FRAMES [ARGUMENTS]``.
+
+Nothing of the program may be imported before it is instrumented, so nothing is imported above.
+"""
+
+import json
+import os
+import sys
+import time
+from importlib import import_module
+from typing import Any, Final
+
+_PROGRESS_SECONDS: Final = 5.0
+
+
+def main() -> None:
+    """Be libFuzzer until so many frames have passed; the last line says how many, and how many inputs."""
+    target, frames, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    atheris: Any = import_module("atheris")
+    with atheris.instrument_imports(include=["protocol", "proxy", "config"]):
+        run = import_module("tests.fuzz.targets").TARGETS[target].run
+    done = inputs = 0
+    shown = time.monotonic()
+
+    def one(data: bytes) -> None:
+        nonlocal done, inputs, shown
+        done += run(data)
+        inputs += 1
+        if time.monotonic() - shown > _PROGRESS_SECONDS:
+            shown = time.monotonic()
+            print(f"{target}: {done:,} of {frames:,} frames, {inputs:,} inputs", file=sys.stderr)  # noqa: T201
+        if done >= frames:
+            print("\n" + json.dumps({"inputs": inputs, "frames": done}), file=sys.stderr, flush=True)  # noqa: T201
+            os._exit(0)  # libFuzzer has no other way to be stopped from within
+
+    atheris.Setup(["fuzz", *arguments], one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
