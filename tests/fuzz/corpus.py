@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from struct import pack, unpack_from
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from tests.fuzz import seeds
 
@@ -61,7 +61,7 @@ def _steps(run: Callable[[bytes], int], data: bytes) -> set[tuple[object, int, i
     steps: set[tuple[object, int, int]] = set()
     last: dict[FrameType, int] = {}
 
-    def follow(frame: FrameType, event: str, _: object) -> object:
+    def follow(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - itself, or None
         code = frame.f_code
         if not code.co_filename.startswith(_PROGRAM):
             return None

@@ -29,7 +29,7 @@ from protocol import (
 from protocol.api import ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import ProtocolError
-from protocol.header import read_request_head, read_response_head
+from protocol.header import RequestHead, read_request_head, read_response_head
 from protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
@@ -72,10 +72,10 @@ _PROXY_HEADERS: Final = (
 )
 
 
-def _said(read: Callable[[], object]) -> object:
-    """Return what a reader says: a value, or the reason of its error."""
+def _said(read: Callable[..., object], *data: object, **more: object) -> object:
+    """Return what a reader says of something: a value, or the reason of its error."""
     try:
-        return read()
+        return read(*data, **more)
     except ProtocolError as error:
         return error.reason
 
@@ -98,17 +98,13 @@ def requests(source: Source) -> int:
 
 
 def _read_request(frame: bytes, size: int, margin: bytes) -> None:
-    said = _said(lambda: read_request_head(frame, 0, _LIMIT))
-    early = _said(lambda: read_request_head(frame[:size], 0, _LIMIT))
+    said = _said(read_request_head, frame, 0, _LIMIT)
+    early = _said(read_request_head, frame[:size], 0, _LIMIT)
     assert early is None or early == said
     data = margin + frame
-    try:
-        head = read_request_head(data, len(margin), _LIMIT)
-    except ProtocolError as error:
-        assert error.reason == said
-        return
-    if head is None:
-        assert said is None
+    head = _said(read_request_head, data, len(margin), _LIMIT)
+    if not isinstance(head, RequestHead):
+        assert head == said
         return
     assert head._replace(body=head.body - len(margin)) == said
     end = len(margin) + 4 + head.size_bytes
@@ -119,24 +115,24 @@ def _read_request(frame: bytes, size: int, margin: bytes) -> None:
 def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, size: int) -> None:
     size = max(size, body)
     if api_key == ApiKey.PRODUCE:
-        acks = _said(lambda: produce.read_acks(data, body, version, end=end))
-        early = _said(lambda: produce.read_acks(data[:size], body, version, end=end))
+        acks = _said(produce.read_acks, data, body, version, end=end)
+        early = _said(produce.read_acks, data[:size], body, version, end=end)
         assert early is None or early == acks
         if isinstance(acks, int):
             plain = produce.end_of_plain_acks(data, body, version)
             assert plain is None or int.from_bytes(data[plain - 2 : plain], signed=True) == acks
     elif api_key == ApiKey.FETCH:
-        limits = _said(lambda: fetch.read_limits(data, body, version, end=end))
-        early = _said(lambda: fetch.read_limits(data[:size], body, version, end=end))
+        limits = _said(fetch.read_limits, data, body, version, end=end)
+        early = _said(fetch.read_limits, data[:size], body, version, end=end)
         assert early is None or early == limits
-        replica = _said(lambda: fetch.read_replica_id(data, body, min(end, len(data)), version))
+        replica = _said(fetch.read_replica_id, data, body, min(end, len(data)), version)
         assert isinstance(replica, int | str)
     elif api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
         view = memoryview(data)[body:end]
-        name = _said(lambda: sasl.read_handshake(view))
+        name = _said(sasl.read_handshake, view)
         assert isinstance(name, str)
         assert name.encode() is not None
-        _said(lambda: sasl.read_authenticate(view, version))
+        _said(sasl.read_authenticate, view, version)
 
 
 # -- responses
@@ -162,10 +158,10 @@ def responses(source: Source) -> int:
 
 
 def _read_response(frame: bytes, api_key: int, version: int, size: int) -> None:
-    said = _said(lambda: read_response_head(frame, 0, _LIMIT))
-    early = _said(lambda: read_response_head(frame[:size], 0, _LIMIT))
+    said = _said(read_response_head, frame, 0, _LIMIT)
+    early = _said(read_response_head, frame[:size], 0, _LIMIT)
     assert early is None or early == said
-    offset = _said(lambda: throttle_time_offset(frame, api_key, version))
+    offset = _said(throttle_time_offset, frame, api_key, version)
     if isinstance(offset, int) and offset >= 0:
         assert 8 <= offset <= len(frame) - 4
         written = write_throttle_time(frame, api_key, version, _THROTTLE_TIME_MS)
@@ -175,15 +171,15 @@ def _read_response(frame: bytes, api_key: int, version: int, size: int) -> None:
 
 def _read_produce(frame: bytes, version: int, size: int, margin: bytes) -> None:
     del size, margin  # read only where it is whole
-    offset = _said(lambda: produce.throttle_time_offset(frame, version))
+    offset = _said(produce.throttle_time_offset, frame, version)
     assert not isinstance(offset, int) or 8 <= offset <= len(frame) - 4
 
 
 def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
-    said = _said(lambda: fetch.throttle_time_offset(frame, 0, version))
-    early = _said(lambda: fetch.throttle_time_offset(frame[:size], 0, version))
+    said = _said(fetch.throttle_time_offset, frame, 0, version)
+    early = _said(fetch.throttle_time_offset, frame[:size], 0, version)
     assert early is None or early == said
-    moved = _said(lambda: fetch.throttle_time_offset(margin + frame, len(margin), version))
+    moved = _said(fetch.throttle_time_offset, margin + frame, len(margin), version)
     assert moved == (said + len(margin) if isinstance(said, int) and said >= 0 else said)
 
 
@@ -235,11 +231,11 @@ def _read_find_coordinator(frame: bytes, version: int, size: int, margin: bytes)
 
 def _same_anywhere(find: Callable[[bytes, int, int], Any], frame: bytes, version: int, size: int, margin: bytes) -> Any:  # noqa: ANN401 - three readers, three kinds of answers
     """Return what a reader says of the frame with something before it; None where it is an error, or too short."""
-    said = _said(lambda: find(frame, 0, version))
-    early = _said(lambda: find(frame[:size], 0, version))
+    said = _said(find, frame, 0, version)
+    early = _said(find, frame[:size], 0, version)
     # What is a lie in a whole frame may be too short in one that is still coming, and the other way round.
     assert early is None or early == said or isinstance(said, str)
-    moved = _said(lambda: find(margin + frame, len(margin), version))
+    moved = _said(find, margin + frame, len(margin), version)
     assert isinstance(moved, str) == isinstance(said, str)
     assert (moved is None) == (said is None)
     return None if isinstance(moved, str) else moved
@@ -334,10 +330,10 @@ def tokens(source: Source) -> int:
             frame = damaged(frame, source)
         size = source.below(len(frame) + 1)
         for read in (sasl.read_token_size, sasl.is_request):
-            said, early = (_said(lambda r=read, f=f: r(f, 0)) for f in (frame, frame[:size]))  # type: ignore[misc]
+            said, early = (_said(read, some, 0) for some in (frame, frame[:size]))
             assert early is None or early == said
         for version in range(4):
-            _said(lambda v=version: sasl.read_authenticate_response(frame, v))  # type: ignore[misc]
+            _said(sasl.read_authenticate_response, frame, version)
         frames += 1
     return frames
 
@@ -358,9 +354,9 @@ def proxy_headers(source: Source) -> int:
         if choice & 0x80:
             header = damaged(b"size" + header, source)[4:]
         data = header + _MARGINS[choice >> 5 & 3]
-        said = _said(lambda data=data: proxy_protocol.read_proxy_header(data))  # type: ignore[misc]
+        said = _said(proxy_protocol.read_proxy_header, data)
         size = source.below(len(data) + 1)
-        early = _said(lambda data=data[:size]: proxy_protocol.read_proxy_header(data))  # type: ignore[misc]
+        early = _said(proxy_protocol.read_proxy_header, data[:size])
         assert early is None or early == said
         if isinstance(said, tuple):
             where, size_bytes = said

@@ -4,8 +4,11 @@ import uuid
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
+from random import Random
 from types import MappingProxyType
 from typing import Any
+
+from tests.protocol.support.kio_messages import generated_scalar
 
 with warnings.catch_warnings():
     # It reads its JSON files with a deprecated function of importlib.resources.
@@ -45,6 +48,21 @@ def example(cls: Untyped, version: int, values: Mapping[str, Any] = NOTHING, *, 
     return cls(version=version, **{**_filled(cls.fields, version, array_length), **values})
 
 
+def generated(cls: Untyped, version: int, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
+    """Make a message of any contents that its types allow; ``values`` replace top fields."""
+    return cls(version=version, **{**_generated_fields(cls.fields, version, random), **values})
+
+
+def generated_element(field: Untyped, version: int, random: Random, values: Mapping[str, Any]) -> Untyped:
+    """Make an element of an array of structures; ``values`` replace some of its fields."""
+    return field.data_class(version=version, **{**_generated_fields(field.fields, version, random), **values})
+
+
+def decoded(frame: bytes, cls: Untyped, version: int) -> Untyped:
+    """Read a whole frame."""
+    return cls.decode(frame, version=version, header=True, framed=True)
+
+
 def empty(cls: Untyped, version: int) -> Untyped:
     """Make a message of defaults: arrays are empty, tagged fields absent."""
     return cls(version=version)
@@ -68,6 +86,25 @@ def _filled(fields: Mapping[str, Any], version: int, array_length: int) -> dict[
     return {
         name: _value(field, version, array_length) for name, field in fields.items() if field.for_version_q(version)
     }
+
+
+def _generated_fields(fields: Mapping[str, Any], version: int, random: Random) -> dict[str, Any]:
+    return {name: _generated(field, version, random) for name, field in fields.items() if field.for_version_q(version)}
+
+
+def _generated(field: Untyped, version: int, random: Random) -> Untyped:
+    if field.nullable_for_version_q(version) and random.random() < 0.3:
+        return None
+    if field.is_struct_array():
+        return [generated_element(field, version, random, {}) for _ in range(random.randrange(4))]
+    if field.is_struct():
+        return generated_element(field, version, random, {})
+    if field.is_array():
+        kind = field.type_str.removeprefix("[]")
+        return [generated_scalar(kind, random) for _ in range(random.randrange(4))]
+    if field.type_str == "bitfield":
+        return frozenset(random.sample(range(31), random.randrange(4)))
+    return generated_scalar(field.type_str, random)
 
 
 def _value(field: Untyped, version: int, array_length: int) -> Untyped:

@@ -3,8 +3,9 @@
 import io
 import uuid
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from random import Random
 from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
@@ -47,9 +48,30 @@ def example(
     for field in fields(entity):
         if field.name in values:
             filled[field.name] = values[field.name]
-        elif tagged or "tag" not in field.metadata or (field.default, field.default_factory) == (MISSING, MISSING):
+        elif tagged or not _may_be_left_out(field):
             filled[field.name] = _value(field.type, array_length=array_length, tagged=tagged)
     return entity(**filled)
+
+
+def generated(entity: Untyped, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
+    """Make a message of any contents that its types allow.
+
+    Args:
+        entity: A class of kio.
+        random: Decides.
+        values: Fields of the message itself to have these values instead.
+    """
+    filled = {}
+    for field in fields(entity):
+        if field.name in values:
+            filled[field.name] = values[field.name]
+        elif not _may_be_left_out(field) or random.random() < 0.5:
+            filled[field.name] = _generated(field.type, field.metadata.get("kafka_type"), random)
+    return entity(**filled)
+
+
+def _may_be_left_out(field: Field[Any]) -> bool:
+    return "tag" in field.metadata and (field.default, field.default_factory) != (MISSING, MISSING)
 
 
 def milliseconds(value: int) -> timedelta:
@@ -105,6 +127,45 @@ def _value(kind: Untyped, *, array_length: int, tagged: bool) -> Untyped:
     if is_dataclass(kind):
         return example(kind, array_length=array_length, tagged=tagged)
     return _scalar(kind)
+
+
+def _generated(kind: Untyped, kafka_type: str | None, random: Random) -> Untyped:
+    origin: Any = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is tuple:
+        return tuple(_generated(arguments[0], kafka_type, random) for _ in range(random.randrange(4)))
+    if arguments:
+        # A union with None.
+        kind = next(argument for argument in arguments if argument is not type(None))
+        return None if random.random() < 0.3 else _generated(kind, kafka_type, random)
+    if is_dataclass(kind):
+        return generated(kind, random)
+    if kind is ErrorCode:
+        return random.choice(list(ErrorCode))
+    if issubclass(kind, timedelta):
+        return milliseconds(random.randrange(2**31))
+    if issubclass(kind, datetime):
+        return datetime.fromtimestamp(random.randrange(2**32), tz=UTC)
+    return generated_scalar(str(kafka_type), random)
+
+
+def generated_scalar(kafka_type: str, random: Random) -> Any:  # noqa: ANN401 - as many types as Kafka has
+    """Return any value of one of Kafka's types, by its name in Kafka's message files."""
+    if kafka_type.startswith("int"):
+        bits = int(kafka_type.removeprefix("int"))
+        return random.choice([0, -1, random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))])
+    size = random.choice([0, 1, 7, 20, random.randrange(300)])
+    if kafka_type == "string":
+        return "".join(random.choices("aé-0\0\U0001f980", k=size))
+    if kafka_type in ("bytes", "records"):
+        return random.randbytes(size)
+    others: dict[str, Any] = {
+        "bool": random.random() < 0.5,
+        "float64": random.random(),
+        "uint16": random.randrange(2**16),
+        "uuid": uuid.UUID(int=random.randrange(1, 2**128)),
+    }
+    return others[kafka_type]
 
 
 def _scalar(kind: Untyped) -> Untyped:

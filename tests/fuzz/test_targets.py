@@ -1,0 +1,143 @@
+"""Any bytes give an answer or one closed connection, in bounded time and memory: the short form of ``make fuzz``.
+
+The kept corpus, some thousand inputs made of it that are the same in each run, hypothesis' own, and libFuzzer for some
+seconds.
+"""
+
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey
+from tests.fuzz import corpus, seeds
+from tests.fuzz.source import Source, cut, damaged
+from tests.fuzz.targets import TARGETS
+from tests.protocol.support import kafka_python_messages, kio_messages
+
+FRESH_INPUTS = 1_000
+# Of a processor, for some dozen frames that may be followed by a megabyte; a slow machine needs a hundredth of it.
+MAX_SECONDS_PER_INPUT = 3.0
+
+
+def play(target: str, inputs: list[bytes]) -> int:
+    """Give a target its inputs; return how many frames it took."""
+    frames = 0
+    for one in inputs:
+        started = time.process_time()
+        try:
+            frames += TARGETS[target].run(one)
+        except BaseException as error:
+            error.add_note(f"the input: bytes.fromhex({one.hex()!r})")
+            raise
+        assert time.process_time() - started < MAX_SECONDS_PER_INPUT, one.hex()
+    return frames
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_kept_corpus_gives_answers_or_closed_connections(target: str) -> None:
+    inputs = corpus.kept(target)
+
+    assert len(inputs) >= 10
+    assert play(target, inputs) >= len(inputs)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_so_does_what_is_made_of_it(target: str) -> None:
+    random = Random(target)  # noqa: S311 - the same inputs in each run
+    kept = corpus.kept(target) + corpus.first(target)
+
+    assert play(target, [corpus.mutated(kept, random) for _ in range(FRESH_INPUTS)]) >= FRESH_INPUTS
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@given(data=st.binary(max_size=300))
+def test_so_do_any_bytes(target: str, data: bytes) -> None:
+    TARGETS[target].run(data)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="atheris has wheels for x86-64 only")
+def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "dialogue_rewriting", "responses", "--frames=20000"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stdout
+    table = [line.split("|")[1:-1] for line in run.stdout.splitlines() if line.startswith("|")][2:]
+    assert [row[0].strip() for row in table] == ["dialogue_rewriting", "responses", "all"]
+    assert int(table[-1][1].replace(",", "")) >= 20_000
+    for row in table[:-1]:
+        assert int(row[3].replace(",", "")) > 100, f"{row[0]} reaches next to nothing: is it instrumented?"
+
+
+# -- what the fuzzer begins with
+
+
+def test_there_are_frames_of_each_api_and_version_that_a_codec_knows() -> None:
+    known = set(kio_messages.api_versions())
+    known |= {(cls.API_KEY, version) for cls, version in kafka_python_messages.messages("request")}
+
+    assert {key for key, _ in known} <= set(seeds.API_KEYS) >= set(map(int, ApiKey))
+    for key, version_number in known:
+        assert version_number < seeds.versions(key)
+        for variant in range(seeds.VARIANTS):
+            frame = seeds.request(key, version_number, variant, 0)
+            assert int.from_bytes(frame[4:6]) == key
+            assert int.from_bytes(frame[6:8]) == version_number
+            for one in (frame, seeds.response(key, version_number, variant)):
+                assert int.from_bytes(one[:4]) == len(one) - 4
+
+
+@given(frame=st.binary(min_size=4, max_size=100), data=st.binary(max_size=40))
+def test_pieces_of_a_frame_are_the_frame(frame: bytes, data: bytes) -> None:
+    pieces = cut(frame, Source(data))
+
+    assert b"".join(pieces) == frame
+    assert all(pieces)
+
+
+@given(frame=st.binary(min_size=4, max_size=100), data=st.binary(max_size=40))
+def test_damage_is_the_same_each_time_and_bounded(frame: bytes, data: bytes) -> None:
+    out = damaged(frame, Source(data))
+
+    assert out == damaged(frame, Source(data))
+    assert len(out) <= len(frame) + 4 * 64 + 16
+
+
+def test_a_corpus_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    monkeypatch.setattr(corpus, "FOLDER", tmp_path)
+    inputs = [b"", b"a", bytes(corpus.MAX_INPUT_BYTES)]
+
+    corpus.keep("some", inputs)
+
+    assert corpus.kept("some") == inputs
+    assert corpus.kept("none") == []
+
+
+def test_the_smallest_corpus_still_goes_everywhere() -> None:
+    run = TARGETS["tokens"].run
+    inputs = corpus.first("tokens")
+
+    few = corpus.minimised(run, [*inputs, *inputs])
+
+    assert 0 < len(few) < len(inputs)
+    assert set().union(*(corpus._steps(run, one) for one in few)) == set().union(
+        *(corpus._steps(run, one) for one in inputs)
+    )
+
+
+def test_atheris_is_there_where_it_can_be() -> None:
+    try:
+        assert version("atheris").startswith("3.")
+    except PackageNotFoundError:
+        assert platform.machine() != "x86_64"
