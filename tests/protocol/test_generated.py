@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
 
 from protocol import fetch, node_endpoints, produce, sasl
 from protocol.api import ApiKey, is_flexible
@@ -163,7 +164,7 @@ def test_responses_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 def _no_error(api_key: int) -> dict[str, Any]:
     """An ApiVersions response with error 35 is written as v0 by brokers; codecs do not know."""
-    return {"error_code": kio_messages.ErrorCode.none} if api_key == ApiKey.API_VERSIONS else {}
+    return {"error_code": ErrorCode.none} if api_key == ApiKey.API_VERSIONS else {}
 
 
 def _check_response(frame: bytes, api_key: int, version: int, throttle_time_ms: int | None) -> None:
@@ -236,7 +237,7 @@ def _as_told(one: Untyped, node_id: int) -> Untyped:
 def _as_coordinator(one: Untyped) -> Untyped:
     if one.node_id in TOLD:
         return _as_told(one, one.node_id)
-    error_code = one.error_code if one.node_id == -1 else kio_messages.ErrorCode(NOT_AVAILABLE)
+    error_code = one.error_code if one.node_id == -1 else ErrorCode(NOT_AVAILABLE)
     return replace(one, node_id=-1, host="", port=-1, error_code=error_code)
 
 
