@@ -16,7 +16,7 @@ is damaged. The play is held to this:
 from struct import pack, unpack_from
 from typing import Final
 
-from config.model import DEFAULT, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from config.model import DEFAULT, MAX_BUCKETS, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 from protocol.header import MAX_HEAD_BYTES
@@ -173,7 +173,7 @@ class Stage:
         for manager in self.wire.listening.quotas.managers:
             for bucket in manager:
                 assert bucket.in_flight_bytes >= 0
-                assert not has_ended or not bucket.in_flight_bytes
+                assert not has_ended or not (bucket.in_flight_bytes or bucket.holders)
 
     def finish(self) -> None:
         """Answer what is asked, let time pass, and see that nothing stays that could have passed."""
@@ -269,6 +269,7 @@ class Twins:
         self._is_sound = True  # nothing was damaged yet
         self._has_moved = False  # a response was sent in which addresses are replaced as a whole and hidden in pieces
         self._hides = False
+        self._is_steady = True  # no time has passed, and rules are the same
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
@@ -327,6 +328,7 @@ class Twins:
             for stage in self._stages:
                 stage.end_client()
         else:
+            self._is_steady = False
             rules = _rules(self._source)
             for stage in self._stages:
                 stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
@@ -378,10 +380,10 @@ class Twins:
 
     def _feed_broker(self, data: bytes) -> None:
         pieces = cut(data, self._source)
-        # Where pieces may make a difference: what streams is hidden, not replaced; and what a broker says too much
-        # answers nothing, unless a request that was blocked has passed between two pieces of it.
-        is_blocked = any(stage.session.is_blocked for stage in self._stages)
-        if self._is_twice and (self._has_moved or (is_blocked and not self._is_sound)):
+        # Where pieces may make a difference: what streams is hidden, not replaced; and with each piece a request that
+        # is blocked is tried again, which may pass now, and be what the rest of the bytes answer.
+        may_pass = any(stage.session.is_blocked for stage in self._stages) and not (self._is_sound and self._is_steady)
+        if self._is_twice and (self._has_moved or may_pass):
             pieces = [data] if data else []
         self._hides |= self._has_moved and len(pieces) > 1
         for stage in self._stages[1:]:
@@ -389,6 +391,7 @@ class Twins:
         self._first.from_broker(pieces)
 
     def _wait(self) -> None:
+        self._is_steady = False
         wait_ms = _WAITS_MS[self._source.below(len(_WAITS_MS))]
         end_ms = self._first.wire.now_ms + wait_ms
         while True:
@@ -450,6 +453,7 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
         is_inter_broker=kind == INTER_BROKER,
         max_frame_size_bytes=(104_857_600, 104_857_600, 3_000)[choice // 6 % 3],
         max_throttle_time_ms=25_000,
+        max_buckets=(MAX_BUCKETS, 3)[choice // 18 % 2],
         addresses=_addresses() if kind == REWRITING else None,
     )
 

@@ -35,7 +35,7 @@ from protocol.node_endpoints import (
     MAX_HELD_BYTES,
     HiddenEndpoints,
     find_endpoints,
-    may_have_endpoints,
+    names_nobody,
     replace_endpoints,
 )
 from protocol.throttle_time import throttle_time_offset, write_throttle_time
@@ -253,7 +253,7 @@ def _check_told(brokers: tuple[Any, ...]) -> None:
 
 
 def _replace_endpoints(frame: bytes, api_key: int, version: int) -> None:
-    may_have_endpoints(frame[-8:], api_key, version)
+    names_nobody(b"before" + frame, 6 + len(frame), api_key, version)
     try:
         found = find_endpoints(frame, api_key, version)
     except ProtocolError:
