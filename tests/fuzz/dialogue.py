@@ -148,11 +148,12 @@ class Stage:
     def check_memory(self) -> None:
         """Of each side less than a head, a login or a held response is kept, and what one read brought."""
         session = self.session
-        waiting = max(2 * MAX_HEAD_BYTES, 4 + MAX_LOGIN_BYTES)
+        waiting = 2 * MAX_HEAD_BYTES if session._login is None else 4 + MAX_LOGIN_BYTES
         if session.account.believes_replicas():
             waiting = MAX_REPLICA_FETCH_BYTES
         # Twice: what waits is kept with at most as much before it that has passed.
         assert len(session._client_data) <= 2 * waiting + MAX_READ_BYTES
+        assert session.is_blocked or len(session._client_data) - session._client_at <= waiting
         assert len(session._broker_data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
         assert len(session._in_flight) <= MAX_IN_FLIGHT
         if session._hidden is not None:

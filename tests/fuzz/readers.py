@@ -292,8 +292,10 @@ def streams(source: Source) -> int:
         assert whole_error == parts_error
         assert parts.startswith(whole) if whole_error else parts == whole
         assert len(parts) <= len(frame)
-        if choice & 0x10 == 0 and not whole_error:
+        if not whole_error:
             assert len(whole) == len(frame)
+            with suppress(ProtocolError):
+                assert find_endpoints(whole, api_key, version) is None
         frames += 1
     return frames
 
