@@ -20,7 +20,7 @@ from typing import Final
 
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.brokers import BrokerList, Told, read_broker_list, written
-from protocol.errors import FrameTooSmall, HeadTooLong, TrailingBytes, Truncated
+from protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
 from protocol.primitives import Buffer, read_uvarint, skip, skip_compact_string, skip_tags, write_uvarint
 
 # The first version of each response that has them.
@@ -246,6 +246,8 @@ class _ResponseWalk:
             size_bytes, value_at = read_uvarint(data, size_at)
             if tag == _ENDPOINTS_TAG:
                 array = read_broker_list(data, value_at, is_compact=True, skip_rest=_skip_rack_and_tags)
+                if found is not None or array.end != value_at + size_bytes:
+                    raise MalformedLength(f"the endpoints of a response are not all of one tag of {size_bytes} bytes")
                 found = Endpoints(array, size_at)
                 # In as many bytes as the 0 took, which is one unless somebody wanted to be clever.
                 hiding = (at, _uvarint_of(_UNKNOWN_TAG, size_at - at))

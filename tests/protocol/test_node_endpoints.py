@@ -225,6 +225,26 @@ def test_unknown_tags_stay_beside_the_endpoints() -> None:
     assert _streamed(more, FETCH, 18, []) == more[: tags_at + 1] + b"\x7f" + more[tags_at + 2 :]
 
 
+@pytest.mark.parametrize(
+    "tags",
+    [
+        b"\x01\x00\x0a\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00",  # a size of less than the array
+        b"\x01\x00\x0f\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00host",  # of more
+        b"\x01\x00\x05\x00host",
+        b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # twice
+    ],
+)
+def test_endpoints_that_are_not_all_of_one_tag_are_refused(tags: bytes) -> None:
+    """Found by fuzzing: what lay behind the array, or in the first of two, would have been told as it was."""
+    body = bytes(4) + b"\x00" + bytes(4 + 2 + 4) + b"\x01" + tags
+    frame = len(body).to_bytes(4, "big") + body
+
+    with pytest.raises(ProtocolError):
+        find_endpoints(frame, FETCH, 18)
+    with pytest.raises(ProtocolError):
+        _streamed(frame, FETCH, 18, [])
+
+
 def test_topic_ids_are_sixteen_bytes_and_names_are_not() -> None:
     """v13 of Produce has ids where v12 has names, which may be empty."""
     message = _response(PRODUCE, 13, [(3, "broker3", 9092, None)])
