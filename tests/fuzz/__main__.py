@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", help=f"which; all without any: {', '.join(TARGETS)}")
     parser.add_argument("--frames", type=int, default=RECORDED_FRAMES, help="in all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of libFuzzer (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="add to the corpus that is kept what reaches more")
     options = parser.parse_args()
     chosen = options.targets or list(TARGETS)
@@ -59,11 +61,11 @@ def main() -> int:
         parser.error(f"no such target: {', '.join(sorted(unknown))}")
     shares = sum(TARGETS[target].share for target in chosen)
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
-    outcomes = []
-    for target in chosen:
-        frames = options.frames * TARGETS[target].share // shares + 1
-        outcomes.append(_run(target, frames, options.seed, folder / target))
-        if options.keep:
+    frames = [options.frames * TARGETS[target].share // shares + 1 for target in chosen]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = list(pool.map(lambda one, most: _run(one, most, options.seed, folder / one), chosen, frames))
+    if options.keep:
+        for target in chosen:
             found = [path.read_bytes() for path in (folder / target / "inputs").iterdir()]
             corpus.keep(target, corpus.minimised(TARGETS[target].run, corpus.kept(target) + found))
     _report(outcomes, options.seed)

@@ -64,6 +64,13 @@ _CLIENT_TOKENS: Final = (
     b"\0kafka\0" + PASSWORD,
 )
 _BROKER_TOKENS: Final = (b"", SERVER_FINAL, SERVER_FIRST, b"e=other-error", b"\x60\x81reply", b'{"status":"invalid"}')
+# Requests whose beginning is kept until more of them has come: none, a header, a login, a follower's fetch.
+_ENDLESS: Final = (
+    b"",
+    pack(">ihhihBBI", 100_000_000, 0, 9, 7, 0, 2, 0, 0xFFFFFF7F),
+    pack(">ihhihi", 520_000, 36, 1, 7, 0, 519_000),
+    pack(">ihhih", 8_000_000, 1, 11, 7, 0),
+)
 _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
 _UNMUTED_STEPS: Final = 400
@@ -315,14 +322,18 @@ class Twins:
             self._is_sound = False
             self._feed_broker(source.take(source.below(48)))
         elif what == 30:
-            filler = bytes([source.byte()]) * (1 << (6 + source.below(13)))
-            self._is_sound = False
-            if source.byte() & 1:
-                self._feed_broker(filler)
-            else:
-                self._send(filler, is_damaged=False)
+            self._flood(source.byte(), source.byte())
         else:
             self._turn(source.byte())
+
+    def _flood(self, filler: int, choice: int) -> None:
+        """Send up to 256 KiB of the same, perhaps as something that has to be kept."""
+        flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
+        self._is_sound = False
+        if choice & 1:
+            self._feed_broker(flood)
+        else:
+            self._send(_ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
 
     def _turn(self, choice: int) -> None:
         if choice >= 224:
@@ -408,9 +419,12 @@ class Twins:
             stage.wire.now_ms = end_ms
 
     def _compare(self) -> None:
+        first = self._first
+        if self._is_sound and not first.error and not first.session.is_blocked:
+            assert not first.session._client_data, "whole requests wait"
         if not self._is_twice:
             return
-        first, second = self._stages
+        second = self._stages[1]
         assert (first.error and first.error.reason) == (second.error and second.error.reason)
         assert first.asked == second.asked
         if not first.error:
