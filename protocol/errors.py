@@ -12,7 +12,8 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── NotKafka
     │   ├── TlsOnPlaintext
     │   ├── HttpOnKafka
-    │   └── UnexpectedProxyProtocol
+    │   ├── UnexpectedProxyProtocol
+    │   └── MalformedProxyHeader
     ├── MalformedHeader       impossible api key, version or client_id length
     ├── HeadTooLong           a request header of unreasonable length
     ├── MalformedVarint
@@ -99,6 +100,12 @@ class UnexpectedProxyProtocol(NotKafka):
     """A PROXY protocol header where none was expected."""
 
     reason = "unexpected_proxy_protocol"
+
+
+class MalformedProxyHeader(NotKafka):
+    """No PROXY protocol header where one is required, or one that cannot be right."""
+
+    reason = "proxy_header"
 
 
 class MalformedHeader(ProtocolError):
