@@ -3,6 +3,7 @@
 Atheris (libFuzzer) looks for inputs that reach new branches of ``protocol``, ``proxy`` and ``config``, one target after
 the other, each in a process of its own, until all have had their share of the frames. A finding is shown with its
 traceback, and its input is written beside the log. A run of ten million frames or more is written down in RECORD.md.
+With ``--folder`` a run that was stopped goes on: targets that have had their share there are not run again.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +46,7 @@ class Outcome(NamedTuple):
     frames: int
     edges: int
     corpus_inputs: int
+    seconds: int
     finding: str
 
 
@@ -54,13 +57,14 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=RECORDED_FRAMES, help="in all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of libFuzzer (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="how many at a time (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="of logs and inputs (default: a new one)")
     parser.add_argument("--keep", action="store_true", help="add to the corpus that is kept what reaches more")
     options = parser.parse_args()
     chosen = options.targets or list(TARGETS)
     if unknown := set(chosen) - set(TARGETS):
         parser.error(f"no such target: {', '.join(sorted(unknown))}")
     shares = sum(TARGETS[target].share for target in chosen)
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="fuzz-"))
     frames = [options.frames * TARGETS[target].share // shares + 1 for target in chosen]
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = list(pool.map(lambda one, most: _run(one, most, options.seed, folder / one), chosen, frames))
@@ -74,12 +78,16 @@ def main() -> int:
 
 def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
     """Fuzz one target in a process of its own, with its corpus in files as libFuzzer wants it."""
+    done_before = work / "outcome.json"
+    if done_before.exists():
+        return Outcome(**json.loads(done_before.read_text()))
     inputs = work / "inputs"
-    inputs.mkdir(parents=True)
+    inputs.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(corpus.kept(target) + corpus.first(target)):
         (inputs / f"{number:05}").write_bytes(one)
     limits = [f"-timeout={MAX_SECONDS_PER_INPUT}", f"-rss_limit_mb={MAX_MEMORY_MIB}"]
     limits += [f"-max_len={corpus.MAX_INPUT_BYTES}", "-len_control=0", "-detect_leaks=0", f"-seed={seed}"]
+    started = time.monotonic()
     process = subprocess.Popen(
         [
             sys.executable,
@@ -108,23 +116,29 @@ def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
     done = json.loads(next((line for line in reversed(lines) if line.startswith('{"inputs"')), "{}"))
     # All but libFuzzer's lines on what is new.
     finding = "" if code == 0 and done else "".join(line for line in lines if not line.startswith(("#", "INFO")))
+    seconds = round(time.monotonic() - started)
+    outcome = Outcome(target, done.get("inputs", 0), done.get("frames", 0), edges, corpus_inputs, seconds, finding)
     if finding:
         print(f"{target}: exit code {code}; input and log are in {work}\n{finding}", flush=True)  # noqa: T201
-    return Outcome(target, done.get("inputs", 0), done.get("frames", 0), edges, corpus_inputs, finding)
+    else:
+        done_before.write_text(json.dumps(outcome._asdict()))
+    return outcome
 
 
 def _report(outcomes: list[Outcome], seed: int) -> None:
     """Print the table, and write it down if the run was a long one."""
     rows = [
-        "| target | frames | inputs | edges reached | inputs that reach them | findings |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| target | frames | inputs | edges reached | inputs that reach them | seconds | findings |",
+        "|---|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| {target} | {frames:,} | {inputs:,} | {edges:,} | {corpus_inputs:,} | {int(bool(finding))} |"
-            for target, inputs, frames, edges, corpus_inputs, finding in outcomes
+            f"| {target} | {frames:,} | {inputs:,} | {edges:,} | {reaching:,} | {seconds:,} | {int(bool(finding))} |"
+            for target, inputs, frames, edges, reaching, seconds, finding in outcomes
         ),
     ]
     frames, inputs = sum(one.frames for one in outcomes), sum(one.inputs for one in outcomes)
-    rows.append(f"| all | {frames:,} | {inputs:,} | | | {sum(bool(one.finding) for one in outcomes)} |")
+    seconds = sum(one.seconds for one in outcomes)
+    findings = sum(bool(one.finding) for one in outcomes)
+    rows.append(f"| all | {frames:,} | {inputs:,} | | | {seconds:,} | {findings} |")
     table = "\n".join(rows)
     print(table)  # noqa: T201
     if frames >= RECORDED_FRAMES:

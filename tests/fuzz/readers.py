@@ -1,6 +1,7 @@
-"""Any bytes give an answer or one error, in bounded time and memory: of each reader and patcher in ``protocol``.
+"""Any bytes give an answer or one error, in bounded time and memory: of each reader and patcher of what peers send.
 
-Frames are right ones of any API and version, whole or damaged. Of each reader this holds:
+Frames are right ones of any API and version, whole or damaged; so are PROXY headers and certificates. Of each reader
+this holds:
 
 * nothing but a ``ProtocolError`` comes out;
 * what it says of the first bytes of a frame is None, or what it says of all of it;
@@ -12,12 +13,12 @@ Frames are right ones of any API and version, whole or damaged. Of each reader t
 
 from collections.abc import Callable
 from contextlib import suppress
-from importlib import import_module
-from importlib.util import find_spec
 from ipaddress import ip_address
 from struct import pack
 from typing import Any, Final
 
+from config.certificate import CertificateError, validity_of
+from config.principal_mapping import DEFAULT_RULES, parse_rules
 from protocol import (
     api_versions,
     describe_cluster,
@@ -39,10 +40,14 @@ from protocol.node_endpoints import (
     names_nobody,
     replace_endpoints,
 )
+from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from protocol.throttle_time import throttle_time_offset, write_throttle_time
+from proxy.ssl_principal import user_of_certificate
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import PASSWORD, TOLD, Stage
 from tests.fuzz.source import Source, cut, damaged
+from tests.support.certificates import element, name, object_identifier, sequence
+from tests.support.java_principals import SUBJECTS
 from tests.support.logins import CLIENT_FINAL, CLIENT_FIRST, SERVER_FINAL, SERVER_FIRST, bearer, web_token
 from tests.support.wire import Wire
 
@@ -67,8 +72,10 @@ _PROXY_HEADERS: Final = (
     b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n",
     b"PROXY TCP6 2001:db8::7 ::ffff:10.0.0.7 56324 9092\r\n",
     b"PROXY UNKNOWN whatever\r\n",
+    b"PROXY TCP6 " + 2 * (b"ffff:" * 7 + b"ffff ") + b"65535 65535\r\n",
     b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(range(12)),
     b"\r\n\r\n\x00\r\nQUIT\n\x21\x21\x00\x28" + bytes(range(36)) + b"\x04\x00\x01x",
+    b"\r\n\r\n\x00\r\nQUIT\n\x21\x31\x00\xd8" + b"/tmp/socket".ljust(108, b"\x00") * 2,
     b"\r\n\r\n\x00\r\nQUIT\n\x20\x00\x00\x00",
 )
 
@@ -355,31 +362,91 @@ def tokens(source: Source) -> int:
 # -- headers of the PROXY protocol
 
 
-HAS_PROXY_PROTOCOL: Final = find_spec("protocol.proxy_protocol") is not None
-
-
 def proxy_headers(source: Source) -> int:
-    """Read the headers that load balancers send."""
-    proxy_protocol: Any = import_module("protocol.proxy_protocol")
+    """Read the headers that load balancers send; to the connection behind them not a byte is lost."""
     frames = 0
     while source.has_more and frames < MAX_FRAMES:
         choice = source.byte()
-        header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)]
-        if choice & 0x80:
+        header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)] if choice < 248 else source.take(source.byte())
+        if choice & 0x10:
             header = damaged(b"size" + header, source)[4:]
         data = header + _MARGINS[choice >> 5 & 3]
-        said = _said(proxy_protocol.read_proxy_header, data)
+        said = _said(read_proxy_header, data)
         size = source.below(len(data) + 1)
-        early = _said(proxy_protocol.read_proxy_header, data[:size])
+        early = _said(read_proxy_header, data[:size])
         assert early is None or early == said
         if isinstance(said, tuple):
             where, size_bytes = said
-            assert 0 < size_bytes <= min(len(data), proxy_protocol.MAX_HEADER_BYTES)
-            assert where is None or (ip_address(where[0]) and 0 <= where[1] <= 65_535)
+            assert 0 < size_bytes <= min(len(data), MAX_HEADER_BYTES)
+            assert early is not None or size < size_bytes
+            assert where is None or (str(ip_address(where[0])) == where[0] and 0 <= where[1] <= 65_535)
         elif said is None:
-            assert len(data) < proxy_protocol.MAX_HEADER_BYTES
+            assert len(data) < MAX_HEADER_BYTES
         frames += 1
     return frames
+
+
+# -- certificates of TLS clients
+
+
+_RULES: Final = (
+    DEFAULT_RULES,
+    parse_rules("RULE:^CN=(.*?),OU=(.*?)(,.*)?$/$2 $1/L"),
+    parse_rules("RULE:^.*?CN=([^,+]*).*$/$1/U, DEFAULT"),
+    parse_rules("RULE:.*/<$0>/"),
+)
+_OIDS: Final = tuple(sorted({oid for subject, _ in SUBJECTS for part in subject for oid, _, _ in part}))
+_STRING_TAGS: Final = tuple(sorted({tag for subject, _ in SUBJECTS for part in subject for _, tag, _ in part}))
+_VALUES: Final = tuple(sorted({value for subject, _ in SUBJECTS for part in subject for _, _, value in part}))
+_SUBJECTS: Final = tuple(name(subject) for subject, _ in SUBJECTS)
+_TIMES: Final = (b"\x17\x0d260101000000Z", b"\x18\x0f20491231235959Z", b"\x17\x0d260230000000Z", b"\x18\x0200", b"")
+_SERIAL: Final = element(0x02, b"\x01")
+_FRONTS: Final = (element(0xA0, element(0x02, b"\x02")) + _SERIAL, _SERIAL)
+# An OID of one byte becomes four characters, a byte of a value three.
+_MAX_NAME_GROWTH: Final = 4
+
+
+def certificates(source: Source) -> int:
+    """Read whom certificates name, and when they hold."""
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        choice = source.byte()
+        subject = _SUBJECTS[source.below(len(_SUBJECTS))] if choice < 64 else _subject(source)
+        if choice % 8 == 4:
+            subject = damaged(b"size" + subject, source)[4:]
+        times = [_TIMES[source.below(len(_TIMES))] for _ in range(2)]
+        front = _FRONTS[choice % len(_FRONTS)] + sequence() + name([]) + sequence(*times) + subject
+        der = sequence(sequence(front), sequence())
+        if choice % 8 == 5:
+            der = damaged(b"size" + der, source)[4:]
+        with suppress(ProtocolError):
+            plain = user_of_certificate(der, DEFAULT_RULES)
+            assert len(plain) <= _MAX_NAME_GROWTH * len(der)
+            assert plain.encode() is not None
+        user = _said(user_of_certificate, der, _RULES[choice >> 4 & 3])
+        assert isinstance(user, str)
+        assert user.encode() is not None
+        with suppress(CertificateError):
+            begin, end = validity_of(der)
+            assert begin.tzinfo is end.tzinfo is not None
+        frames += 1
+    return frames
+
+
+def _subject(source: Source) -> bytes:
+    """Return a name whose elements are whole, and hold what they may."""
+    parts = b""
+    for _ in range(source.below(5)):
+        attributes = b""
+        for _ in range(1 + source.below(3)):
+            choice = source.byte()
+            known = object_identifier(_OIDS[choice % len(_OIDS)])
+            oid = known if choice & 0xC0 else element(0x06, source.take((1, 3, 8, 129)[choice & 3]))
+            tag = _STRING_TAGS[choice >> 2 & 31] if choice >> 2 & 31 < len(_STRING_TAGS) else source.byte()
+            value = _VALUES[source.below(len(_VALUES))] if choice & 2 else source.take(source.below(24))
+            attributes += sequence(oid, element(tag, value))
+        parts += element(0x31, attributes)
+    return sequence(parts)
 
 
 # -- a connection's bytes as they are
