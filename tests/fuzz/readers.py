@@ -71,6 +71,8 @@ _TOKENS: Final = (
 _PROXY_HEADERS: Final = (
     b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n",
     b"PROXY TCP6 2001:db8::7 ::ffff:10.0.0.7 56324 9092\r\n",
+    b"PROXY TCP6 fe80::1%eth0 fe80::2%eth0 1 2\r\n",
+    b"PROXY TCP4 203.0.113.7 198.51.100.1 65536 0\r\n",
     b"PROXY UNKNOWN whatever\r\n",
     b"PROXY TCP6 " + 2 * (b"ffff:" * 7 + b"ffff ") + b"65535 65535\r\n",
     b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(range(12)),
@@ -370,7 +372,8 @@ def proxy_headers(source: Source) -> int:
         header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)] if choice < 248 else source.take(source.byte())
         if choice & 0x10:
             header = damaged(b"size" + header, source)[4:]
-        data = header + _MARGINS[choice >> 5 & 3]
+        # As much behind it as is too much of any header.
+        data = header + (*_MARGINS[:3], bytes(MAX_HEADER_BYTES))[choice >> 5 & 3]
         said = _said(read_proxy_header, data)
         size = source.below(len(data) + 1)
         early = _said(read_proxy_header, data[:size])
@@ -379,7 +382,10 @@ def proxy_headers(source: Source) -> int:
             where, size_bytes = said
             assert 0 < size_bytes <= min(len(data), MAX_HEADER_BYTES)
             assert early is not None or size < size_bytes
-            assert where is None or (str(ip_address(where[0])) == where[0] and 0 <= where[1] <= 65_535)
+            if where is not None:
+                assert str(ip_address(where[0])) == where[0]
+                assert "%" not in where[0]
+                assert 0 <= where[1] <= 65_535
         elif said is None:
             assert len(data) < MAX_HEADER_BYTES
         frames += 1
@@ -391,7 +397,7 @@ def proxy_headers(source: Source) -> int:
 
 _RULES: Final = (
     DEFAULT_RULES,
-    parse_rules("RULE:^CN=(.*?),OU=(.*?)(,.*)?$/$2 $1/L"),
+    parse_rules("RULE:^(CN=)?(.*?)(,.*)?$/$2$3 $1/L"),
     parse_rules("RULE:^.*?CN=([^,+]*).*$/$1/U, DEFAULT"),
     parse_rules("RULE:.*/<$0>/"),
 )
