@@ -18,6 +18,14 @@ MAX_INPUT_BYTES: Final = 800
 # Of one target's file.
 MAX_KEPT_BYTES: Final = 100_000
 _FIRST_INPUTS: Final = 40
+# What else comes to a port of Kafka's: TLS, HTTP, the PROXY protocol.
+OTHER_PROTOCOLS: Final = (
+    b"\x16\x03\x01\x02\x00\x01\x00",
+    b"\x15\x03\x03\x00\x02\x02\x28",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n",
+    b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c",
+)
 _REPOSITORY: Final = Path(__file__).parents[2]
 _PROGRAM: Final = tuple(f"{_REPOSITORY / package}/" for package in ("config", "protocol", "proxy"))
 
@@ -91,6 +99,7 @@ def first(target: str) -> list[bytes]:
                 api_key = random.choice(seeds.API_KEYS)
                 frames += seeds.request(api_key, random.randrange(seeds.versions(api_key)), 1, 0)
             inputs.append((bytes([random.randrange(256), min(len(frames) >> 1, 255)]) + frames)[:MAX_INPUT_BYTES])
+        inputs += [bytes([choice, 255]) + beginning for choice in range(3) for beginning in OTHER_PROTOCOLS]
     return inputs
 
 

@@ -13,6 +13,7 @@ is damaged. The play is held to this:
 * bytes that come in other pieces give the same bytes (``Twins``).
 """
 
+from contextlib import suppress
 from struct import pack, unpack_from
 from typing import Final
 
@@ -26,7 +27,7 @@ from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
 from proxy.session import MAX_IN_FLIGHT, MAX_REPLICA_FETCH_BYTES, Session
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, cut, damaged
-from tests.support.frames import framed
+from tests.support.frames import framed, produce_request, produce_response
 from tests.support.logins import (
     CLIENT_FINAL,
     CLIENT_FIRST,
@@ -74,6 +75,10 @@ _ENDLESS: Final = (
 _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
 _UNMUTED_STEPS: Final = 400
+# Of a response that is kept until its front has come: more than may be kept of it, but not in each step of a play.
+_ENDLESS_BYTES: Final = 100_000_000
+_DEEP_FLOOD: Final = 5
+_MOST_DEEP_FLOODS: Final = 2
 
 _END: Final = bytes(bytearray())  # no bytes: the client has closed its side
 
@@ -119,6 +124,17 @@ class Stage:
         """Let the client close its side, which is seen when all it sent before is read."""
         self.from_client([_END])
         self._has_client_ended = True
+
+    def have_neighbour(self, client_id: str, size_bytes: int) -> None:
+        """Let another connection of the client send that much, be answered, and leave: what it owes stays."""
+        other = Session(self.wire.listening)
+        with suppress(ProtocolError):
+            other.receive_from_client(
+                produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=self.wire.now_ms
+            )
+            if other.to_broker:
+                other.receive_from_broker(produce_response(), now_ms=self.wire.now_ms)
+        other.close(now_ms=self.wire.now_ms, has_passed=True)
 
     def pump(self) -> None:
         """Give the session what it reads now, and take what it has written."""
@@ -277,7 +293,8 @@ class Twins:
         self._is_sound = True  # nothing was damaged yet
         self._has_moved = False  # a response was sent in which addresses are replaced as a whole and hidden in pieces
         self._hides = False
-        self._is_steady = True  # no time has passed, and rules are the same
+        self._is_steady = True  # no time has passed, rules are the same, and nobody else has charged
+        self._floods = 0  # deep ones
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
@@ -331,14 +348,27 @@ class Twins:
         flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
         self._is_sound = False
         if choice & 1:
-            self._feed_broker(flood)
+            if choice & 2:
+                self._feed_broker(self._endless_answer())
+            for _ in range(_DEEP_FLOOD if choice & 12 == 12 and self._floods < _MOST_DEEP_FLOODS else 1):
+                self._feed_broker(flood)
+            self._floods += choice & 12 == 12
         else:
             self._send(_ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
+
+    def _endless_answer(self) -> bytes:
+        """Return how an answer begins that says of itself to be as long as may be."""
+        answer = right_answer(self._first.session)
+        return pack(">i", _ENDLESS_BYTES) + answer[4 : 8 + self._source.below(len(answer))]
 
     def _turn(self, choice: int) -> None:
         if choice >= 224:
             for stage in self._stages:
                 stage.end_client()
+        elif choice >= 176:
+            self._is_steady = False
+            for stage in self._stages:
+                stage.have_neighbour(seeds.CLIENT_IDS[choice & 3], 200 << (choice >> 2 & 7))
         else:
             self._is_steady = False
             rules = _rules(self._source)

@@ -65,6 +65,7 @@ _TOKENS: Final = (
     b"n,a=a=2Cb,n=a=2Cb,r=x,tokenauth=true",
     bearer(web_token({"sub": "alice"})),
     bearer(web_token({"sub": ["alice"]})),
+    b"n,,m=any,n=alice,r=x",
     b"n,a=alice,\x01host=h\x01auth=Bearer a.e30.\x01\x01",
     b"",
 )

@@ -8,6 +8,8 @@ from functools import cache
 from struct import pack
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.node_endpoints import FIRST_VERSION
 from tests.protocol.support import kafka_python_messages, kio_messages
@@ -82,6 +84,8 @@ def request(api_key: int, version: int, variant: int, client_id: int) -> bytes:
 @cache
 def response(api_key: int, version: int, variant: int) -> bytes:
     """Return a response with correlation_id 0; arguments as for ``request``."""
+    if api_key == ApiKey.API_VERSIONS and variant == VARIANTS - 1 and version:
+        version = 0  # so a broker answers what it does not know
     known = _nearest(api_key, version, "response")
     if known is None:
         return produce_response(0, version=version) if api_key == PRODUCE else other_response(0)
@@ -118,8 +122,10 @@ def _request_values(cls: Untyped, api_key: int, version: int, variant: int) -> d
 
 
 def _response_values(cls: Untyped, api_key: int, version: int, variant: int) -> dict[str, object]:
-    """Put brokers into a response that can name some."""
-    nodes = NODES[: variant + 1]
+    """Put brokers into a response that can name some, and an error into one of ApiVersions."""
+    if api_key == ApiKey.API_VERSIONS:
+        return {"error_code": ErrorCode.unsupported_version if variant == VARIANTS - 1 else ErrorCode.none}
+    nodes = NODES * 3 if variant == VARIANTS - 1 else NODES[: variant + 1]
     if api_key == FIND_COORDINATOR and version < 4:
         return {"node_id": nodes[-1][0], "host": BROKERS_OWN_HOST, "port": nodes[-1][1]}
     fields = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
