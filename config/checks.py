@@ -19,6 +19,13 @@ _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _WITHOUT_EFFECT: Final = ("replication.quota.window.", "controller.quota.window.")
 _LAST_PORT: Final = 65_535
 _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
+_NULLABLE: Final = {
+    "max_connections": "a number such as 10000",
+    "max_connections_per_ip": "a number such as 100",
+    "login_timeout": "a duration such as 30s",
+    "idle_timeout": "a duration such as 10m",
+    "max_connection_age": "a duration such as 1h",
+}
 _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 _OWN_HOST: Final = _ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
@@ -41,7 +48,7 @@ def check(document: Document) -> list[Fault]:
     _check_tls(document, say)
     _check_shared_upstreams(document, say)
     _check_entities(document, say)
-    _check_max_throttle_time(document, say)
+    _check_nulls(document, say)
     _warn_of_small_rates(document, warn)
     _warn_of_windows(document, warn)
     return faults
@@ -249,11 +256,16 @@ def _check_entities(document: Document, say: _Say) -> None:
             say(("quotas", index), f"{entity} has a rule in line {line} already; put all limits of it into one rule")
 
 
-def _check_max_throttle_time(document: Document, say: _Say) -> None:
-    # To YAML no value is null, and null is no bound: that must be written.
-    location = ("max_throttle_time",)
+def _check_nulls(document: Document, say: _Say) -> None:
+    """To YAML no value is null, and null is no bound: that must be written."""
+    location: Location = ("max_throttle_time",)
     if isinstance(document.data, dict) and location[0] in document.data and not document.text(location):
         say(location, "has no value; write a duration such as 25s, or null for no bound")
+    for index, listener in _elements(document, "listeners"):
+        for key, example in _NULLABLE.items():
+            location = ("listeners", index, key)
+            if listener.get(key, key) is None and not document.text(location):
+                say(location, f"has no value; write {example}, or null for no limit")
 
 
 def _warn_of_small_rates(document: Document, warn: _Say) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from config.principal_mapping import DEFAULT_RULES, MappingRule
@@ -135,6 +136,13 @@ class UpstreamTls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyProtocol:
+    """Each connection begins with a PROXY protocol header, and says there whose it is."""
+
+    sources: tuple[IPv4Network | IPv6Network, ...] = ()  # who may connect; empty: anybody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
 
@@ -143,7 +151,14 @@ class Listener:
     upstream: Address | None = None
     cluster: Cluster | None = None  # one of the two is set
     inter_broker: bool = False
+    proxy_protocol: ProxyProtocol | None = None  # None: a header is refused like all that is not Kafka's
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
+    # Of these None is no limit.
+    max_connections: int | None = 10_000
+    max_connections_per_ip: int | None = None
+    login_timeout_ms: int | None = 30_000  # until the first request has come
+    idle_timeout_ms: int | None = None  # brokers have one of their own, connections.max.idle.ms
+    max_connection_age_ms: int | None = None
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
     sasl: Sasl = field(default_factory=Sasl)
@@ -218,6 +233,8 @@ class ProxyConfig:
     shaping: Shaping = Shaping.SAMPLED
     burst_ms: int = 1_000
     max_buckets: int = MAX_BUCKETS  # of each kind at each broker
+    drain_timeout_ms: int = 20_000
+    max_buffered_bytes: int = 536_870_912  # of what waits in all connections together
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     principals: Principals = field(default_factory=Principals)

@@ -7,7 +7,7 @@ A field has the name of the model's field, its alias is the key in the file. Val
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from ipaddress import AddressValueError, IPv6Address, ip_address
+from ipaddress import AddressValueError, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
@@ -21,6 +21,7 @@ from config.model import (
     Enforcement,
     EntityName,
     LogFormat,
+    ProxyProtocol,
     Shaping,
     TlsVersion,
 )
@@ -35,6 +36,7 @@ from config.units import (
 )
 
 _INT32_MAX: Final = 2**31 - 1
+_LEAST_BUFFER_BYTES: Final = 16 * 1024 * 1024
 _E = TypeVar("_E", bound=Enum)
 _T = TypeVar("_T")
 
@@ -147,10 +149,36 @@ def _at_least(minimum: int, maximum: int, why: str = "") -> Callable[[object], i
     return check
 
 
+def _proxy_protocol(value: object) -> ProxyProtocol | None:
+    if isinstance(value, bool):
+        return ProxyProtocol() if value else None
+    if not isinstance(value, dict) or list(value) != ["from"] or not isinstance(value["from"], list):
+        raise ValueError("must be false, true (each connection begins with a header) or {from: [10.0.0.0/8]}")
+    if not value["from"]:
+        raise ValueError("from is empty, so that nobody could connect; list the networks of your load balancers")
+    return ProxyProtocol(sources=tuple(_network(each) for each in value["from"]))
+
+
+def _network(value: object) -> IPv4Network | IPv6Network:
+    if not isinstance(value, str):
+        raise TextWantedError("a network, such as 10.0.0.0/8", quotable=True)
+    try:
+        return ip_network(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; write a network such as 10.0.0.0/8, or an address such as 10.0.0.7") from error
+
+
 def _parse_frame_size(value: str | float) -> int:
     size_bytes = parse_size(value)
     if not 0 < size_bytes <= _INT32_MAX:
         raise ValueError(f"must be from 1 to {_INT32_MAX} bytes, the length of a Kafka frame is an int32")
+    return size_bytes
+
+
+def _parse_buffer_size(value: str | float) -> int:
+    size_bytes = parse_size(value)
+    if size_bytes < _LEAST_BUFFER_BYTES:
+        raise ValueError("must be 16MiB or more; below it a few slow clients would be closed for nothing")
     return size_bytes
 
 
@@ -167,14 +195,16 @@ def _parse_max_throttle_ms(value: str | float) -> int:
     return _parse_positive_ms(value)
 
 
-def _max_throttle_ms(value: object) -> int | None:
-    return None if value is None else _MAX_THROTTLE(value)
+def _or_null(check: Callable[[object], _T]) -> Callable[[object], _T | None]:
+    return lambda value: None if value is None else check(value)
 
 
 _RATE: Final = _quantity(parse_rate, "bytes per second, such as 10MB or 10MiB")
 _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
+_BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
+_TIMEOUT: Final = _quantity(_parse_positive_ms, "a duration such as 30s, or null for none")
 
 
 def _static_default(value: object) -> int:
@@ -222,6 +252,8 @@ WindowNum = Annotated[
         _at_least(2, _INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
     ),
 ]
+ConnectionLimit = Annotated[int | None, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for no limit")))]
+Timeout = Annotated[int | None, PlainValidator(_or_null(_TIMEOUT))]
 WindowSeconds = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX // 1_000))]
 
 
@@ -277,7 +309,13 @@ class ListenerSection(Section):
     advertised_host: Annotated[Any, PlainValidator(_host)] = None
     broker_ports: Annotated[Any, PlainValidator(_port_range)] = None
     inter_broker: StrictBool = False
+    proxy_protocol: Annotated[Any, PlainValidator(_proxy_protocol)] = None
     max_frame_size_bytes: Annotated[int, PlainValidator(_SIZE)] = Field(0, alias="max_frame_size")
+    max_connections: ConnectionLimit = None
+    max_connections_per_ip: ConnectionLimit = None
+    login_timeout_ms: Timeout = Field(None, alias="login_timeout")
+    idle_timeout_ms: Timeout = Field(None, alias="idle_timeout")
+    max_connection_age_ms: Timeout = Field(None, alias="max_connection_age")
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
     sasl: SaslSection | None = None
@@ -367,12 +405,14 @@ class FileSection(Section):
     listeners: Annotated[list[ListenerSection], Field(min_length=1)]
     upstream_bind: Annotated[str | None, PlainValidator(_ip_address)] = None
     enforcement: EnforcementChoice = Enforcement.RESPOND
-    max_throttle_time_ms: Annotated[int | None, PlainValidator(_max_throttle_ms)] = Field(
+    max_throttle_time_ms: Annotated[int | None, PlainValidator(_or_null(_MAX_THROTTLE))] = Field(
         None, alias="max_throttle_time"
     )
     shaping: ShapingChoice = Shaping.SAMPLED
     burst_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="burst")
     max_buckets: Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))] = 0
+    drain_timeout_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="drain_timeout")
+    max_buffered_bytes: Annotated[int, PlainValidator(_BUFFER)] = Field(0, alias="max_buffered")
     kafka: KafkaSection | None = None
     quotas: list[QuotaSection] = []
     principals: PrincipalsSection | None = None

@@ -17,10 +17,6 @@ _NOT_YET: Final = "is not supported by this version; remove it"
 # over: a quota that is silently not enforced is worse than none.
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     (): dict.fromkeys(("store", "quotas_from", "replication", "fair_call_queue", "usage_log"), _NOT_YET),
-    ("listeners",): {
-        **dict.fromkeys(("proxy_protocol", "max_connections", "max_connections_per_ip"), _NOT_YET),
-        **dict.fromkeys(("idle_timeout", "max_connection_age", "login_timeout"), _NOT_YET),
-    },
     ("quotas",): dict.fromkeys(
         ("request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"), _NOT_A_QUOTA
     ),

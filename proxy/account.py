@@ -46,6 +46,7 @@ class Account:
         "_generation",
         "_is_newcomer",
         "_produce_bucket",
+        "_slows_nothing",
         "left",
         "listening",
         "muted_until_ms",
@@ -57,6 +58,7 @@ class Account:
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
         self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
+        self._slows_nothing = False
         self._client_id: bytes | None = None
         self._generation = -1
         self._is_newcomer = True  # to the buckets of this client-id
@@ -84,11 +86,13 @@ class Account:
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
         """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""
+        if self._slows_nothing:
+            return Enforcement.OBSERVE
         return bucket.enforcement or self.listening.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
         """Whether nothing is slowed for ``bucket``."""
-        return (bucket.enforcement or self.listening.policy.enforcement) is Enforcement.OBSERVE
+        return self._slows_nothing or (bucket.enforcement or self.listening.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
         """Whether a ``replica_id`` sent on this connection is believed. Else it is a consumer's, and pays."""
@@ -115,6 +119,11 @@ class Account:
         if enforcement is Enforcement.RESPOND or not has_answer:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
+
+    def release(self) -> None:
+        """End the mute, and slow nothing any more."""
+        self.muted_until_ms = 0
+        self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
         """Do not take up requests for that long; a longer mute stays."""

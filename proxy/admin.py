@@ -94,6 +94,8 @@ class Health:
         is_listening = self._server.is_listening
         upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
         state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
+        if self._server.is_draining:
+            state = "draining"
         return {
             "state": state,
             "listeners": is_listening,

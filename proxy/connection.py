@@ -7,6 +7,10 @@ read.
 A muted connection goes on being read until its client sends something, so that a client that leaves is noticed; only
 one that sends ahead is paused, and the server looks after those (neither asyncio nor uvloop tells of a lost peer while
 reading is paused).
+
+A connection that is to end for no fault of its client's leaves: it takes up no further request, answers what it has
+taken, closes its own side behind the last answer, and reads on until the client has done the same. Closed with requests
+unread, the system would reset it, and the last answers could be lost on their way.
 """
 
 import asyncio
@@ -17,10 +21,12 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Final, cast
 
+from config.model import Listener
 from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
 from proxy.counters import Counters
 from proxy.latency import Latency
+from proxy.limits import IDLE_TIMEOUT, LOGIN_TIMEOUT, Occupancy, Place, Spread, Watch, limit_that_has_come, look_at_ms
 from proxy.session import Session
 from proxy.upstream import Upstream
 
@@ -31,6 +37,10 @@ _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (sock
 
 # How long a peer that does not read may keep a connection that is closed.
 _LINGER_MS: Final = 30_000
+# How long a client may take to close its side after we have closed ours, behind the last answer.
+_PARTING_S: Final = 2.0
+# How often that time is given to one who is still taking what we wrote.
+_PARTINGS: Final = 15
 # Who sends rubbish may send a lot of it, and so may a load balancer's health check: one line per cause in this time.
 _QUIET_NS: Final = 10_000_000_000
 
@@ -41,18 +51,26 @@ class Port:
     ``greet`` is what stands between a new connection and its ``ClientConnection``, such as TLS; None: nothing does.
     """
 
-    def __init__(self, *, name: str, counters: Counters, dial: Callable[["ClientConnection"], None]) -> None:
-        self.name = name
+    def __init__(self, *, listener: Listener, counters: Counters, dial: Callable[["ClientConnection"], None]) -> None:
+        self.listener = listener  # a reload replaces it
+        self.name = listener.name
         self.counters = counters
         self.dial = dial
-        self.greet: Callable[[Callable[[], ClientConnection]], asyncio.BaseProtocol] | None = None
+        self.greet: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = None
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
+        self.occupancy = Occupancy()  # of connections from when they are accepted until their transport is gone
+        self.broker_count = 0  # transports to brokers
+        self.watch: Watch[ClientConnection] = Watch(now_ms=monotonic_ns() // 1_000_000)
+        self.spread = Spread()
         self._quiet_until_ns: dict[str, int] = {}
 
-    def protocol(self, accept: Callable[[], "ClientConnection"]) -> asyncio.BaseProtocol:
-        """Return the protocol of a new connection; ``accept`` gives its ``ClientConnection``."""
-        return accept() if self.greet is None else self.greet(accept)
+    def protocol(self, accept: Callable[[], "ClientConnection"], abandon: Callable[[], None]) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection.
+
+        ``accept`` gives its ``ClientConnection``; ``abandon`` is called where it ends without having had one.
+        """
+        return accept() if self.greet is None else self.greet(accept, abandon)
 
     def is_news(self, reason: str) -> bool:
         """Whether this cause was not logged just now."""
@@ -91,6 +109,7 @@ class ClientConnection(asyncio.Protocol):
     """A client's transport, its session and, once the first request has come, the connection to the broker."""
 
     __slots__ = (
+        "_active_ms",
         "_broker",
         "_broker_is_full",
         "_client",
@@ -99,12 +118,18 @@ class ClientConnection(asyncio.Protocol):
         "_has_client_ended",
         "_is_closed",
         "_is_dialling",
+        "_is_parting",
+        "_leaves",
+        "_look_s",
         "_reads_broker",
         "_reads_client",
         "_request_ns",
+        "_spread",
+        "_started_ms",
         "_timer",
         "_timer_ms",
         "gate",
+        "place",
         "port",
         "session",
     )
@@ -125,7 +150,13 @@ class ClientConnection(asyncio.Protocol):
         self._has_client_ended = False
         self._is_closed = False
         self._flows = False  # both sides are there and are being read
-        self._request_ns = 0
+        self._request_ns = 0  # what the last read of the client took; 0: none since somebody looked
+        self._leaves = ""  # why it is to end once everything is answered
+        self._is_parting = False  # everything is answered, and our side closed
+        self.place: Place | None = None
+        self._spread = self.port.spread.next()
+        self._started_ms = self._active_ms = 0
+        self._look_s = 0
 
     @property
     def is_closed(self) -> bool:
@@ -135,8 +166,13 @@ class ClientConnection(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The client's address, for the log."""
-        address = self._client.get_extra_info("peername") if self._client else None
-        return f"{address[0]}:{address[1]}" if address else "a client"
+        source = self.place.source if self.place else None
+        return f"{source[0]}:{source[1]}" if source else "a client"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has done what a login timeout waits for: it has asked something, and is logged in."""
+        return (self._broker is not None or self._is_dialling) and not self.session.is_logging_in
 
     @property
     def paused_socket(self) -> int | None:
@@ -144,6 +180,12 @@ class ClientConnection(asyncio.Protocol):
         if self._reads_client or self._client is None or self._is_closed:
             return None
         return cast(int, self._client.get_extra_info("socket").fileno())
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of memory waits here: for a throttle time, for the rest of a frame, or for a peer that is slow."""
+        waiting = sum(one.get_write_buffer_size() for one in (self._client, self._broker) if one is not None)
+        return waiting + self.session.held_bytes
 
     # -- the client's side --
 
@@ -155,6 +197,8 @@ class ClientConnection(asyncio.Protocol):
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self.port.connections.add(self)
+        self._started_ms = self._active_ms = monotonic_ns() // 1_000_000
+        self._look_later(self._started_ms)
 
     def data_received(self, data: bytes) -> None:
         """Pass on what the client sent."""
@@ -193,6 +237,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the broker when the client has gone."""
+        if self.place is not None:
+            self.place.leave()
         self.close("client_lost" if exc else "client_closed")
 
     # -- the broker's side --
@@ -200,6 +246,7 @@ class ClientConnection(asyncio.Protocol):
     def broker_connected(self, transport: asyncio.Transport) -> None:
         """Send what has waited for the connection to the broker."""
         self._is_dialling = False
+        self.port.broker_count += 1
         if self._is_closed:
             transport.abort()
             return
@@ -238,6 +285,7 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_lost(self, exc: Exception | None) -> None:
         """Close: the broker has gone."""
+        self.port.broker_count -= 1
         self._broker = None
         self.close("upstream_lost" if exc else "upstream_closed")
 
@@ -248,9 +296,12 @@ class ClientConnection(asyncio.Protocol):
         if self._is_closed:
             return
         self._is_closed = True
+        if self._is_parting:
+            cause = self._leaves
         has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
         self.session.close(now_ms=monotonic_ns() // 1_000_000, has_passed=has_passed)
         self.port.connections.discard(self)
+        self.port.watch.discard(self, self._look_s)
         self.port.counters.disconnect(cause)
         if self._timer is not None:
             self._timer.cancel()
@@ -262,10 +313,107 @@ class ClientConnection(asyncio.Protocol):
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
                 transport.close()
 
+    def drop(self, cause: str) -> None:
+        """Close both sides now, and forget what was to be written."""
+        self.close(cause)
+        for transport in (self._client, self._broker):
+            if transport is not None:
+                transport.abort()
+
     def lose(self) -> None:
         """Let go of a client of which the server has seen that it is gone."""
         if self._client is not None:
             self._client.abort()
+
+    def look(self, now_ms: int) -> None:
+        """End it if a limit of its time has come; else be looked at again in time."""
+        session = self.session
+        # Each read of the client leaves its mark, so that nobody need note the time of it.
+        is_owed = session.is_owed
+        if is_owed or self._request_ns:
+            self._active_ms = now_ms
+        if not is_owed:
+            self._request_ns = 0
+        cause = limit_that_has_come(
+            self.port.listener,
+            now_ms=now_ms,
+            started_ms=self._started_ms,
+            active_ms=self._active_ms,
+            has_begun=self.has_begun,
+            spread=self._spread,
+        )
+        if cause in (LOGIN_TIMEOUT, IDLE_TIMEOUT) and not session.is_idle:
+            self.close(cause)  # in the middle of something that will not end
+        elif cause is not None and session.muted_until_ms <= now_ms and not session.is_blocked:
+            self.leave(cause)
+        if not self._is_closed:
+            self._look_later(now_ms)
+
+    def release(self) -> None:
+        """Go on with what waits for its throttle time, and let nothing wait from now on."""
+        now_ms = monotonic_ns() // 1_000_000
+        try:
+            self.session.release(now_ms=now_ms)
+        except ProtocolError as error:
+            self._refuse(error, "peer")
+            return
+        self._act(now_ms)
+
+    def leave(self, cause: str) -> None:
+        """Take up no further request, and close when all that have been are answered."""
+        if self._is_closed or self._leaves:
+            return
+        self._leaves = cause
+        self._flows = False
+        if not self.session.awaits_no_answers:
+            self.session.take_no_more()
+        self._act(monotonic_ns() // 1_000_000)
+
+    def _part(self) -> None:
+        """Close our side behind the last answer, and wait for the client to close its own."""
+        client = self._client
+        if client is None or client.is_closing() or not client.can_write_eof():
+            self.close(self._leaves)
+            return
+        self._is_parting = True
+        client.set_protocol(_Parting(self))
+        client.write_eof()
+        if not self._reads_client:
+            self._reads_client = True
+            client.resume_reading()
+        self._await_end(client, _PARTINGS)
+
+    def _await_end(self, client: asyncio.Transport, tries: int) -> None:
+        """Close when the client has had its time, and again as long while it takes what was written before."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if tries == 0 or (tries < _PARTINGS and not client.get_write_buffer_size()):
+            self.close(self._leaves)
+        else:
+            self._timer = asyncio.get_running_loop().call_later(_PARTING_S, self._await_end, client, tries - 1)
+
+    def received_late(self, data: bytes) -> None:
+        """Drop what has no answer, for its client will send it anew, elsewhere; pass on what never has one."""
+        if self._is_closed or not self.session.awaits_no_answers:
+            return
+        now_ms = monotonic_ns() // 1_000_000
+        try:
+            self.session.receive_from_client(data, now_ms=now_ms)
+        except ProtocolError as error:
+            self._refuse(error, "client")
+            return
+        self._act(now_ms)
+
+    def _look_later(self, now_ms: int) -> None:
+        at_ms = look_at_ms(
+            self.port.listener,
+            now_ms=now_ms,
+            started_ms=self._started_ms,
+            active_ms=self._active_ms,
+            has_begun=self.has_begun,
+            spread=self._spread,
+        )
+        self._look_s = self.port.watch.add(self, at_ms)
 
     def _act(self, now_ms: int) -> None:
         """Write what the session has for either side, then steer."""
@@ -283,7 +431,9 @@ class ClientConnection(asyncio.Protocol):
                 self.port.dial(self)
         out = session.to_client
         if out and self._client is not None:
-            if len(out) == 1:
+            if self._is_parting:
+                pass
+            elif len(out) == 1:
                 self._client.write(out[0])
             else:
                 self._client.writelines(out)
@@ -294,12 +444,20 @@ class ClientConnection(asyncio.Protocol):
             wake_at_ms = session.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
                 self._arm(wake_at_ms, now_ms)
-            if self._has_client_ended and session.is_idle and not session.to_broker:
-                self.close("client_closed")
+            if (self._has_client_ended or self._leaves) and not session.to_broker and not self._is_parting:
+                self._end_when_answered()
+
+    def _end_when_answered(self) -> None:
+        session = self.session
+        if session.is_idle and self._has_client_ended:
+            self.close("client_closed")
+        elif session.is_idle or (session.awaits_no_answers and session.has_answered):
+            self._part()
 
     def _steer(self) -> None:
         """Read from each side if, and only if, what it sends can be used."""
-        reads = not (self.session.is_blocked or self._broker_is_full or self._is_dialling)
+        is_blocked = self.session.is_blocked and not self._is_parting
+        reads = not (is_blocked or self._broker_is_full or self._is_dialling)
         if reads is not self._reads_client and self._client is not None and not self._is_closed:
             self._reads_client = reads
             if reads:
@@ -313,9 +471,8 @@ class ClientConnection(asyncio.Protocol):
                 self._broker.resume_reading()
             else:
                 self._broker.pause_reading()
-        self._flows = (
-            self._reads_client and self._reads_broker and self._broker is not None and not self._has_client_ended
-        )
+        is_ending = self._has_client_ended or self._leaves
+        self._flows = self._reads_client and self._reads_broker and self._broker is not None and not is_ending
 
     def _arm(self, wake_at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
@@ -344,6 +501,23 @@ class ClientConnection(asyncio.Protocol):
             self._broker.writelines(self.session.to_broker)
             self.session.to_broker.clear()
         self.close("protocol_error")
+
+
+class _Parting(asyncio.Protocol):
+    """A client's transport in its last moments, until its client has seen that our side is closed."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: ClientConnection) -> None:
+        self._owner = owner
+
+    def data_received(self, data: bytes) -> None:
+        """See ``ClientConnection.received_late``."""
+        self._owner.received_late(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See ``ClientConnection.connection_lost``."""
+        self._owner.connection_lost(exc)
 
 
 class BrokerConnection(asyncio.Protocol):

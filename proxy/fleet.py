@@ -18,6 +18,7 @@ from typing import Final
 
 from config.model import Address, Cluster, ProxyConfig, Shaping
 from protocol.errors import ProtocolError
+from proxy.acceptor import BACKLOG, Acceptor
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
 from proxy.cluster import Membership
@@ -32,7 +33,6 @@ log = logging.getLogger(__name__)
 _ASK_EVERY_S: Final = 5.0
 _ASK_AGAIN_S: Final = 1.0
 _WARN_EVERY_S: Final = 60.0
-_BACKLOG: Final = 4096
 
 
 class Front:
@@ -98,8 +98,6 @@ class Front:
         """Take no more clients at any broker's port."""
         for node_id in tuple(self._sockets):
             self._unbind(node_id)
-        self.gates.clear()
-        self._addresses.told.clear()
 
     def _open(self, node_id: int, address: Address) -> None:
         port = self._membership.cluster.port_of(node_id)
@@ -131,7 +129,7 @@ class Front:
         port = self._membership.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
-            bound = socket.create_server((self._bind_host, port), family=family, backlog=_BACKLOG)
+            bound = socket.create_server((self._bind_host, port), family=family, backlog=BACKLOG)
         except OSError as error:
             if node_id not in self._unopened:
                 log.log(level, "listener %s: no port for broker %d: %s", self.port.name, node_id, error)
@@ -139,9 +137,8 @@ class Front:
                 self._unopened.add(node_id)
             return False
         self._unopened.discard(node_id)
-        bound.setblocking(False)
         self._sockets[node_id] = bound
-        self._fleet.serve(lambda: self.port.protocol(lambda: self._accept_at(node_id)), bound)
+        self._fleet.serve(bound, self.port, lambda: self._accept_at(node_id))
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
@@ -172,7 +169,8 @@ class Fleet:
         self._tls = tls
         self._servers = [Upstream(server, self._quotas(), tls) for server in servers]
         self._fronts: list[Front] = []
-        self._serving: dict[socket.socket, asyncio.Task[None]] = {}
+        self._serving: dict[socket.socket, Acceptor] = {}
+        self._is_closed = False
         self._tasks: asyncio.TaskGroup
         self._last_warning_s = float("-inf")
 
@@ -199,7 +197,8 @@ class Fleet:
             upstream.quotas.update(config, shaping=shaping)
 
     def close(self) -> None:
-        """Take no more clients at any broker's port."""
+        """Take no more clients at any broker's port, and open no other."""
+        self._is_closed = True
         for front in self._fronts:
             front.close()
 
@@ -217,6 +216,8 @@ class Fleet:
 
     def see(self, brokers: Mapping[int, Address], is_all: bool) -> None:
         """Take up what an answer of the cluster said of its brokers."""
+        if self._is_closed:
+            return
         now_ms = monotonic_ns() // 1_000_000
         for node_id, address in brokers.items():
             known = self.brokers.get(node_id)
@@ -230,7 +231,7 @@ class Fleet:
         """Ask for the brokers every few seconds, until cancelled."""
         self._tasks = tasks
         turn = 0
-        while True:
+        while not self._is_closed:
             turn += 1
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
@@ -241,18 +242,18 @@ class Fleet:
             except (OSError, ProtocolError) as error:
                 upstream.is_reachable = False
                 self._warn(upstream, error)
-                if not self.brokers:
+                if not self.brokers and not self._is_closed:
                     for front in self._fronts:
                         front.stand_in()
                 await asyncio.sleep(_ASK_AGAIN_S)
 
-    def serve(self, accept: Callable[[], asyncio.BaseProtocol], bound: socket.socket) -> None:
+    def serve(self, bound: socket.socket, port: Port, accept: Callable[[], ClientConnection]) -> None:
         """Let in the clients of a bound socket; they may have come already."""
-        self._serving[bound] = self._tasks.create_task(_serve(accept, bound))
+        self._serving[bound] = Acceptor(bound, port, accept, self._tasks)
 
     def end(self, bound: socket.socket) -> None:
         """Take no more clients there."""
-        self._serving.pop(bound).cancel()
+        self._serving.pop(bound).close()
 
     def _quotas(self) -> BrokerQuotas:
         return BrokerQuotas(self._config, shaping=self._shaping)
@@ -263,8 +264,3 @@ class Fleet:
             log.warning(
                 "cannot ask %s for the brokers: %s; they are taken from the answers to clients", upstream.address, error
             )
-
-
-async def _serve(accept: Callable[[], asyncio.BaseProtocol], bound: socket.socket) -> None:
-    async with await asyncio.get_running_loop().create_server(accept, sock=bound) as server:
-        await server.serve_forever()

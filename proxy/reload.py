@@ -147,7 +147,7 @@ def summary(old: ProxyConfig, new: ProxyConfig) -> str:
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)
     quotas = f"{len(after)} quotas ({added} added, {removed} removed, {changed} changed)"
     others = [
-        field.name.removesuffix("_ms")
+        field.name.removesuffix("_ms").removesuffix("_bytes")
         for field in fields(ProxyConfig)
         if field.name != "quotas" and getattr(old, field.name) != getattr(new, field.name)
     ]

@@ -8,18 +8,24 @@ import asyncio
 import gc
 import logging
 import select
+import socket
 import sys
 from collections.abc import Callable, Coroutine
-from functools import partial
+from contextlib import suppress
+from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
 
 from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, UpstreamTls
+from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
 from proxy.dialler import Dialler, probe
+from proxy.drain import Drain
 from proxy.fleet import Fleet, Front
+from proxy.limits import MAX_BUFFERED, who_holds_too_much
+from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
 from proxy.throttle_log import ThrottleLog
 from proxy.tls import TlsContext
@@ -29,10 +35,9 @@ from proxy.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
-# asyncio's own default is 100: too small for clients that all come back at once.
-_BACKLOG: Final = 4096
 _EXPIRY_EVERY_S: Final = 30.0
 _SWEEP_EVERY_S: Final = 1.0
+_DRAIN_STEP_S: Final = 0.02
 
 
 class Server:
@@ -52,11 +57,12 @@ class Server:
         self._doors: list[Gate | Front] = []  # of each listener
         self._tls_doors: list[TlsDoor] = []
         self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._dialler: Dialler
         self._throttle_log = ThrottleLog()
         for listener in config.listeners:
-            port = Port(name=listener.name, counters=Counters(), dial=lambda client: self._dialler.start(client))
+            port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
             if listener.client_tls is not None:
                 tls_door = TlsDoor(port, listener.client_tls, self._tls_context(listener.client_tls))
@@ -81,6 +87,7 @@ class Server:
         for port, door in zip(self.ports, self._doors, strict=True):
             listener = by_name.get(port.name)
             if listener is not None:
+                port.listener = listener
                 door.policy = _policy(config, listener)
         for listener in config.listeners:
             upstream = self._brokers.get(listener.upstream) if listener.upstream else None
@@ -113,8 +120,15 @@ class Server:
             context = self.tls[settings] = TlsContext(settings)
         return context
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether it takes no more connections, and waits for those that there are to end."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
-        """Stop serving: close listeners and connections, and let ``run`` return."""
+        """Drain, then let ``run`` return. Called once more, do not wait for anybody."""
+        if self._stopping.is_set():
+            self._hurrying.set()
         self._stopping.set()
 
     async def run(self, *, beside: Callable[[], Coroutine[None, None, None]] | None = None) -> None:
@@ -126,57 +140,87 @@ class Server:
         Raises:
             OSError: a listener's address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
-        servers = [
-            await loop.create_server(
-                partial(port.protocol, door.accept),
-                listener.bind.host,
-                listener.bind.port,
-                backlog=_BACKLOG,
-                start_serving=False,
-            )
-            for port, door, listener in zip(self.ports, self._doors, self.config.listeners, strict=True)
+        bound: list[list[socket.socket]] = []
+        try:
+            for listener in self.config.listeners:
+                bound.append(bind(listener.bind))  # noqa: PERF401 - those before a fault are to be closed
+            # What exists now lives as long as the process: the collector need not look at it again.
+            gc.collect()
+            gc.freeze()
+            async with asyncio.TaskGroup() as self._tasks:
+                await self._serve(bound, beside)
+        finally:
+            for one in chain.from_iterable(bound):
+                one.close()
+
+    async def _serve(
+        self, bound: list[list[socket.socket]], beside: Callable[[], Coroutine[None, None, None]] | None
+    ) -> None:
+        source = self.config.upstream_bind
+        self._dialler = Dialler(self._tasks, source)
+        acceptors: list[Acceptor] = []
+        for listener, port, door, sockets in zip(self.config.listeners, self.ports, self._doors, bound, strict=True):
+            acceptors += (Acceptor(one, port, door.accept, self._tasks) for one in sockets)
+            address = Address(host=listener.bind.host, port=sockets[0].getsockname()[1])
+            # stdout, not the log: scripts wait for this line.
+            sys.stdout.write(f"listening on {address} ({listener.name}) -> {listener.upstream or listener.cluster}\n")
+        sys.stdout.flush()
+        self.is_listening = True
+        background = [
+            self._tasks.create_task(self._sweep()),
+            self._tasks.create_task(self._expire()),
+            self._tasks.create_task(watch_tls(self.tls.values())),
+            *(self._tasks.create_task(probe(upstream, source)) for upstream in self._brokers.values()),
+            *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
+            *([self._tasks.create_task(beside())] if beside else []),
         ]
-        # What exists now lives as long as the process: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        async with asyncio.TaskGroup() as self._tasks:
-            source = self.config.upstream_bind
-            self._dialler = Dialler(self._tasks, source)
-            # Not before: a client may send its first request at once, and dials are tasks.
-            for listener, server in zip(self.config.listeners, servers, strict=True):
-                await server.start_serving()
-                bound = Address(host=listener.bind.host, port=server.sockets[0].getsockname()[1])
-                # stdout, not the log: scripts wait for this line.
-                sys.stdout.write(f"listening on {bound} ({listener.name}) -> {listener.upstream or listener.cluster}\n")
-            sys.stdout.flush()
-            self.is_listening = True
-            background = [
-                self._tasks.create_task(self._sweep()),
-                self._tasks.create_task(self._expire()),
-                self._tasks.create_task(watch_tls(self.tls.values())),
-                *(self._tasks.create_task(probe(upstream, source)) for upstream in self._brokers.values()),
-                *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
-                *([self._tasks.create_task(beside())] if beside else []),
-            ]
-            await self._stopping.wait()
-            for server in servers:
-                server.close()
-            for fleet in self.fleets.values():
-                fleet.close()
-            for tls_door in self._tls_doors:
-                tls_door.close()
-            for port in self.ports:
-                for connection in tuple(port.connections):
-                    connection.close("shutdown")
-            self._dialler.cancel()
-            for task in background:
-                task.cancel()
+        await self._stopping.wait()
+        for acceptor in acceptors:
+            acceptor.close()
+        for fleet in self.fleets.values():
+            fleet.close()
+        await self._drain()
+        self._dialler.cancel()
+        for task in background:
+            task.cancel()
+
+    async def _drain(self) -> None:
+        """Let every connection end in good order, one after the other; close what is left at the end of the time."""
+        timeout_ms = self.config.drain_timeout_ms
+        connections = [connection for port in self.ports for connection in port.connections]
+        log.info("stopping: %d connections have %d ms to end", len(connections), timeout_ms)
+        drain = Drain(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
+        for connection in connections:
+            connection.release()
+        done = 0
+        while any(port.occupancy.total or port.broker_count for port in self.ports):
+            now_ms = monotonic_ns() // 1_000_000
+            if now_ms >= drain.ends_ms or self._hurrying.is_set():
+                break
+            turns = drain.turns(now_ms=now_ms)
+            for connection in connections[done:turns]:
+                connection.leave("shutdown")
+            done = turns
+            if done == len(connections):
+                for tls_door in self._tls_doors:
+                    tls_door.close()
+                for port in self.ports:
+                    for connection in tuple(port.connections):  # those that were being accepted at the start, too
+                        connection.leave("shutdown")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_STEP_S):
+                    await self._hurrying.wait()
+        left = [connection for port in self.ports for connection in port.connections]
+        if left:
+            level = logging.INFO if self._hurrying.is_set() else logging.WARNING
+            log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
+        for connection in left:
+            connection.close("shutdown")
 
     # -- what recurs --
 
     async def _sweep(self) -> None:
-        """Each second, say who is throttled and look after clients that are not being read."""
+        """Each second, say who is throttled, look after clients that are not being read, and end whose time is over."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
@@ -186,6 +230,22 @@ class Server:
                 self._throttle_log.tell(throttled, now_ms=now_ms)
                 _tell_of_unknown_users(port)
                 _lose_the_lost(port)
+                for connection in port.watch.take(now_ms=now_ms):
+                    connection.look(now_ms)
+            self._bound_buffers()
+
+    def _bound_buffers(self) -> None:
+        """Close who holds the most, where all connections together hold too much."""
+        if resident_bytes() < self.config.max_buffered_bytes:
+            return  # then they cannot; else each of them has to be asked
+        held = [(connection.held_bytes, connection) for port in self.ports for connection in port.connections]
+        for connection in who_holds_too_much(held, self.config.max_buffered_bytes):
+            if connection.port.is_news(MAX_BUFFERED):
+                log.warning(
+                    "closed %s on listener %s, and likely others: connections held more than max_buffered together",
+                    connection.peer, connection.port.name,
+                )  # fmt: skip
+            connection.drop(MAX_BUFFERED)
 
     async def _expire(self) -> None:
         while True:

@@ -52,6 +52,9 @@ MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
 
+# A mute that does not end: no further request is taken up.
+_FOR_EVER: Final = 1 << 62
+
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
@@ -101,6 +104,7 @@ class Session:
         "answered",
         "delayed_until_ms",
         "is_blocked",
+        "is_ending",
         "to_broker",
         "to_client",
     )
@@ -110,6 +114,7 @@ class Session:
         self.to_broker: list[bytes] = []
         self.to_client: list[bytes] = []
         self.is_blocked = False  # do not read the client: what it sent waits here
+        self.is_ending = False  # what has not been taken up will not be
         self.delayed_until_ms = 0  # do not read the broker: a response waits here; 0: none does
         self.answered = -1  # the API of the response that began last; the shell takes it and puts -1
         self._in_flight: list[
@@ -135,27 +140,49 @@ class Session:
 
     @property
     def muted_until_ms(self) -> int:
-        """Until when requests are not taken up; in the past: they are."""
-        return self.account.muted_until_ms
+        """Until when the client is muted; in the past: it is not."""
+        return 0 if self.is_ending else self.account.muted_until_ms
 
     @property
     def wake_at_ms(self) -> int:
         """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
         if self.delayed_until_ms:
             return self.delayed_until_ms
-        return self.account.muted_until_ms if self.is_blocked else 0
+        return self.muted_until_ms if self.is_blocked else 0
 
     @property
     def is_idle(self) -> bool:
         """Whether everything that can be answered has been, and nothing waits to be passed on."""
-        return not (
-            self._in_flight
-            or not self._most_in_flight
-            or self.is_blocked
-            or self._request_left
-            or self._response_left
-            or self._broker_data
-        )
+        return self.has_answered and not self._request_left
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether everything has been answered that was taken up, or is to be."""
+        waits = self.is_blocked and not self.is_ending
+        is_awaited = self._in_flight or not self._most_in_flight
+        return not (is_awaited or waits or self._response_left or self._broker_data)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for us or the broker; not so who stopped in the middle of his only request."""
+        unfinished = 1 if self._request_left and self._acks0 is None else 0
+        is_awaited = len(self._in_flight) > unfinished or not self._most_in_flight
+        return is_awaited or self.is_blocked or bool(self._response_left or self._broker_data)
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether the client has begun a login and the broker has not accepted it yet."""
+        return self._login is not None and self._login.principal is None
+
+    @property
+    def awaits_no_answers(self) -> bool:
+        """Whether the client produces with acks=0: it would never know what did not arrive."""
+        return self._habit is not None and self._habit.api_key == PRODUCE and not self._habit.acks
+
+    @property
+    def held_bytes(self) -> int:
+        """How much was read and could not be passed on yet."""
+        return len(self._client_data) + len(self._broker_data) + sum(map(len, self.to_broker))
 
     # -- what the shell tells --
 
@@ -207,6 +234,17 @@ class Session:
             self._pass_responses(self._broker_data, self._broker_at, now_ms)
         elif self.is_blocked:
             self._pass_requests(self._client_data, self._client_at, now_ms)
+
+    def release(self, *, now_ms: int) -> None:
+        """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
+        self.account.release()
+        self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
+        self.handle_timer(now_ms=now_ms)
+
+    def take_no_more(self) -> None:
+        """Take up no request that has not begun; those that have are passed on and answered."""
+        self.is_ending = True
+        self.account.muted_until_ms = _FOR_EVER
 
     def receive_end_from_client(self) -> None:
         """Take it that the client sends no more: a request that it cut off will not be answered."""

@@ -22,8 +22,11 @@ class TlsDoor:
         self._rules = settings.principal_mapping_rules
         self._context = context
 
-    def greet(self, accept: Callable[[], ClientConnection]) -> TlsTransport:
-        """Return the protocol of a new connection; ``accept`` gives what comes behind its handshake."""
+    def greet(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
+        """Return the protocol of a new connection.
+
+        ``accept`` gives what comes behind its handshake; ``abandon`` is called where nothing does.
+        """
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
@@ -32,7 +35,12 @@ class TlsDoor:
             connection.session.account.log_in(user)
             return connection
 
-        transport = TlsTransport(self._context.context, welcome=welcome, fail=self._failed)
+        def fail(transport: TlsTransport, error: Exception) -> None:
+            if not transport.is_up:  # else its connection is told, and counted, as any that is lost
+                abandon()
+                self._failed(transport, error)
+
+        transport = TlsTransport(self._context.context, welcome=welcome, fail=fail)
         self.shaking.add(transport)
         return transport
 
@@ -43,8 +51,6 @@ class TlsDoor:
         self.shaking.clear()
 
     def _failed(self, transport: TlsTransport, error: Exception) -> None:
-        if transport.is_up:
-            return  # its connection is told, and counted, as any that is lost
         self.shaking.discard(transport)
         cause = client_fault(error)
         self._port.counters.disconnect(cause)

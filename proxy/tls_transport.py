@@ -45,6 +45,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         "_above",
         "_below",
         "_fail",
+        "_has_ended",
         "_has_heard",
         "_has_peer_ended",
         "_has_told_end",
@@ -82,6 +83,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._is_closing = False
         self.is_up = False
         self._has_heard = False
+        self._has_ended = False  # our side, of both TLS and the transport below
         self._has_peer_ended = False
         self._has_told_end = False
         self.error: Exception | None = None
@@ -167,6 +169,24 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             self._below.write(self._outgoing.read())
 
+    def can_write_eof(self) -> bool:
+        """Whether our side can be closed alone: it can."""
+        return True
+
+    def write_eof(self) -> None:
+        """Say behind what was written that no more comes, and go on reading."""
+        if self._is_closing or self._has_ended:
+            return
+        with suppress(ssl.SSLError):  # that the peer's close_notify has not come
+            self._tls.unwrap()
+        self._flush()
+        self._has_ended = True
+        self._below.write_eof()
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Hand over to another protocol above."""
+        self._above = cast(asyncio.Protocol, protocol)
+
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Encrypt as one piece, for each piece of its own would be a record of its own."""
         self.write(b"".join(list_of_data))
@@ -190,7 +210,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         self._is_closing = True
         self._cancel_timer()
-        if self.is_up:
+        if self.is_up and not self._has_ended:
             with suppress(ssl.SSLError):  # that the peer's close_notify has not come
                 self._tls.unwrap()
         self._flush()
@@ -279,7 +299,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _flush(self) -> None:
         if self._outgoing.pending:
-            self._below.write(self._outgoing.read())
+            data = self._outgoing.read()
+            if not self._has_ended:  # else it is an answer to a change of keys, which nobody waits for
+                self._below.write(data)
 
     def _end_with(self, error: Exception) -> None:
         """Close; who is still in the handshake gets the alert that says why."""

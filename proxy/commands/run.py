@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit status."""
+    """Serve until SIGTERM or SIGINT, drain, and return the exit status; a second signal ends the drain."""
     try:
         loaded = load(args.config)
     except ConfigError as error:

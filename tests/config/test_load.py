@@ -1,5 +1,6 @@
 """A file is loaded whole, or refused with every fault at its line."""
 
+from ipaddress import ip_network
 from pathlib import Path
 from textwrap import dedent
 
@@ -22,6 +23,7 @@ from config.model import (
     LogFormat,
     Principals,
     ProxyConfig,
+    ProxyProtocol,
     QuotaRule,
     Shaping,
     TlsVersion,
@@ -45,6 +47,10 @@ def faults(text: str) -> list[str]:
 
 def warnings(text: str) -> list[str]:
     return [str(warning) for warning in loaded(text).warnings]
+
+
+def listener_with(key: str) -> str:
+    return f"listeners:\n  - name: a\n    bind: a:1\n    upstream: b:2\n    {key}\n"
 
 
 def only_fault(text: str) -> str:
@@ -75,6 +81,12 @@ def test_every_key_reaches_the_model() -> None:
             upstream: broker:9093
             inter_broker: true
             max_frame_size: 1MiB
+            max_connections: 500
+            max_connections_per_ip: 20
+            login_timeout: 5s
+            idle_timeout: 10m
+            max_connection_age: 1h
+            proxy_protocol: {from: [10.0.0.0/8, "2001:db8::/32", 192.0.2.7]}
             enforcement: delay
             shaping: paced
         enforcement: observe
@@ -82,6 +94,8 @@ def test_every_key_reaches_the_model() -> None:
         shaping: paced
         burst: 500ms
         max_buckets: 5000
+        drain_timeout: 5s
+        max_buffered: 64MiB
         kafka:
           quota.window.num: 5
           quota.window.size.seconds: 2
@@ -108,6 +122,14 @@ def test_every_key_reaches_the_model() -> None:
                 upstream=Address(host="broker", port=9093),
                 inter_broker=True,
                 max_frame_size_bytes=1_048_576,
+                max_connections=500,
+                max_connections_per_ip=20,
+                login_timeout_ms=5_000,
+                idle_timeout_ms=600_000,
+                max_connection_age_ms=3_600_000,
+                proxy_protocol=ProxyProtocol(
+                    sources=(ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"), ip_network("192.0.2.7"))
+                ),
                 enforcement=Enforcement.DELAY,
                 shaping=Shaping.PACED,
             ),
@@ -117,6 +139,8 @@ def test_every_key_reaches_the_model() -> None:
         shaping=Shaping.PACED,
         burst_ms=500,
         max_buckets=5_000,
+        drain_timeout_ms=5_000,
+        max_buffered_bytes=67_108_864,
         kafka=KafkaSettings(
             quota_window_num=5,
             quota_window_size_seconds=2,
@@ -131,9 +155,9 @@ def test_every_key_reaches_the_model() -> None:
                 producer_byte_rate=1_572_864.0,
                 enforcement=Enforcement.RESPOND,
                 shaping=Shaping.SAMPLED,
-                source="f.yaml:21",
+                source="f.yaml:29",
             ),
-            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:22"),
+            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:30"),
         ),
         principals=Principals(
             fold=(Fold(match="ANON(.*)", to="A\\1"),),
@@ -156,6 +180,22 @@ def test_the_example_shows_every_key_and_is_valid() -> None:
     for section in SECTIONS.values():
         for key in known_keys(section):
             assert key in written or key.startswith(("replication.quota.", "controller.quota.")), key
+
+
+def test_null_lifts_the_limits_of_a_listener() -> None:
+    nulls = "max_connections: null\n    login_timeout: null\n    idle_timeout: null\n    max_connection_age: null"
+
+    (listener,) = loaded(listener_with(f"{nulls}\n    max_connections_per_ip: null")).config.listeners
+
+    assert (listener.max_connections, listener.max_connections_per_ip) == (None, None)
+    assert (listener.login_timeout_ms, listener.idle_timeout_ms, listener.max_connection_age_ms) == (None, None, None)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", ProxyProtocol()), ("false", None)])
+def test_the_proxy_protocol_is_required_or_off(text: str, expected: ProxyProtocol | None) -> None:
+    (listener,) = loaded(listener_with(f"proxy_protocol: {text}")).config.listeners
+
+    assert listener.proxy_protocol == expected
 
 
 def test_the_hash_is_that_of_the_bytes() -> None:
@@ -251,28 +291,6 @@ def test_a_source_that_is_no_address_of_a_machine_is_refused(value: str, hint: s
     assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
 
 
-@pytest.mark.parametrize("key", ["store", "quotas_from", "replication", "fair_call_queue", "usage_log"])
-def test_a_section_of_another_version_is_refused(key: str) -> None:
-    assert only_fault(f"{LISTENERS}{key}: x\n") == f"f.yaml:2: {key}: is not supported by this version; remove it"
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "proxy_protocol",
-        "max_connections",
-        "max_connections_per_ip",
-        "idle_timeout",
-        "max_connection_age",
-        "login_timeout",
-    ],
-)
-def test_a_listener_key_of_another_version_is_refused(key: str) -> None:
-    fault = only_fault(f"listeners: [{{name: a, bind: a:1, upstream: b:2, {key}: x}}]\n")
-
-    assert f"listeners[0].{key}: is not supported by this version" in fault
-
-
 def test_admins_are_refused() -> None:
     assert "not supported by this version" in only_fault(f"{LISTENERS}principals: {{admins: [admin]}}\n")
 
@@ -297,6 +315,26 @@ def test_admins_are_refused() -> None:
         (LISTENERS + "max_throttle_time: 0s\n", "0 would throttle nobody"),
         (LISTENERS + "max_throttle_time:\n", "has no value; write a duration such as 25s, or null"),
         (LISTENERS + "max_throttle_time: 600h\n", "at most 2147483647ms"),
+        (listener_with("max_connections: 0"), "must be a whole number from 1 to 2147483647, or null for no limit"),
+        (listener_with("max_connections: "), "has no value; write a number such as 10000, or null for no limit"),
+        (listener_with("max_connections_per_ip: 1.5"), "must be a whole number from 1"),
+        (listener_with("login_timeout: 30"), "30 has no unit"),
+        (listener_with("idle_timeout: 0s"), "must be above 0"),
+        (listener_with("max_connection_age: "), "has no value; write a duration such as 1h, or null for no limit"),
+        (listener_with("max_connection_age: true"), "must be a duration such as 30s, or null for none"),
+        (
+            listener_with("proxy_protocol: required"),
+            "must be false, true (each connection begins with a header) or {from",
+        ),
+        (listener_with("proxy_protocol: {form: [10.0.0.0/8]}"), "must be false, true"),
+        (listener_with("proxy_protocol: {from: 10.0.0.0/8}"), "must be false, true"),
+        (listener_with("proxy_protocol: {from: []}"), "from is empty, so that nobody could connect"),
+        (listener_with("proxy_protocol: {from: [10.0.0.7/8]}"), "10.0.0.7/8 has host bits set; write a network"),
+        (listener_with("proxy_protocol: {from: [balancer]}"), "write a network such as 10.0.0.0/8"),
+        (listener_with("proxy_protocol: {from: [10]}"), "a network, such as 10.0.0.0/8"),
+        (LISTENERS + "drain_timeout: 0s\n", "drain_timeout: must be above 0"),
+        (LISTENERS + "drain_timeout: null\n", "drain_timeout: has no value"),
+        (LISTENERS + "max_buffered: 1MiB\n", "max_buffered: must be 16MiB or more"),
         (LISTENERS + "burst: 0s\n", "burst: must be above 0"),
         (LISTENERS + "burst: null\n", "burst: has no value"),
         (LISTENERS + "max_buckets: 0\n", "max_buckets: must be a whole number from 1 to"),

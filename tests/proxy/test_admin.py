@@ -153,6 +153,18 @@ async def test_an_upstream_out_of_reach_makes_the_proxy_degraded_and_its_return_
     assert again.status == 200
 
 
+async def test_a_proxy_that_is_stopping_is_not_ready() -> None:
+    server = ready_server()
+    server.stop()
+
+    async with admin_of(server) as admin:
+        answer = await asyncio.to_thread(ask, admin.port, "/readyz")
+        alive = await asyncio.to_thread(ask, admin.port, "/livez")
+
+    assert (answer.status, json.loads(answer.body)["state"]) == (503, "draining")
+    assert alive.status == 200
+
+
 async def test_a_refused_file_is_said_and_leaves_the_proxy_ready() -> None:
     async with admin_of(ready_server(), Reloads(last_reload_successful=False)) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")

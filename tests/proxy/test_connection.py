@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+from dataclasses import replace
+from functools import partial
 from struct import unpack_from
 from time import monotonic
 
@@ -21,7 +23,15 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.logins import (
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+    plain,
+)
 from tests.support.stub_broker import (
+    Client,
     StubBroker,
     client_of,
     correlation_id,
@@ -47,8 +57,11 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
 
 
-def config_to(broker: StubBroker, *quotas: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND) -> ProxyConfig:
-    return ProxyConfig(listeners=(listener_to(broker.address),), quotas=quotas, enforcement=enforcement)
+def config_to(
+    broker: StubBroker, *quotas: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND, **limits: int | None
+) -> ProxyConfig:
+    listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type] # all of them are numbers
+    return ProxyConfig(listeners=(listener,), quotas=quotas, enforcement=enforcement)
 
 
 def answers(frame: bytes) -> bytes:
@@ -549,3 +562,345 @@ async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leave
 
         await eventually(lambda: not server.ports[0].connections)
         assert bucket.in_flight_bytes == 0
+
+
+# -- leaving --
+
+
+async def ended(client: Client) -> bool:
+    """Whether the client sees a side that was closed in order, neither more bytes nor a reset."""
+    async with asyncio.timeout(10):
+        return await client.reader.read() == b""
+
+
+@on_uvloop
+async def test_an_idle_client_that_is_to_leave_sees_the_end_at_once() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+
+        only_connection(server).leave("shutdown")
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"shutdown": 1})
+        await eventually(lambda: broker.in_use[0].is_lost)
+        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
+        assert not any(server.ports[0].watch._due.values())  # nothing keeps it in memory
+
+
+@on_uvloop
+async def test_who_has_sent_nothing_leaves_without_a_broker() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await eventually(lambda: server.ports[0].connections)
+
+        only_connection(server).leave("shutdown")
+
+        assert await ended(client)
+        assert broker.in_use == []
+
+
+@on_uvloop
+async def test_what_was_asked_is_answered_before_the_end_and_what_was_sent_later_is_not_passed_on() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1), other_request(2))
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 2)
+        only_connection(server).leave("shutdown")
+        await client.send(*(other_request(number) for number in range(3, 10)), produce_request(10, size_bytes=MIB))
+        broker.in_use[0].transport.write(other_response(1) + other_response(2))
+
+        assert [await client.answer() for _ in range(2)] == [other_response(1), other_response(2)]
+        assert await ended(client)
+        assert broker.in_use[0].requests == [other_request(1), other_request(2)]
+        client.writer.close()
+        async with asyncio.timeout(1):  # nobody waits for what he does not read
+            await eventually(lambda: disconnects(server) == {"shutdown": 1})
+
+
+@on_uvloop
+async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
+    request = produce_request(1, size_bytes=MIB)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(request[: MIB // 2])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == MIB // 2)
+        only_connection(server).leave("shutdown")
+        await client.send(request[MIB // 2 :] + other_request(2))
+
+        assert await client.answer() == produce_response(1)
+        assert await ended(client)
+        assert broker.in_use[0].requests == [request]
+
+
+@on_uvloop
+async def test_a_client_whose_broker_is_being_dialled_is_answered_before_it_leaves() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        client.writer.write(other_request(1))
+        await eventually(lambda: server.ports[0].connections and only_connection(server).has_begun)
+        only_connection(server).leave("shutdown")
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_seen_the_end() -> None:
+    requests = [produce_request(number, acks=0, size_bytes=100_000) for number in range(20)]
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(*requests[:10], requests[10][:50_000])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 10)
+        only_connection(server).leave("shutdown")
+        await client.send(requests[10][50_000:], *requests[11:], other_request(99))
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests[:20] == requests
+        assert disconnects(server) == {"shutdown": 1}
+
+
+@on_uvloop
+async def test_who_does_not_close_his_side_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+
+        only_connection(server).leave("max_connection_age")
+
+        await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
+
+
+@on_uvloop
+async def test_who_reads_slowly_gets_all_of_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    async with (
+        stub_broker(lambda frame: fetch_response(correlation_id(frame), size_bytes=60_000)) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await eventually(lambda: server.ports[0].connections)
+        connection, count = only_connection(server), 0
+
+        def has_answered(count: int) -> bool:
+            requests = broker.in_use[0].requests if broker.in_use else []
+            return len(requests) == count and connection.session.is_idle
+
+        while not connection._client or not connection._client.get_write_buffer_size():
+            await client.send(fetch_request(count))
+            count += 1
+            await eventually(partial(has_answered, count))
+        connection.leave("shutdown")
+        await asyncio.sleep(0.2)  # a few times what a client is given that takes nothing
+        await client.send(other_request())
+        await asyncio.sleep(0.1)
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+        expected = [fetch_response(number, size_bytes=60_000) for number in range(count)]
+        assert [await client.answer() for _ in range(count)] == expected
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_who_has_ended_his_side_is_answered_and_closed_once() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1))
+        client.writer.write_eof()
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        only_connection(server).leave("shutdown")
+        broker.in_use[0].transport.write(other_response(1))
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+        assert disconnects(server) == {"client_closed": 1}
+
+
+@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+@on_uvloop
+async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> None:
+    over = produce_request(1, size_bytes=60_000)  # half a minute of silence
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=enforcement)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(over, produce_request(2))
+        await eventually(lambda: server.ports[0].connections and only_connection(server).session.is_blocked)
+        only_connection(server).release()
+        only_connection(server).leave("shutdown")
+
+        assert (await client.answer())[4:8] == produce_response(1)[4:8]
+        assert await client.answer() == produce_response(2)
+        assert await ended(client)
+
+
+# -- limits of time --
+
+
+def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
+    """Look at a connection so many ms after it began."""
+    connection.look(connection._started_ms + time_ms)
+
+
+@on_uvloop
+async def test_who_asks_nothing_in_time_is_closed() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, login_timeout_ms=5_000)) as server:
+        async with client_of(server) as silent, client_of(server) as slow, client_of(server) as client:
+            await client.ask(other_request())
+            await slow.send(other_request()[:9])
+            await eventually(lambda: len(server.ports[0].connections) == 3)
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 4_999)
+            assert disconnects(server) == {}
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert await ended(silent)
+            assert await ended(slow)
+            assert await client.ask(other_request(2)) == other_response(2)
+
+        await eventually(lambda: disconnects(server).get("login_timeout") == 2)
+
+
+@on_uvloop
+async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
+    ((token, answer),) = plain("alice").tokens
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        broker.in_use[0].transport.write(handshake_response())
+        assert await client.answer() == handshake_response()
+        await client.send(authenticate_request(token))
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        assert not only_connection(server).has_begun
+
+        broker.in_use[0].transport.write(authenticate_response(answer))
+
+        assert await client.answer() == authenticate_response(answer)
+        assert only_connection(server).has_begun
+
+
+@on_uvloop
+async def test_who_does_not_end_his_login_is_closed() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=5_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+
+        pass_time(server, only_connection(server), 5_000)
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"login_timeout": 1}
+
+
+@on_uvloop
+async def test_the_sweep_closes_who_has_not_begun() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=1)) as server,
+        client_of(server) as client,
+    ):
+        async with asyncio.timeout(4):
+            assert await ended(client)
+
+
+@on_uvloop
+async def test_the_idle_are_closed_and_those_who_wait_for_an_answer_are_not() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 600_000)
+        broker.in_use[0].transport.write(other_response(1))
+        assert await client.answer() == other_response(1)
+        pass_time(server, connection, 600_100)  # it was in use until now
+        pass_time(server, connection, 660_099)
+        assert not connection._leaves
+
+        pass_time(server, connection, 660_100)
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"idle_timeout": 1})
+
+
+@on_uvloop
+async def test_who_stalls_in_the_middle_of_a_request_is_idle() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(size_bytes=10_000)[:5_000])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == 5_000)
+        connection = only_connection(server)
+        pass_time(server, connection, 10_000)
+        pass_time(server, connection, 70_000)
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_age_ends_a_connection_between_two_requests() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 53_999)
+        assert not connection._leaves
+
+        pass_time(server, connection, 60_000)
+        assert connection._leaves
+        broker.in_use[0].transport.write(other_response(1))
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
+
+
+@on_uvloop
+async def test_age_does_not_shorten_a_throttle_time() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=60_000))
+        connection = only_connection(server)
+        over_ms = connection.session.muted_until_ms
+        connection._started_ms = over_ms - 120_000
+
+        connection.look(over_ms - 1)
+        assert not connection._leaves
+        connection.look(over_ms)
+        assert connection._leaves
+
+
+@on_uvloop
+async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(other_request(2))
+        connection = only_connection(server)
+        await eventually(lambda: connection.session.is_blocked)
+        connection._started_ms -= 120_000
+
+        connection.look(connection.session.muted_until_ms)
+
+        assert not connection._leaves
+        assert await client.answer() == other_response(2)

@@ -6,7 +6,7 @@ import random
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from struct import unpack_from
@@ -194,6 +194,24 @@ async def test_one_that_leaves_in_a_handshake_is_stood_in_for(tmp_path: Path, mo
             transport.write(other_request(api_key=OTHER_API))
             await eventually(lambda: reached(cluster, 0))
             transport.abort()
+
+
+@on_uvloop
+async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_those_there_were() -> None:
+    async with cluster_of(0, 3) as cluster:
+        listener = front_of(cluster)
+        async with running(ProxyConfig(listeners=(listener,))) as server, AsyncExitStack() as stack:
+            await known(server, listener, 0, 3)
+            client = await stack.enter_async_context(client_of(server))
+            await client.ask(other_request(api_key=OTHER_API))
+            (fleet,) = server.fleets.values()
+            fleet.close()
+
+            fleet.see({1: Address(host="127.0.0.1", port=1)}, True)
+
+            assert not any(is_open(port_of(listener, node_id)) for node_id in (0, 1, 3))
+            told = brokers_in(await client.ask(metadata_request()))
+            assert told == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 3)}
 
 
 @on_uvloop

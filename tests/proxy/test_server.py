@@ -3,18 +3,33 @@
 import asyncio
 import logging
 import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from struct import unpack_from
 
 import pytest
 
-from config.model import Address, ProxyConfig, QuotaRule, Sasl
+from config.model import Address, Enforcement, ProxyConfig, QuotaRule, Sasl
 from proxy import dialler as dialler_module
+from proxy import drain as drain_module
+from proxy import server as server_module
+from proxy.acceptor import Acceptor
 from proxy.admin import Health
+from proxy.connection import ClientConnection
+from proxy.limits import Place
 from proxy.server import Server
-from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
 from tests.support.stub_broker import (
+    Client,
     StubBroker,
     client_of,
     correlation_id,
@@ -51,6 +66,25 @@ def answers(frame: bytes) -> bytes:
 def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> ProxyConfig:
     listeners = tuple(listener_to(broker.address, name=f"listener-{n}") for n, broker in enumerate(brokers))
     return ProxyConfig(listeners=listeners, quotas=quotas)
+
+
+def one_of(server: Server) -> ClientConnection:
+    (connection,) = server.ports[0].connections
+    return connection
+
+
+@asynccontextmanager
+async def serving(config: ProxyConfig) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
+    """Give a proxy that listens, and its end, which the test brings about."""
+    server = Server(config)
+    end = asyncio.ensure_future(server.run())
+    await eventually(lambda: server.is_listening or end.done())
+    try:
+        yield server, end
+    finally:
+        server.stop()
+        server.stop()
+        await end
 
 
 def disconnects(server: Server, port: int = 0) -> dict[str, int]:
@@ -166,16 +200,231 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
         assert "upstream_closed" not in disconnects(server)
 
 
+# -- memory --
+
+
 @on_uvloop
-async def test_stop_closes_every_connection_and_counts_it() -> None:
-    async with stub_broker(answers) as broker:
-        async with running(config_to(broker)) as server, client_of(server) as client:
-            await client.ask(other_request())
-            server.stop()
-            assert await client.answer() == b""
+async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "resident_bytes", lambda: 1 << 40)
+    mute_all = produce_request(0, size_bytes=40_000)
+    async with (
+        stub_broker(answers) as broker,
+        serving(replace(config_to(broker, quotas=(LIMITED,)), max_buffered_bytes=200_000)) as (server, _),
+        AsyncExitStack() as stack,
+    ):
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
+        for client, size_bytes in zip(clients, (60_000, 90_000, 30_000, 100_000), strict=True):
+            await client.ask(mute_all)  # half a minute of silence
+            await client.send(produce_request(1, size_bytes=size_bytes))
+
+        assert await clients[3].answer() == b""
+        await eventually(lambda: disconnects(server) == {"max_buffered": 1})
+        await asyncio.sleep(1.1)  # until somebody has looked again
+
+        assert disconnects(server) == {"max_buffered": 1}
+        assert sum(connection.held_bytes for connection in server.ports[0].connections) == 180_000 + 3 * 4
+
+
+@on_uvloop
+async def test_what_a_client_does_not_read_is_held_by_him() -> None:
+    response = fetch_response(size_bytes=20 * 1024 * 1024)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        serving(config_to(broker)) as (server, _),
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: server.ports[0].connections and one_of(server).held_bytes > 64 * 1024)
+
+        one_of(server).drop("max_buffered")
+
+        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
+        assert disconnects(server) == {"max_buffered": 1}
+
+
+# -- the end --
+
+
+@on_uvloop
+async def test_a_stop_closes_every_connection_in_order_and_counts_it() -> None:
+    async with stub_broker(answers) as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.ask(other_request())
+        server.stop()
+        assert await client.answer() == b""
+        client.writer.close()
+        await end
 
         assert disconnects(server) == {"shutdown": 1}
         await eventually(lambda: all(one.is_lost for one in broker.in_use))
+
+
+@on_uvloop
+async def test_a_stop_takes_no_more_connections_and_says_so() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        health = Health(asyncio.get_running_loop(), server, Reloads())
+        server.stop()
+        await eventually(lambda: server.is_draining)
+        assert health.readiness()["state"] == "draining"
+        await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionRefusedError):
+            async with client_of(server):
+                pass
+        assert not end.done()
+        broker.in_use[0].transport.write(other_response())
+        assert await client.answer() == other_response()
+        client.writer.close()
+        await end
+
+
+@on_uvloop
+async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        serving(replace(config_to(broker, quotas=(LIMITED,)), enforcement=Enforcement.DELAY)) as (server, end),
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(1, size_bytes=40_000))  # 25 s
+        await eventually(lambda: server.ports[0].connections and one_of(server).session.delayed_until_ms)
+        async with asyncio.timeout(2):
+            server.stop()
+            assert (await client.answer())[4:8] == produce_response(1)[4:8]
+            assert await client.answer() == b""
+            client.writer.close()
+            await end
+
+
+@on_uvloop
+async def test_what_does_not_end_in_time_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        stub_broker() as broker,
+        serving(replace(config_to(broker), drain_timeout_ms=100)) as (server, end),
+        client_of(server) as client,
+    ):
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        server.stop()
+        await end
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"shutdown": 1}
+    assert "stopping: 1 connections did not end in time and were closed" in caplog.messages
+
+
+@on_uvloop
+async def test_a_second_stop_waits_for_nobody() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        server.stop()
+        await asyncio.sleep(0.05)
+        assert not end.done()
+        async with asyncio.timeout(2):
+            server.stop()
+            await end
+
+        assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(produce_request(0, acks=0))
+        await eventually(lambda: broker.in_use and server.ports[0].broker_count)
+        broker.in_use[0].transport.pause_reading()
+        connection, count = one_of(server), 1
+        while not connection._broker or not connection._broker.get_write_buffer_size():
+            await client.send(produce_request(count, acks=0, size_bytes=60_000))
+            count += 1
+            await asyncio.sleep(0.001)
+        client.writer.close()
+        server.stop()
+        await eventually(lambda: not server.ports[0].occupancy.total)
+        await asyncio.sleep(0.1)
+        assert not end.done()
+
+        broker.in_use[0].transport.resume_reading()
+        await end
+
+        assert len(broker.in_use[0].requests) == count
+
+
+@on_uvloop
+async def test_who_is_being_accepted_at_a_stop_is_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, admit = asyncio.Event(), Acceptor._admit
+
+    async def slowly(self: Acceptor, client: socket.socket, place: Place, source: tuple[str, int]) -> None:
+        await go.wait()
+        await admit(self, client, place, source)
+
+    monkeypatch.setattr(Acceptor, "_admit", slowly)
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await eventually(lambda: server.ports[0].occupancy.total)
+        server.stop()
+        await asyncio.sleep(0.05)
+        go.set()
+
+        assert await client.answer() == b""
+        client.writer.close()
+        async with asyncio.timeout(2):
+            await end
+
+
+@on_uvloop
+async def test_connections_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_module, "_MOST_APART_MS", 100)
+    async with stub_broker(answers) as broker, serving(config_to(broker)) as (server, end), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(5)]
+        for client in clients:
+            await client.ask(other_request())
+        server.stop()
+        ends = [asyncio.ensure_future(client.answer()) for client in clients]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+        assert sum(end.done() for end in ends) < 5
+        still = clients[[end.done() for end in ends].index(False)]
+        still.writer.write(other_request(2))
+        await asyncio.wait(ends)
+        assert sorted(end.result() for end in ends) == [b""] * 4 + [other_response(2)]
+        for client in clients:
+            client.writer.close()
+        await end
+
+
+@on_uvloop
+async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> None:
+    """Whatever was answered by the broker has reached the client, though the client goes on sending."""
+    for _ in range(20):
+        async with (
+            stub_broker(answers) as broker,
+            serving(config_to(broker)) as (server, end),
+            client_of(server) as one,
+        ):
+            got: list[bytes] = []
+
+            async def send(client: Client = one) -> None:
+                with suppress(ConnectionError):
+                    for number in range(100_000):
+                        await client.send(produce_request(number, size_bytes=10_000))
+                        await asyncio.sleep(0)
+
+            sending = asyncio.ensure_future(send())
+            while len(got) < 20:
+                got.append(await one.answer())
+            server.stop()
+            while answer := await one.answer():
+                got.append(answer)
+            sending.cancel()
+            one.writer.close()
+            await end
+
+            assert got == [produce_response(number) for number in range(len(broker.in_use[0].requests))]
+
+
+# -- sweeps --
 
 
 @on_uvloop

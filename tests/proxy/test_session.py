@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -684,3 +684,148 @@ def test_responses_pass_alike_however_they_are_cut(
     pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
 
     assert answered(pieces) == answered([stream])
+
+
+# -- ends in good order --
+
+
+def test_released_a_held_answer_goes_out_and_nothing_is_slowed_any_more() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+    wire.client(produce_request(1, size_bytes=6_000) + produce_request(2, size_bytes=6_000))
+    assert wire.broker(produce_response(1)) == b""
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.to_client()[-4:] != produce_response(1)[-4:]  # with the throttle time that it was held for
+    assert wire.to_broker() == produce_request(2, size_bytes=6_000)
+    assert wire.broker(produce_response(2)) == produce_response(2)
+    assert (wire.session.delayed_until_ms, wire.muted_for_ms) == (0, 0)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+    ahead = [produce_request(number, acks=acks, size_bytes=3_000) for number in (2, 3, 4)]
+    assert wire.client(*ahead) == b""
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.to_broker() == b"".join(ahead)
+    assert not wire.session.is_blocked
+    assert wire.bucket().amount == (
+        15_000 if acks == 0 else 6_000
+    )  # without an answer it is charged when it has passed
+
+
+def test_a_release_changes_nothing_for_who_is_not_slowed() -> None:
+    wire = Wire()
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.client(produce_request()) == produce_request()
+    assert wire.broker(produce_response()) == produce_response()
+
+
+def test_at_the_end_what_has_begun_is_finished_and_nothing_more_is_taken_up() -> None:
+    wire = Wire()
+    request = produce_request(1, size_bytes=5_000)
+    wire.client(request[:3_000])
+
+    wire.session.take_no_more()
+
+    assert not wire.session.is_idle
+    assert wire.client(request[3_000:] + produce_request(2)) == request[3_000:]
+    assert wire.session.is_blocked
+    assert not wire.session.has_answered
+    assert wire.broker(produce_response(1)) == produce_response(1)
+    assert wire.session.is_idle
+    assert wire.to_broker() == b""
+    assert wire.session.wake_at_ms == 0
+    assert wire.muted_for_ms == 0
+
+
+def test_at_the_end_a_head_that_is_not_whole_is_not_waited_for() -> None:
+    wire = Wire()
+    wire.client(produce_request()[:9])
+
+    wire.session.take_no_more()
+
+    assert wire.session.is_idle
+
+
+def test_who_is_owed_an_answer_is_not_idle_and_who_stalls_is() -> None:
+    wire = Wire()
+    request = produce_request(1, size_bytes=5_000)
+
+    wire.client(request[:3_000])
+    assert not wire.session.is_owed  # nobody waits for us
+    wire.client(request[3_000:])
+    assert wire.session.is_owed
+    wire.broker(produce_response(1)[:12])
+    assert wire.session.is_owed
+    wire.broker(produce_response(1)[12:])
+    assert not wire.session.is_owed
+    wire.client(produce_request(2, acks=0, size_bytes=5_000)[:3_000])
+    assert not wire.session.is_owed
+
+
+def test_who_stalls_behind_a_request_is_owed_its_answer() -> None:
+    wire = Wire()
+    wire.client(produce_request(1) + produce_request(2)[:100])
+
+    assert wire.session.is_owed
+    wire.broker(produce_response(1))
+    assert not wire.session.is_owed
+
+
+def test_who_produces_without_acks_awaits_no_answers() -> None:
+    wire = Wire()
+    assert not wire.session.awaits_no_answers
+    wire.client(produce_request(1))
+    assert not wire.session.awaits_no_answers
+    wire.client(produce_request(2, acks=0))
+    assert wire.session.awaits_no_answers
+    wire.client(fetch_request(3))
+    assert not wire.session.awaits_no_answers
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["produce", "acks0", "fetch", "other"]), min_size=1, max_size=6),
+    cut=st.integers(0, 3_000),
+    piece=st.integers(1, 700),
+    is_limited=st.booleans(),
+)
+def test_wherever_it_ends_whole_requests_have_passed_and_those_that_had_come_are_among_them(
+    kinds: list[str], cut: int, piece: int, is_limited: bool
+) -> None:
+    wire = Wire(*([A_TIGHT_RULE] if is_limited else []))
+    requests = [
+        {
+            "produce": produce_request(number),
+            "acks0": produce_request(number, acks=0, size_bytes=700),
+            "fetch": fetch_request(number),
+            "other": other_request(number),
+        }[kind]
+        for number, kind in enumerate(kinds)
+    ]
+    sent = b"".join(requests)
+    passed = wire.client(sent[:cut])
+
+    wire.session.release(now_ms=wire.now_ms)
+    wire.session.take_no_more()
+    passed += wire.to_broker()
+    for at in range(cut, len(sent), piece):
+        if wire.session.is_blocked:
+            break  # the shell does not read on
+        passed += wire.client(sent[at : at + piece])
+
+    ends = [0, *accumulate(map(len, requests))]
+    assert len(passed) in ends
+    assert len(passed) >= max(end for end in ends if end <= cut)
+    assert wire.bucket().in_flight_bytes == sum(
+        len(request) - 4
+        for request, end, kind in zip(requests, ends[1:], kinds, strict=True)
+        if kind == "produce" and end <= len(passed)
+    )

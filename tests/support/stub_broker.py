@@ -154,6 +154,7 @@ async def running(config: ProxyConfig) -> AsyncIterator[Server]:
         yield server
     finally:
         server.stop()
+        server.stop()  # wait for no client
         stopped, _ = await asyncio.wait({serving}, timeout=_TIMEOUT_S)
         assert stopped, "the proxy does not stop"
         await serving

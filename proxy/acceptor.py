@@ -1,0 +1,187 @@
+"""Taking connections from a bound socket: who may come in, and whose connection it is.
+
+The loop's own servers accept whatever comes and know no bound. Here a connection above a limit is closed before
+anything is allocated for it, and the PROXY protocol's header is taken off the socket before a transport, plain or TLS,
+reads the first byte of the connection proper.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_address
+from typing import Final, cast
+
+from config.model import Address, ProxyProtocol
+from protocol.errors import MalformedProxyHeader
+from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
+from proxy.connection import ClientConnection, Port
+from proxy.limits import LOGIN_TIMEOUT, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, Place
+
+log = logging.getLogger(__name__)
+
+# asyncio's own default is 100: too small for clients that all come back at once.
+BACKLOG: Final = 4096
+# How many are accepted before others get their turn.
+_BATCH: Final = 64
+# Out of file descriptors there is no way to turn to a client, nor to close the connection that waits.
+_REST_S: Final = 1.0
+_HEADER_TIMEOUT_S: Final = 10.0
+_UNTRUSTED: Final = "proxy_source"
+
+
+def bind(address: Address) -> list[socket.socket]:
+    """Listen on all that the host of an address stands for.
+
+    Raises:
+        OSError: Not possible; its text names the address.
+    """
+    bound: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, sockaddr in dict.fromkeys((family, sockaddr) for family, _, _, _, sockaddr in found):
+            bound.append(socket.create_server(sockaddr[:2], family=family, backlog=BACKLOG))
+    except OSError as error:
+        for one in bound:
+            one.close()
+        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror or error}") from error
+    return bound
+
+
+class Acceptor:
+    """Lets the clients of one bound socket in, from ``start`` to ``close``."""
+
+    def __init__(
+        self, bound: socket.socket, port: Port, accept: Callable[[], ClientConnection], tasks: asyncio.TaskGroup
+    ) -> None:
+        bound.setblocking(False)
+        self._bound = bound
+        self._port = port
+        self._accept = accept
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._rest: asyncio.TimerHandle | None = None
+        self._awaiting_header: set[asyncio.Task[None]] = set()
+        self._loop.add_reader(bound, self._take)
+
+    def close(self) -> None:
+        """Take no more; who has not said yet whose connection it is will not be taken either."""
+        for task in self._awaiting_header:
+            task.cancel()
+        if self._rest is not None:
+            self._rest.cancel()
+        self._loop.remove_reader(self._bound)
+        self._bound.close()
+
+    def _take(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                client, peer = self._bound.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionError:  # gone before its turn
+                continue
+            except OSError as error:
+                if self._port.is_news("accept"):
+                    log.error("listener %s takes no connections for now: %s", self._port.name, error)  # noqa: TRY400
+                self._loop.remove_reader(self._bound)
+                self._rest = self._loop.call_later(_REST_S, self._loop.add_reader, self._bound, self._take)
+                return
+            place = self._port.occupancy.enter(self._port.listener.max_connections)
+            if place is not None:
+                client.setblocking(False)
+                self._tasks.create_task(self._admit(client, place, (peer[0], peer[1])))
+            else:
+                client.close()
+                self._refuse(MAX_CONNECTIONS, peer[0])
+
+    async def _admit(self, client: socket.socket, place: Place, source: tuple[str, int]) -> None:
+        """See whose connection it is, and hand it over. Nothing that a client does makes this raise."""
+        port = self._port
+        cause: str | None = None
+        is_handed_over = False
+        try:
+            expected = port.listener.proxy_protocol
+            if expected is not None:
+                source, cause = await self._said(client, expected, source)
+            if cause is None and not place.come_from(source, port.listener.max_connections_per_ip):
+                cause = MAX_CONNECTIONS_PER_IP
+            if cause is None:
+                protocol = port.protocol(partial(self._welcome, place), place.leave)
+                await self._loop.connect_accepted_socket(lambda: protocol, client)
+                is_handed_over = True
+        except OSError:  # gone already
+            cause = "client_lost"
+        finally:
+            if not is_handed_over:
+                place.leave()
+                client.close()
+        if cause is not None:
+            self._refuse(cause, source[0])
+
+    def _welcome(self, place: Place) -> ClientConnection:
+        connection = self._accept()
+        connection.place = place
+        return connection
+
+    async def _said(
+        self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
+    ) -> tuple[tuple[str, int], str | None]:
+        """Return whose connection it is by its header, or why it is refused."""
+        if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
+            return source, _UNTRUSTED
+        timeout_ms = self._port.listener.login_timeout_ms
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._awaiting_header.add(task)
+        try:
+            async with asyncio.timeout(_HEADER_TIMEOUT_S if timeout_ms is None else timeout_ms / 1_000):
+                return await _read_header(self._loop, client) or source, None
+        except TimeoutError:
+            return source, LOGIN_TIMEOUT
+        except MalformedProxyHeader as error:
+            self._port.counters.protocol_error(error.reason)
+            return source, "protocol_error"
+        except EOFError:
+            return source, "client_closed"
+        finally:
+            self._awaiting_header.discard(task)
+
+    def _refuse(self, cause: str, host: str) -> None:
+        self._port.counters.disconnect(cause)
+        if cause not in ("client_closed", "client_lost"):
+            level = logging.WARNING if self._port.is_news(cause) else logging.DEBUG
+            log.log(level, "closed a connection from %s on listener %s: %s", host, self._port.name, cause)
+
+
+async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
+    """Take the header off a connection, and nothing behind it.
+
+    Raises:
+        EOFError: The connection has ended.
+        OSError: It broke.
+        MalformedProxyHeader: It begins with something else.
+    """
+    come = b""
+    while True:
+        await _readable(loop, client)
+        try:
+            peeked = client.recv(MAX_HEADER_BYTES, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            continue
+        if not peeked:
+            raise EOFError
+        header = read_proxy_header(come + peeked)
+        # What is not enough for a header belongs to it.
+        come += client.recv(len(peeked) if header is None else header.size_bytes - len(come))
+        if header is not None:
+            return header.source
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, client: socket.socket) -> None:
+    is_readable = asyncio.Event()
+    loop.add_reader(client, is_readable.set)
+    try:
+        await is_readable.wait()
+    finally:
+        loop.remove_reader(client)

@@ -1,0 +1,294 @@
+"""Who may come in, and whose connection it is: real sockets on loopback."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from ipaddress import ip_network
+from struct import pack
+
+import pytest
+
+from config.model import Address, ProxyConfig, ProxyProtocol
+from proxy import acceptor as acceptor_module
+from proxy import dialler as dialler_module
+from proxy.acceptor import bind
+from proxy.server import Server
+from tests.support.frames import other_request, other_response
+from tests.support.stub_broker import (
+    Client,
+    client_of,
+    correlation_id,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+ANYBODY = ProxyProtocol()
+LINE = b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n"
+SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
+BINARY = (
+    SIGNATURE + b"\x21\x11\x00\x0f" + bytes([203, 0, 113, 7, 198, 51, 100, 1]) + pack(">HH", 56_324, 9_092) + b"\4\0\0"
+)
+LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+@asynccontextmanager
+async def proxy_with(**limits: int | ProxyProtocol | None) -> AsyncIterator[Server]:
+    """Run a proxy whose one listener has these limits, in front of a broker that answers."""
+    async with stub_broker(lambda frame: other_response(correlation_id(frame))) as broker:
+        listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type]
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            yield server
+
+
+def disconnects(server: Server) -> dict[str, int]:
+    return server.ports[0].counters.disconnects
+
+
+async def is_served(client: Client, *before: bytes) -> bool:
+    await client.send(*before)
+    return await client.ask(other_request(7)) == other_response(7)
+
+
+# -- how many --
+
+
+@on_uvloop
+async def test_who_comes_above_the_limit_is_closed_and_counted_and_the_others_are_served() -> None:
+    async with proxy_with(max_connections=2) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        assert [await is_served(client) for client in inside] == [True, True]
+
+        for _ in range(3):
+            async with client_of(server) as outside:
+                assert await outside.answer() == b""
+
+        assert disconnects(server) == {"max_connections": 3}
+        assert [await is_served(client) for client in inside] == [True, True]
+
+
+@on_uvloop
+async def test_a_place_that_becomes_free_is_given_to_the_next() -> None:
+    async with proxy_with(max_connections=1, max_connections_per_ip=1) as server:
+        for _ in range(3):
+            async with client_of(server) as client:
+                assert await is_served(client)
+            await eventually(lambda: not server.ports[0].occupancy.total)
+
+        assert sum(disconnects(server).values()) == 3
+        assert server.ports[0].occupancy._by_host == {}
+
+
+@on_uvloop
+async def test_one_address_does_not_take_the_places_of_others() -> None:
+    async with proxy_with(max_connections_per_ip=2) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        assert [await is_served(client) for client in inside] == [True, True]
+
+        async with client_of(server) as outside:
+            assert await outside.answer() == b""
+        bind_to = server.config.listeners[0].bind
+        reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
+        assert await is_served(Client(reader, writer))
+        writer.transport.abort()
+
+        assert disconnects(server)["max_connections_per_ip"] == 1
+
+
+@on_uvloop
+async def test_a_limit_of_a_reload_holds_from_the_next_connection() -> None:
+    async with proxy_with() as server, client_of(server) as first:
+        assert await is_served(first)
+        listener = replace(server.config.listeners[0], max_connections=1)
+
+        server.apply(replace(server.config, listeners=(listener,)))
+
+        async with client_of(server) as second:
+            assert await second.answer() == b""
+        assert await is_served(first)
+
+
+@on_uvloop
+async def test_out_of_file_descriptors_it_rests_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor_module, "_REST_S", 0.01)
+    accept, failures = socket.socket.accept, [errno.EMFILE, errno.EMFILE, errno.ECONNABORTED]
+
+    def failing(self: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return accept(self)
+
+    async with proxy_with() as server:
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        async with client_of(server) as client:
+            assert await is_served(client)
+
+    assert failures == []
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+        "listener clients takes no connections for now: [Errno 24] no"
+    ]
+
+
+# -- whose connection it is --
+
+
+@pytest.mark.parametrize("header", [LINE, BINARY])
+@pytest.mark.parametrize("in_pieces", [False, True])
+@on_uvloop
+async def test_behind_a_header_the_connection_is_the_clients(header: bytes, in_pieces: bool) -> None:
+    async with proxy_with(proxy_protocol=ANYBODY, max_connections_per_ip=1) as server, client_of(server) as client:
+        if in_pieces:
+            for at in range(len(header)):
+                client.writer.write(header[at : at + 1])
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        assert await is_served(client, *([] if in_pieces else [header]))
+
+        (connection,) = server.ports[0].connections
+        assert connection.peer == "203.0.113.7:56324"
+        assert server.ports[0].occupancy._by_host == {"203.0.113.7": 1}
+        async with client_of(server) as other:
+            assert not await is_served(other, header)
+        assert disconnects(server) == {"max_connections_per_ip": 1}
+
+
+@on_uvloop
+async def test_a_header_and_the_first_request_may_come_in_one_piece() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        assert await client.ask(BINARY + other_request(7)) == other_response(7)
+
+
+@on_uvloop
+async def test_the_balancers_own_connections_are_its_own() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        assert await is_served(client, LOCAL)
+
+        (connection,) = server.ports[0].connections
+        assert connection.peer.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "data", [other_request(1), SIGNATURE + b"\x20\x00\xff\xff", b"PROXY TCP4 1 2 3 4\r\n", b"x" * 10_000]
+)
+@on_uvloop
+async def test_where_a_header_is_required_whoever_sends_none_is_closed_and_counted(data: bytes) -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server:
+        async with client_of(server) as client:
+            assert await client.ask(data) == b""
+
+        assert server.ports[0].counters.protocol_errors == {"proxy_header": 1}
+        assert disconnects(server) == {"protocol_error": 1}
+        assert server.ports[0].occupancy.total == 0
+
+
+@pytest.mark.parametrize("header", [LINE, BINARY])
+@on_uvloop
+async def test_where_none_is_expected_a_header_is_refused_so_that_nobody_can_lie(header: bytes) -> None:
+    async with proxy_with() as server:
+        async with client_of(server) as client:
+            assert await client.ask(header + other_request()) == b""
+
+        assert server.ports[0].counters.protocol_errors == {"unexpected_proxy_protocol": 1}
+
+
+@on_uvloop
+async def test_only_those_who_are_trusted_may_say_whose_connection_it_is() -> None:
+    trusted = ProxyProtocol(sources=(ip_network("10.0.0.0/8"), ip_network("127.0.0.0/31")))
+    async with proxy_with(proxy_protocol=trusted) as server:
+        bind_to = server.config.listeners[0].bind
+        for host, expected in (("127.0.0.1", True), ("127.0.0.2", False)):
+            reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=(host, 0))
+            try:
+                assert await Client(reader, writer).ask(LINE + other_request(7)) == (
+                    other_response(7) if expected else b""
+                )
+            finally:
+                writer.transport.abort()
+
+        await eventually(lambda: disconnects(server).get("proxy_source") == 1)
+
+
+@on_uvloop
+async def test_who_does_not_end_his_header_is_closed_in_time() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY, login_timeout_ms=50) as server:
+        async with client_of(server) as client:
+            await client.send(LINE[:-1])
+            assert await client.answer() == b""
+
+        assert disconnects(server) == {"login_timeout": 1}
+
+
+@on_uvloop
+async def test_who_leaves_before_his_header_leaves_nothing_behind() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server:
+        async with client_of(server) as client:
+            await client.send(LINE[:5])
+            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            client.writer.close()
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+        async with client_of(server) as client:
+            await client.send(LINE[:5])
+            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            client.reset()
+            await eventually(lambda: disconnects(server).get("client_lost") == 1)
+
+        assert server.ports[0].occupancy.total == 0
+
+
+@on_uvloop
+async def test_who_has_not_said_whose_connection_it_is_does_not_hold_up_a_stop() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        await client.send(LINE[:5])
+        await eventually(lambda: server.ports[0].occupancy.total == 1)
+        server.stop()
+
+        assert await client.answer() == b""
+
+
+# -- where --
+
+
+def test_a_name_is_bound_at_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
+
+    bound = bind(Address(host="localhost", port=0))
+
+    assert [one.getsockname()[0] for one in bound] == ["127.0.0.1", "127.0.0.2"]
+    for one in bound:
+        one.close()
+
+
+def test_an_address_in_use_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+            bind(Address(host="127.0.0.1", port=port))
+
+
+@on_uvloop
+async def test_clients_connections_are_without_delay() -> None:
+    """Nagle's algorithm would hold a small answer back until the client acknowledges the one before."""
+    async with proxy_with() as server, client_of(server) as client:
+        assert await is_served(client)
+        (connection,) = server.ports[0].connections
+        transport = connection._client
+        assert transport is not None
+        assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
