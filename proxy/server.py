@@ -210,6 +210,8 @@ class Server:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_STEP_S):
                     await self._hurrying.wait()
+        for tls_door in self._tls_doors:
+            tls_door.close()
         left = [connection for port in self.ports for connection in port.connections]
         if left:
             level = logging.INFO if self._hurrying.is_set() else logging.WARNING

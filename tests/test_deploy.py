@@ -70,6 +70,21 @@ def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its
     assert f":{listener.bind.port}," in broker["KAFKA_ADVERTISED_LISTENERS"]
 
 
+def test_there_is_more_time_to_stop_than_a_drain_takes() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
+    kinds = {document["kind"]: document for document in documents}
+    in_pod = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml").config
+    pod = kinds["StatefulSet"]["spec"]["template"]["spec"]
+    broker = next(one for one in pod["containers"] if one["name"] == "broker")
+    broker_stays_s = int(broker["lifecycle"]["preStop"]["exec"]["command"][1])
+    unit = (DEPLOY / "kafka-quota-proxy.service").read_text(encoding="utf-8")
+    unit_s = int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0])
+
+    assert in_pod.drain_timeout_ms < broker_stays_s * 1_000
+    assert broker_stays_s + 30 < pod["terminationGracePeriodSeconds"]
+    assert load_bytes(_CONFIG, file="proxy.yaml").config.drain_timeout_ms < unit_s * 1_000
+
+
 def test_the_dockerfile_copies_what_exists_and_installs_base_dependencies_only() -> None:
     text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
     sources = [word for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for word in shlex.split(line)[:-1]]

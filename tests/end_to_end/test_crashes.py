@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, run_java_program
+from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, numbers, run_java_program
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB
 from tests.end_to_end.support.processes import wait_until
@@ -143,26 +143,5 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(ka
     for topic, count in ((exact_topic, exact.sent), (java_topic, java_records)):
         assert end_offset(kafka_4, topic) == count
         Librdkafka(settings={}).consume(kafka_4.bootstrap_servers, topic, client_id="reader", count=count)
-    assert plain.acknowledged <= _numbers(kafka_4, plain_topic)
+    assert plain.acknowledged <= numbers(kafka_4, plain_topic)
     assert min(len(plain.acknowledged), exact.sent) > 1_000 * times
-
-
-def _numbers(kafka: Kafka, topic: str) -> set[int]:
-    """The numbers of all records of a topic, each found whole."""
-    found: set[int] = set()
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-        left = end_offset(kafka, topic)
-        deadline = time.monotonic() + 60
-        while left:
-            assert time.monotonic() < deadline, f"{left} records of {topic} were not read"
-            for message in consumer.consume(1_000, timeout=1):
-                assert message.error() is None, message.error()
-                number = int(message.key() or b"")
-                assert message.value() == value(number)
-                found.add(number)
-                left -= 1
-    finally:
-        consumer.close()
-    return found

@@ -6,8 +6,7 @@ where a process may not have so many open files, the last ones stay silent.
 
 from __future__ import annotations
 
-import resource
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 
@@ -16,7 +15,7 @@ from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, MIB
-from tests.end_to_end.support.processes import HarnessError, wait_until
+from tests.end_to_end.support.processes import HarnessError, allow_open_files, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 _CONNECTIONS = "kafka_quota_proxy_connections"
@@ -24,20 +23,9 @@ _SPARE_FILES = 500
 _ENVOY_KIB = 18  # of Envoy 1.40's tcp_proxy, measured on the same kind of machine
 
 
-def _allow_open_files(count: int) -> int:
-    """Raise the limit of open files of this process, which the proxy and the broker inherit; return what it is now."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for limits in ((count, max(hard, count)), (hard, hard)):
-        if soft < count:
-            with suppress(ValueError):  # more than this machine lets us have
-                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-                break
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
 def _with_broker(count: int) -> int:
     """How many of so many connections can have one to the broker behind them: each of those takes two files."""
-    limit = _allow_open_files(2 * count + _SPARE_FILES)
+    limit = allow_open_files(2 * count + _SPARE_FILES)
     served = min(count, limit - _SPARE_FILES - count)
     if served < count // 2:
         raise HarnessError(f"{count} connections take {2 * count + _SPARE_FILES} open files, the limit is {limit}")

@@ -10,7 +10,7 @@ from struct import unpack_from
 
 import pytest
 
-from config.model import Address, Enforcement, ProxyConfig, QuotaRule, Sasl
+from config.model import DEFAULT, Address, Enforcement, ProxyConfig, QuotaRule, Sasl
 from proxy import dialler as dialler_module
 from proxy import drain as drain_module
 from proxy import server as server_module
@@ -206,16 +206,17 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 @on_uvloop
 async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "resident_bytes", lambda: 1 << 40)
-    mute_all = produce_request(0, size_bytes=40_000)
+    each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
     async with (
         stub_broker(answers) as broker,
-        serving(replace(config_to(broker, quotas=(LIMITED,)), max_buffered_bytes=200_000)) as (server, _),
+        serving(replace(config_to(broker, quotas=(each_alone,)), max_buffered_bytes=200_000)) as (server, _),
         AsyncExitStack() as stack,
     ):
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
         for client, size_bytes in zip(clients, (60_000, 90_000, 30_000, 100_000), strict=True):
-            await client.ask(mute_all)  # half a minute of silence
-            await client.send(produce_request(1, size_bytes=size_bytes))
+            name = f"etl-{size_bytes}"
+            await client.ask(produce_request(0, client_id=name, size_bytes=40_000))  # half a minute of silence
+            await client.send(produce_request(1, client_id=name, size_bytes=size_bytes))
 
         assert await clients[3].answer() == b""
         await eventually(lambda: disconnects(server) == {"max_buffered": 1})

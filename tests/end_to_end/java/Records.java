@@ -1,5 +1,7 @@
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collection;
@@ -22,6 +24,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Kafka's own Java client for the end-to-end tests. Run as a single source file:
  *
  *   Records.java produce TOPIC COUNT  KEY=VALUE...    sends the numbered records of records.py
+ *   Records.java stream  TOPIC EVERY_MS stop=FILE KEY=VALUE...    sends them until the file exists
  *   Records.java consume TOPIC COUNT  KEY=VALUE...    reads them from the start and checks each one
  *   Records.java member  TOPIC SECONDS KEY=VALUE...   is a member of a group; counts its rebalances
  *
@@ -40,6 +43,7 @@ public class Records {
         }
         switch (arguments[0]) {
             case "produce" -> produce(topic, amount, settings);
+            case "stream" -> stream(topic, amount, settings);
             case "consume" -> consume(topic, amount, settings);
             case "member" -> member(topic, amount, settings);
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -72,6 +76,28 @@ public class Records {
                         failure.compareAndSet(null, error);
                     }
                 });
+            }
+        }
+        if (failure.get() != null) {
+            throw failure.get();
+        }
+        System.out.printf("{\"acknowledged\": %d}%n", acknowledged.get());
+    }
+
+    private static void stream(String topic, int everyMs, Properties settings) throws Exception {
+        Path stop = Path.of((String) settings.remove("stop"));
+        AtomicInteger acknowledged = new AtomicInteger();
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            for (long number = 0; !Files.exists(stop); number++) {
+                producer.send(new ProducerRecord<>(topic, 0, key(number), value(number)), (metadata, error) -> {
+                    if (error == null) {
+                        acknowledged.incrementAndGet();
+                    } else {
+                        failure.compareAndSet(null, error);
+                    }
+                });
+                Thread.sleep(everyMs);
             }
         }
         if (failure.get() != null) {

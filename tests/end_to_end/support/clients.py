@@ -61,6 +61,27 @@ def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
     return int(high)
 
 
+def numbers(kafka: Kafka, topic: str) -> set[int]:
+    """The numbers of all records of a topic, each found whole."""
+    found: set[int] = set()
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
+        left = end_offset(kafka, topic)
+        deadline = time.monotonic() + _PATIENCE_S
+        while left:
+            assert time.monotonic() < deadline, f"{left} records of {topic} were not read"
+            for message in consumer.consume(1_000, timeout=1):
+                assert message.error() is None, message.error()
+                number = int(message.key() or b"")
+                assert message.value() == value(number)
+                found.add(number)
+                left -= 1
+    finally:
+        consumer.close()
+    return found
+
+
 def run_java_program(kafka: Kafka, *arguments: str, timeout_s: float = _PATIENCE_S) -> dict[str, int]:
     """Run ``Records.java`` with the client of this release; return the object that it prints."""
     out = kafka.run_java(str(JAVA_PROGRAM), *arguments, timeout_s=timeout_s)

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -63,6 +64,17 @@ def free_ports(count: int) -> int:
                 probes.enter_context(socket.create_server(("127.0.0.1", port)))
             _given_out.update(wanted)
             return first
+
+
+def allow_open_files(count: int) -> int:
+    """Raise the limit of open files of this process, which the proxy and the broker inherit; return what it is now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limits in ((count, max(hard, count)), (hard, hard)):
+        if soft < count:
+            with contextlib.suppress(ValueError):  # more than this machine lets us have
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def wait_until(is_true: Callable[[], bool], *, timeout_s: float, what: str, poll_s: float = 0.05) -> None:
@@ -158,7 +170,7 @@ class Process:
         """Send a signal to the program alone."""
         self._popen.send_signal(number)
 
-    def stop(self, *, timeout_s: float = 15) -> int:
+    def stop(self, *, timeout_s: float = 30) -> int:
         """End the program with SIGTERM, after ``timeout_s`` with SIGKILL; return its exit status."""
         if self.is_running:
             self._popen.terminate()

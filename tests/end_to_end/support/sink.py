@@ -1,0 +1,50 @@
+"""A broker that takes everything and says nothing, and a proxy in front of it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.end_to_end.support.processes import Process, free_port, scratch, wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+_SINK = """
+import asyncio, sys, uvloop
+
+class Sink(asyncio.Protocol):
+    pass
+
+async def main():
+    server = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", int(sys.argv[1]), backlog=4096)
+    await server.serve_forever()
+
+uvloop.run(main())
+"""
+
+
+@contextmanager
+def proxy_to_sink(**settings: Any) -> Iterator[Proxy]:  # noqa: ANN401 - as in the file
+    """A proxy in front of a broker that takes everything."""
+    port = free_port()
+    with scratch("sink") as directory:
+        sink = Process([sys.executable, "-c", _SINK, str(port)], log=directory / "sink.log")
+        try:
+            wait_until(lambda: _is_open(port), timeout_s=10, what="the sink listens")
+            listener = {
+                "name": "clients",
+                "bind": f"127.0.0.1:{free_port()}",
+                "upstream": f"127.0.0.1:{port}",
+                "max_connections": None,
+            }
+            with Proxy({"listeners": [listener], **settings}) as proxy:
+                yield proxy
+        finally:
+            sink.kill()
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

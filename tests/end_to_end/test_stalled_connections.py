@@ -1,0 +1,96 @@
+"""Clients that stop in the middle, or send what must wait, cost bounded memory.
+
+In front of a broker that takes everything and says nothing: a real one sets aside, for each request that has begun, as
+many bytes as its size says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import termios
+from contextlib import ExitStack
+
+import pytest
+
+from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, produce_body, request
+from tests.end_to_end.support.load import KIB, MIB
+from tests.end_to_end.support.processes import HarnessError, allow_open_files, wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.sink import proxy_to_sink
+
+_CONNECTIONS = "kafka_quota_proxy_connections"
+_DISCONNECTS = "kafka_quota_proxy_disconnects_total"
+_FRAME_BYTES = 100_000_000
+_SPARE_FILES = 500
+_MUTING = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", bytes(400), acks=0))
+
+
+def _has_arrived(client: socket.socket) -> bool:
+    """Whether all that was sent has been acknowledged by the other side's system."""
+    return fcntl.ioctl(client, termios.TIOCOUTQ, bytes(4)) == bytes(4)
+
+
+def _possible(count: int) -> int:
+    """How many of so many connections the proxy can have, each with one to the broker behind it."""
+    possible = min(count, (allow_open_files(2 * count + _SPARE_FILES) - _SPARE_FILES) // 2)
+    if possible < count * 9 // 10:
+        raise HarnessError(f"{count} connections take {2 * count + _SPARE_FILES} open files")
+    return possible
+
+
+def _connect(stack: ExitStack, proxy: Proxy) -> socket.socket:
+    return stack.enter_context(socket.create_connection(("127.0.0.1", proxy.port("clients")), timeout=30))
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.long)])
+def test_connections_that_stall_in_the_middle_of_100_mb_cost_no_more_than_idle_ones(count: int) -> None:
+    count = _possible(count)
+    front = struct.pack(">i", _FRAME_BYTES) + request(PRODUCE, PRODUCE_VERSION, 1, "hostile", b"")[4:]
+    body = produce_body("t", bytes(100_000), acks=1)
+    with proxy_to_sink() as proxy, ExitStack() as stack:
+        before = proxy.process.memory_bytes()
+        clients = [_connect(stack, proxy) for _ in range(count)]
+        for client in clients:
+            client.sendall(front + body[:100])
+        wait_until(
+            lambda: proxy.metrics().total("kafka_quota_proxy_frames_total", api="Produce") == count,
+            timeout_s=60,
+            what="every request has begun",
+        )
+        for client in clients:
+            client.sendall(body[100:])
+        wait_until(lambda: all(map(_has_arrived, clients)), timeout_s=60, what="all that was sent has arrived")
+        for _ in range(2):
+            assert proxy.admin("/livez")  # a turn of the loop, in which it reads what there is
+        after = proxy.process.memory_bytes()
+
+    print(f"{count} stalled connections: {before} bytes before, {after} with them")  # noqa: T201
+    assert after < before + 18 * KIB * count
+    assert after < 250 * MIB
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(8_000, marks=pytest.mark.long)])
+def test_what_muted_clients_send_ahead_is_bounded_in_all(count: int) -> None:
+    """Each of them is muted for 25 s, and sends a quarter of a MiB that waits for that."""
+    count = _possible(count)
+    rule = {"client-id": "hostile", "producer_byte_rate": 1}
+    with proxy_to_sink(quotas=[rule], max_buffered="16MiB") as proxy, ExitStack() as stack:
+        before = most_seen = proxy.process.memory_bytes()
+        ahead = struct.pack(">i", _FRAME_BYTES) + request(PRODUCE, PRODUCE_VERSION, 1, "hostile", bytes(256 * KIB))[4:]
+        for _ in range(count):
+            client = _connect(stack, proxy)
+            client.sendall(_MUTING)
+            client.setblocking(False)
+            client.send(ahead)
+            most_seen = max(most_seen, proxy.process.memory_bytes())
+        wait_until(
+            lambda: proxy.metrics().total(_DISCONNECTS, cause="max_buffered") > 0,
+            timeout_s=10,
+            what="those who hold the most are closed",
+        )
+
+        print(f"{count} muted connections: {before} bytes before, {most_seen} at the most")  # noqa: T201
+        assert most_seen < before + 1_024 * MIB  # what arrives in a second comes on top of what is allowed
+        assert proxy.metrics().total(_CONNECTIONS) > 0
