@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from config.model import ClientAuth, ClientTls, ProxyConfig, QuotaRule
+from config.model import ClientAuth, ClientTls, ProxyConfig, ProxyProtocol, QuotaRule
 from config.principal_mapping import parse_rules
 from proxy import dialler as dialler_module
 from proxy import tls as tls_module
@@ -220,6 +220,80 @@ async def test_stop_ends_handshakes(files: Files) -> None:
                 assert await reader.read() == b""
         writer.close()
         assert not door.shaking
+
+
+# -- with limits and PROXY headers --
+
+
+def _limited(config: ProxyConfig, **limits: object) -> ProxyConfig:
+    return replace(config, listeners=(replace(config.listeners[0], **limits),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@on_uvloop
+async def test_a_proxy_header_stands_before_the_handshake(files: Files, version: ssl.TLSVersion) -> None:
+    context = files.context(AUTHORITY.issue("app-orders"))
+    context.minimum_version = context.maximum_version = version
+    header = b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n"
+    async with stub_broker(answers) as broker:
+        config = _limited(config_of(broker, files), proxy_protocol=ProxyProtocol())
+        async with running(config) as server:
+            ours, theirs = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = context.wrap_bio(theirs, ours, server_hostname="127.0.0.1")
+            with suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+            bind = server.config.listeners[0].bind
+            reader, writer = await asyncio.open_connection(bind.host, bind.port)
+            writer.write(header + ours.read())  # one piece, which the system delivers as one
+            async with asyncio.timeout(10):
+                while not tls.version() or not server.ports[0].connections:
+                    theirs.write(await reader.read(65_536))
+                    with suppress(ssl.SSLWantReadError):
+                        tls.do_handshake()
+                    writer.write(ours.read())
+            (connection,) = server.ports[0].connections
+            assert connection.peer == "203.0.113.7:56324"
+            assert user_of(server) == "ORDERS"
+            writer.close()
+
+
+@on_uvloop
+async def test_who_is_in_his_handshake_has_a_place_until_it_fails(files: Files) -> None:
+    async with stub_broker(answers) as broker:
+        async with running(_limited(config_of(broker, files), max_connections=1)) as server:
+            bind = server.config.listeners[0].bind
+            _, first = await asyncio.open_connection(bind.host, bind.port)
+            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            reader, second = await asyncio.open_connection(bind.host, bind.port)
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            second.close()
+            first.write(b"GET / HTTP/1.1\r\n\r\n")
+            await eventually(lambda: not server.ports[0].occupancy.total)
+            first.close()
+
+            async with client_of(server, tls=files.context()) as client:
+                assert await client.ask(other_request(3)) == other_response(3)
+        assert disconnects(server)["max_connections"] == 1
+
+
+@on_uvloop
+async def test_who_leaves_is_told_the_end_behind_his_last_answer(files: Files) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_of(broker, files)) as server,
+        client_of(server, tls=files.context()) as client,
+    ):
+        assert await client.ask(other_request(3)) == other_response(3)
+        (connection,) = server.ports[0].connections
+        await client.send(other_request(4))
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        connection.leave("max_connection_age")
+
+        assert await client.answer() == other_response(4)
+        assert await client.answer() == b""
+        await eventually(lambda: not server.ports[0].occupancy.total)
+        assert disconnects(server) == {"max_connection_age": 1}
 
 
 # -- ends --
