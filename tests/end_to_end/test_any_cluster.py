@@ -137,10 +137,13 @@ def test_clients_push_their_telemetry(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster)
     before = _sources(cluster)
 
-    out = cluster.run_java(str(JAVA / "Telemetry.java"), proxy.address("clients"), topic)
+    def is_pushed() -> bool:
+        out = cluster.run_java(str(JAVA / "Telemetry.java"), proxy.address("clients"), topic)
+        instance_id = out.splitlines()[-1]
+        return any(f"telemetry of {instance_id}" in broker.log for broker in cluster.brokers)
 
-    instance_id = out.splitlines()[-1]
-    assert any(f"telemetry of {instance_id}" in broker.log for broker in cluster.brokers)
+    # A client that comes before its broker has heard that metrics are wanted asks again in five minutes.
+    wait_until(is_pushed, timeout_s=60, what="a broker takes what a client pushes")
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 
