@@ -12,7 +12,10 @@ from config.load import load_bytes
 from proxy.__main__ import _parser
 
 REPOSITORY = Path(__file__).parent.parent
-PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "bench").rglob("*.md")])
+FOLDERS = ("docs", "bench", "tests")
+PAGES = sorted(
+    [REPOSITORY / "README.md", *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md"))]
+)
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

@@ -8,6 +8,7 @@ With ``--folder`` a run that was stopped goes on: targets that have had their sh
 
 import argparse
 import json
+import platform
 import re
 import subprocess
 import sys
@@ -29,12 +30,14 @@ MAX_MEMORY_MIB: Final = 1_024
 _COVERAGE: Final = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
 _PREFACE: Final = """# The last long run
 
+[What is run](README.md), and what was found.
+
 Any bytes give an answer or one closed connection, in bounded time and memory. Written by `make fuzz`.
 
 A *frame* of a dialogue or of garbage is one that came out of a session whole, to the broker or to the client, or was
 refused and closed it; of two sessions that are compared one is counted. A frame of the others is one that was read. An
 *input* is what the fuzzer made: a play of some dozen frames. *Edges* are branches of `protocol`, `proxy` and `config`
-as libFuzzer counts them.
+as libFuzzer counts them. *Kept* in `corpus/` are the fewest inputs that go wherever any went.
 """
 
 
@@ -72,7 +75,7 @@ def main() -> int:
         for target in chosen:
             found = [path.read_bytes() for path in (folder / target / "inputs").iterdir()]
             corpus.keep(target, corpus.minimised(TARGETS[target].run, corpus.kept(target) + found))
-    _report(outcomes, options.seed)
+    _report(outcomes, f"--frames {options.frames} --seed {options.seed} --jobs {options.jobs}")
     return int(any(outcome.finding for outcome in outcomes))
 
 
@@ -125,26 +128,27 @@ def _run(target: str, frames: int, seed: int, work: Path) -> Outcome:
     return outcome
 
 
-def _report(outcomes: list[Outcome], seed: int) -> None:
+def _report(outcomes: list[Outcome], arguments: str) -> None:
     """Print the table, and write it down if the run was a long one."""
     rows = [
-        "| target | frames | inputs | edges reached | inputs that reach them | seconds | findings |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| target | frames | inputs | edges reached | inputs that reach them | of those kept | seconds | findings |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
         *(
-            f"| {target} | {frames:,} | {inputs:,} | {edges:,} | {reaching:,} | {seconds:,} | {int(bool(finding))} |"
+            f"| {target} | {frames:,} | {inputs:,} | {edges:,} | {reaching:,} | {len(corpus.kept(target)):,} "
+            f"| {seconds:,} | {int(bool(finding))} |"
             for target, inputs, frames, edges, reaching, seconds, finding in outcomes
         ),
     ]
     frames, inputs = sum(one.frames for one in outcomes), sum(one.inputs for one in outcomes)
     seconds = sum(one.seconds for one in outcomes)
     findings = sum(bool(one.finding) for one in outcomes)
-    rows.append(f"| all | {frames:,} | {inputs:,} | | | {seconds:,} | {findings} |")
+    rows.append(f"| all | {frames:,} | {inputs:,} | | | | {seconds:,} | {findings} |")
     table = "\n".join(rows)
     print(table)  # noqa: T201
     if frames >= RECORDED_FRAMES:
-        python = ".".join(map(str, sys.version_info[:2]))
-        tools = f"`make fuzz` with seed {seed}, atheris {version('atheris')}, Python {python}."
-        RECORD.write_text(f"{_PREFACE}\n{tools}\n\n{table}\n", encoding="utf-8")
+        tools = f"atheris {version('atheris')}, Python {platform.python_version()}"
+        preface = f'{_PREFACE}\n`make fuzz ARGS="{arguments}"`, {tools}.'
+        RECORD.write_text(f"{preface}\n\n{table}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

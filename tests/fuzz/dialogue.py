@@ -27,7 +27,7 @@ from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
 from proxy.session import MAX_IN_FLIGHT, MAX_REPLICA_FETCH_BYTES, Session
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, cut, damaged
-from tests.support.frames import framed, produce_request, produce_response
+from tests.support.frames import fetch_request, fetch_response, framed, produce_request, produce_response
 from tests.support.logins import (
     CLIENT_FINAL,
     CLIENT_FIRST,
@@ -76,6 +76,7 @@ _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
 _UNMUTED_STEPS: Final = 400
 # Of a response that is kept until its front has come: more than may be kept of it, but not in each step of a play.
+_LISTING: Final = (seeds.METADATA, seeds.DESCRIBE_CLUSTER, seeds.FIND_COORDINATOR)
 _ENDLESS_BYTES: Final = 100_000_000
 _DEEP_FLOOD: Final = 5
 _MOST_DEEP_FLOODS: Final = 2
@@ -126,15 +127,14 @@ class Stage:
         self._has_client_ended = True
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
-        """Let another connection of the client send that much, be answered, and leave: what it owes stays."""
-        other = Session(self.wire.listening)
+        """Let another connection of the client send and fetch that much and leave: what it owes stays."""
+        other, now_ms = Session(self.wire.listening), self.wire.now_ms
         with suppress(ProtocolError):
-            other.receive_from_client(
-                produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=self.wire.now_ms
-            )
-            if other.to_broker:
-                other.receive_from_broker(produce_response(), now_ms=self.wire.now_ms)
-        other.close(now_ms=self.wire.now_ms, has_passed=True)
+            other.receive_from_client(produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=now_ms)
+            other.receive_from_client(fetch_request(2, client_id=client_id), now_ms=now_ms)
+            other.receive_from_broker(produce_response(), now_ms=now_ms)
+            other.receive_from_broker(fetch_response(2, size_bytes=size_bytes), now_ms=now_ms)
+        other.close(now_ms=now_ms, has_passed=True)
 
     def pump(self) -> None:
         """Give the session what it reads now, and take what it has written."""
@@ -294,7 +294,7 @@ class Twins:
         self._has_moved = False  # a response was sent in which addresses are replaced as a whole and hidden in pieces
         self._hides = False
         self._is_steady = True  # no time has passed, rules are the same, and nobody else has charged
-        self._floods = 0  # deep ones
+        self._deep_floods = 0
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
@@ -344,22 +344,27 @@ class Twins:
             self._turn(source.byte())
 
     def _flood(self, filler: int, choice: int) -> None:
-        """Send up to 256 KiB of the same, perhaps as something that has to be kept."""
+        """Send up to 256 KiB of the same, or five times as much, perhaps as something that has to be kept."""
         flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
         self._is_sound = False
-        if choice & 1:
-            if choice & 2:
-                self._feed_broker(self._endless_answer())
-            for _ in range(_DEEP_FLOOD if choice & 12 == 12 and self._floods < _MOST_DEEP_FLOODS else 1):
-                self._feed_broker(flood)
-            self._floods += choice & 12 == 12
-        else:
+        if not choice & 1:
             self._send(_ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
+            return
+        if choice & 2:
+            if not self._first.session._in_flight:
+                self._send(self._request(_LISTING if choice & 4 else seeds.API_KEYS), is_damaged=False)
+            self._feed_broker(self._endless_answer())
+        if choice & 8 and self._deep_floods < _MOST_DEEP_FLOODS:
+            self._deep_floods += 1
+            for _ in range(_DEEP_FLOOD):
+                self._feed_broker(bytes([filler]) * MAX_READ_BYTES)
+        else:
+            self._feed_broker(flood)
 
     def _endless_answer(self) -> bytes:
-        """Return how an answer begins that says of itself to be as long as may be."""
+        """Return how an answer begins that says of itself to be as long as may be; it ends where arrays begin."""
         answer = right_answer(self._first.session)
-        return pack(">i", _ENDLESS_BYTES) + answer[4 : 8 + self._source.below(len(answer))]
+        return pack(">i", _ENDLESS_BYTES) + answer[4 : 8 + self._source.below(24)]
 
     def _turn(self, choice: int) -> None:
         if choice >= 224:
@@ -375,9 +380,9 @@ class Twins:
             for stage in self._stages:
                 stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
 
-    def _request(self) -> bytes:
+    def _request(self, api_keys: tuple[int, ...] = seeds.API_KEYS) -> bytes:
         source = self._source
-        api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
+        api_key = api_keys[source.below(len(api_keys))]
         version = source.below(seeds.versions(api_key))
         choice = source.byte()
         frame = seeds.request(api_key, version, choice & 3, (choice >> 2) & 3)
