@@ -114,7 +114,7 @@ class Front:
         log.info("listener %s: broker %d has left", self.port.name, node_id)
 
     def _end_stand_ins(self) -> None:
-        """Close the ports of nobody, and the connections that may lead to another broker than their port says."""
+        """Close the ports of nobody, and end the connections that may lead to another broker than their port says."""
         gates = set(self._stand_ins.values())
         for node_id in self._stand_ins.keys() - self.gates.keys():
             self._unbind(node_id)
@@ -122,7 +122,7 @@ class Front:
         for connection in self.port.connections:
             if connection.gate in gates:
                 # Not now: the answer that told of the brokers is still to be written.
-                asyncio.get_running_loop().call_soon(connection.close, "broker_known")
+                asyncio.get_running_loop().call_soon(connection.leave, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
         """Listen on the port of a broker; say so where it cannot be done, once."""

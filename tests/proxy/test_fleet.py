@@ -322,7 +322,7 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
 
                 # Both may lead to another broker than their ports say.
                 assert [await one.answer(), await two.answer()] == [b"", b""]
-            assert server.ports[0].counters.disconnects["broker_known"] == 2
+            await eventually(lambda: server.ports[0].counters.disconnects.get("broker_known") == 2)
             assert [is_open(port_of(listener, node_id)) for node_id in range(4)] == [True, True, True, False]
             for broker in cluster.alive.values():
                 for connection in broker.connections:
