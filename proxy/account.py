@@ -126,8 +126,9 @@ class Account:
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Do not take up requests for that long; a longer mute stays."""
-        self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
+        """Do not take up requests for that long; a longer mute stays, and after ``release`` there is none."""
+        if not self._slows_nothing:
+            self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
         """Whether ``bucket`` is one of those that are charged now."""

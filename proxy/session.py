@@ -238,6 +238,10 @@ class Session:
     def release(self, *, now_ms: int) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
         self.account.release()
+        if self.is_ending:
+            self.take_no_more()
+        if self._answer is not None:
+            self._answer = (*self._answer[:4], False)  # charged already; the client is told, and not held up
         self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
         self.handle_timer(now_ms=now_ms)
 

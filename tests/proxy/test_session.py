@@ -719,6 +719,22 @@ def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
     )  # without an answer it is charged when it has passed
 
 
+@pytest.mark.parametrize("enforcement", [Enforcement.DELAY, Enforcement.RESPOND])
+def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforcement: Enforcement) -> None:
+    """Found by fuzzing: the answer had been charged, and slowed the client down when its end had come."""
+    wire = Wire(A_TIGHT_RULE, enforcement=enforcement)
+    wire.client(produce_request(1, size_bytes=6_000))
+    response = produce_response(1)
+    assert wire.broker(response[:12]) == b""
+    assert wire.client(produce_request(2)) == b""
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert len(wire.broker(response[12:])) == len(response)
+    assert wire.to_broker() == produce_request(2)
+    assert (wire.session.delayed_until_ms, wire.muted_for_ms, wire.session.is_blocked) == (0, 0, False)
+
+
 def test_a_release_changes_nothing_for_who_is_not_slowed() -> None:
     wire = Wire()
 
@@ -744,6 +760,20 @@ def test_at_the_end_what_has_begun_is_finished_and_nothing_more_is_taken_up() ->
     assert wire.to_broker() == b""
     assert wire.session.wake_at_ms == 0
     assert wire.muted_for_ms == 0
+
+
+def test_at_the_end_a_release_takes_up_nothing_more() -> None:
+    """Found by fuzzing: its answer would have come when the client had been told that there are no more."""
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+    assert wire.client(produce_request(2)) == b""
+
+    wire.session.take_no_more()
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.client(produce_request(3)) == b""
+    assert wire.session.is_idle
 
 
 def test_at_the_end_a_head_that_is_not_whole_is_not_waited_for() -> None:
