@@ -7,7 +7,9 @@ is damaged. The play is held to this:
 * each side gets what the other sent, frame by frame, and no more than it: but for the fields that are written, and the
   brokers' addresses, of which a told one is at most ``MAX_GROWTH`` times as long;
 * what is kept is bounded (``check_memory`` says by how much), whatever was sent;
-* who is blocked is freed by an answer, or by time, and then by ``handle_timer``; nobody waits for ever;
+* who is blocked is freed by an answer, or by time, and then by ``handle_timer``; nobody waits for ever, nor for a
+  throttle time once that is released;
+* when no more is to be taken up, what has begun is finished, and nothing else begins;
 * no request is on a bucket's account twice, or below zero;
 * a broker's own address is not told where it must not be, nor a password in an error;
 * bytes that come in other pieces give the same bytes (``Twins``).
@@ -100,6 +102,8 @@ class Stage:
         self._client_queue: list[bytes] = []
         self._broker_queue: list[bytes] = []
         self._has_client_ended = False
+        self._is_released = False
+        self._most_asked: int | None = None  # once nothing more is taken up
 
     def from_client(self, pieces: list[bytes]) -> None:
         """Let the client send, unless it has closed its side."""
@@ -125,6 +129,22 @@ class Stage:
         """Let the client close its side, which is seen when all it sent before is read."""
         self.from_client([_END])
         self._has_client_ended = True
+
+    def release(self) -> None:
+        """Let nothing wait for its throttle time any more."""
+        self._is_released = True
+        try:
+            self.session.release(now_ms=self.wire.now_ms)
+        except ProtocolError as error:
+            self._end(error)
+        self.pump()
+
+    def take_no_more(self) -> None:
+        """Let only that be finished which has begun."""
+        self.session.take_no_more()
+        if self._most_asked is None:
+            self._most_asked = len(self.asked) + self.session._request_left
+        self.pump()
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
         """Let another connection of the client send and fetch that much and leave: what it owes stays."""
@@ -183,14 +203,17 @@ class Stage:
             assert len(session._hidden._held) <= MAX_READ_BYTES
 
     def check_progress(self) -> None:
-        """Who is blocked waits for an answer or for a time that will come."""
+        """Who is blocked waits for an answer, for a time that will come, or for the end."""
         session = self.session
         login = session._login
-        if session.is_blocked:
+        if session.is_blocked and not session.is_ending:
             awaits = session._in_flight or session._answer or (login is not None and login.is_awaited)
             assert awaits or session.wake_at_ms > self.wire.now_ms, "blocked for ever"
         if session.delayed_until_ms:
             assert session._broker_data, "a delay without anything to be delayed"
+        if self._is_released:
+            assert not session.delayed_until_ms
+            assert session.muted_until_ms <= self.wire.now_ms
 
     def check_accounts(self, *, has_ended: bool) -> None:
         """No request is given back twice, and none is kept when the connection has ended."""
@@ -237,7 +260,7 @@ class Stage:
         if session.to_client:
             self.told += b"".join(session.to_client)
             session.to_client.clear()
-        assert len(self.asked) <= len(self.sent)
+        assert len(self.asked) <= (len(self.sent) if self._most_asked is None else self._most_asked)
         assert len(self.told) <= MAX_GROWTH * len(self.answered)
 
     def _end(self, error: ProtocolError) -> None:
@@ -374,6 +397,11 @@ class Twins:
             self._is_steady = False
             for stage in self._stages:
                 stage.have_neighbour(seeds.CLIENT_IDS[choice & 3], 200 << (choice >> 2 & 7))
+        elif choice >= 144:
+            self._is_steady = False
+            for stage in self._stages:
+                if not stage.error:
+                    (stage.release, stage.take_no_more)[choice >= 160]()
         else:
             self._is_steady = False
             rules = _rules(self._source)

@@ -24,7 +24,11 @@ def main() -> None:
 
     def one(data: bytes) -> None:
         nonlocal done, inputs, shown
-        done += run(data)
+        try:
+            done += run(data)
+        except BaseException as error:
+            error.add_note(f"the input: bytes.fromhex({data.hex()!r})")  # where libFuzzer has no time to write it
+            raise
         inputs += 1
         if time.monotonic() - shown > _PROGRESS_SECONDS:
             shown = time.monotonic()
