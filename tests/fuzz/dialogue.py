@@ -310,6 +310,7 @@ class Twins:
         self._source = source
         self._kind = kind
         rules, choice = _rules(source), source.byte()
+        self._may_delay = _enforcement(choice) is Enforcement.DELAY or _delays(rules)
         self._stages = [Stage(_wire(choice, kind, rules)) for _ in range(1 + self._is_twice)]
         self._first = self._stages[0]
         self._next_id = 1
@@ -318,6 +319,7 @@ class Twins:
         self._hides = False
         self._is_steady = True  # no time has passed, rules are the same, and nobody else has charged
         self._deep_floods = 0
+        self._rest = b""  # of an answer that the broker has begun
         if kind == LOGIN:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
@@ -329,6 +331,7 @@ class Twins:
             if not source.has_more or self._first.error:
                 break
             self._step(source.byte())
+        self._feed_broker(self._rest)
         for stage in self._stages:
             stage.finish()
         self._compare()
@@ -397,16 +400,23 @@ class Twins:
             self._is_steady = False
             for stage in self._stages:
                 stage.have_neighbour(seeds.CLIENT_IDS[choice & 3], 200 << (choice >> 2 & 7))
-        elif choice >= 144:
-            self._is_steady = False
-            for stage in self._stages:
-                if not stage.error:
-                    (stage.release, stage.take_no_more)[choice >= 160]()
+        elif choice >= 96:
+            self._stop(choice)
         else:
             self._is_steady = False
             rules = _rules(self._source)
+            self._may_delay |= _delays(rules)
             for stage in self._stages:
                 stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
+
+    def _stop(self, choice: int) -> None:
+        """Let nothing wait any more, or nothing more be taken up; perhaps while an answer comes."""
+        self._is_steady = False
+        if choice & 1 and not self._rest:
+            self._answer(is_damaged=False)
+        for stage in self._stages:
+            if not stage.error:
+                (stage.release, stage.take_no_more)[choice >= 144]()
 
     def _request(self, api_keys: tuple[int, ...] = seeds.API_KEYS) -> bytes:
         source = self._source
@@ -440,6 +450,10 @@ class Twins:
         self._first.from_client(pieces)
 
     def _answer(self, *, is_damaged: bool) -> None:
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._feed_broker(rest)
+            return
         session = self._first.session
         choice = self._source.byte()
         login = session._login
@@ -451,13 +465,19 @@ class Twins:
         if is_damaged:
             data = damaged(data, self._source)
             self._is_sound = False
+        if choice & 0x1C == 0x1C:
+            at = self._source.below(len(data))
+            data, self._rest = data[:at], data[at:]
+            self._hides |= self._has_moved
         self._feed_broker(data)
 
     def _feed_broker(self, data: bytes) -> None:
         pieces = cut(data, self._source)
         # Where pieces may make a difference: what streams is hidden, not replaced; and with each piece a request that
-        # is blocked is tried again, which may pass now, and be what the rest of the bytes answer.
-        may_pass = any(stage.session.is_blocked for stage in self._stages) and not (self._is_sound and self._is_steady)
+        # is blocked, or will be when it comes to wait behind a delay, is tried again, which may pass now, and be what
+        # the rest of the bytes answer.
+        may_pass = self._may_delay or any(stage.session.is_blocked for stage in self._stages)
+        may_pass = may_pass and not (self._is_sound and self._is_steady)
         if self._is_twice and (self._has_moved or may_pass):
             pieces = [data] if data else []
         self._hides |= self._has_moved and len(pieces) > 1
@@ -522,10 +542,18 @@ def _rules(source: Source) -> tuple[QuotaRule, ...]:
     )
 
 
+def _delays(rules: tuple[QuotaRule, ...]) -> bool:
+    return any(rule.enforcement is Enforcement.DELAY for rule in rules)
+
+
+def _enforcement(choice: int) -> Enforcement:
+    return tuple(Enforcement)[choice % 3]
+
+
 def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
     return Wire(
         *rules,
-        enforcement=tuple(Enforcement)[choice % 3],
+        enforcement=_enforcement(choice),
         shaping=tuple(Shaping)[choice // 3 % 2],
         principals=_PRINCIPALS,
         is_inter_broker=kind == INTER_BROKER,

@@ -721,7 +721,7 @@ def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
 
 @pytest.mark.parametrize("enforcement", [Enforcement.DELAY, Enforcement.RESPOND])
 def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforcement: Enforcement) -> None:
-    """Found by fuzzing: the answer had been charged, and slowed the client down when its end had come."""
+    """The answer had been charged, and slowed the client down when its end had come."""
     wire = Wire(A_TIGHT_RULE, enforcement=enforcement)
     wire.client(produce_request(1, size_bytes=6_000))
     response = produce_response(1)
