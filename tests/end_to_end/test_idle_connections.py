@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client, record_batch
-from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka import PROXIED, Kafka
 from tests.end_to_end.support.load import KIB, MIB
 from tests.end_to_end.support.processes import HarnessError, allow_open_files, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -36,7 +36,9 @@ def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
     """Hold so many connections and serve another client; return the proxy's memory before and with them."""
     topic = create_topic(kafka)
     served = _with_broker(count)
-    with Proxy({}, kafka) as proxy, ExitStack() as stack:
+    endpoint = kafka.listener()
+    listener = {"name": PROXIED, "bind": endpoint.advertised_address, "upstream": endpoint.address}
+    with Proxy({"listeners": [{**listener, "max_connections": None}]}) as proxy, ExitStack() as stack:
         with raw_client(proxy.port()) as first:
             first.api_versions()
         before = proxy.process.memory_bytes()
