@@ -9,6 +9,8 @@ all of it is compact. They come at the very end of a response, behind records of
 * of one that streams, whose size has been passed on, they are hidden in place: clients skip a tag that they do not
   know, and ask for Metadata.
 
+Nearly always there are none, and nearly always that is seen at a glance: see ``names_nobody`` and ``leaves_no_room``.
+
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
 """
@@ -37,6 +39,7 @@ MAX_HELD_BYTES: Final = 256 * 1024
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
 _INT32: Final = Struct(">i")
+_FETCH_FRONT_BYTES: Final = 77  # of a Fetch response, to behind the length of its first records
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # of a response of these; one byte, as 0 is
 _FIRST_PRODUCE_TOPIC_ID: Final = 13
@@ -60,6 +63,24 @@ def names_nobody(data: bytes, end: int, api_key: int, api_version: int) -> bool:
             )
         return api_key == _PRODUCE and data.endswith(b"\x00\x00\x00\x00\x00", 0, end)
     return api_version < FIRST_VERSION[api_key]
+
+
+def leaves_no_room(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
+    """Whether a Fetch response of which this is the beginning certainly ends with the records of one partition.
+
+    Behind them only three sections of tags have room, empty ones. Without this look each response would be walked
+    through: of 1 MiB that takes 7 us, 3 % of what else is done for it.
+    """
+    if api_key != _FETCH or not FIRST_VERSION[_FETCH] <= api_version <= HIGHEST_VERSION[_FETCH]:
+        return False
+    if len(data) < position + _FETCH_FRONT_BYTES:
+        return False
+    is_plain = data[position + 8] == 0  # no tags in the header
+    has_one = data[position + 19] == data[position + 36] == 2  # topic, partition
+    if not (is_plain and has_one and data[position + 67] <= 1):  # no aborted transactions
+        return False
+    length, at = read_uvarint(data, position + 72)
+    return at + length - 1 + 3 == position + frame_bytes
 
 
 def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:

@@ -24,7 +24,7 @@ from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
-from protocol.node_endpoints import HiddenEndpoints, names_nobody
+from protocol.node_endpoints import HiddenEndpoints, leaves_no_room, names_nobody
 from proxy.account import Account, Listening
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.counters import FAILED
@@ -700,7 +700,9 @@ class Session:
 
 
 def _names_nobody(data: bytes, position: int, answer: Answer) -> bool:
-    """Whether a Produce or Fetch response is there as a whole and certainly tells of no broker: nearly always."""
+    """Whether a Produce or Fetch response certainly tells of no broker: nearly always."""
     api_key, api_version, frame_bytes, _, _ = answer
     end = position + frame_bytes
-    return api_key in _DATA and end <= len(data) and names_nobody(data, end, api_key, api_version)
+    if end > len(data):
+        return leaves_no_room(data, position, frame_bytes, api_key, api_version)
+    return api_key in _DATA and names_nobody(data, end, api_key, api_version)

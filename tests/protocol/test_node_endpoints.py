@@ -18,6 +18,7 @@ from protocol.node_endpoints import (
     MAX_HELD_BYTES,
     HiddenEndpoints,
     find_endpoints,
+    leaves_no_room,
     names_nobody,
     replace_endpoints,
 )
@@ -107,6 +108,41 @@ def test_most_frames_are_not_looked_at(api_key: int, version: int, records: byte
     frame = kio_messages.response_frame(replace(message, **values))
 
     assert names_nobody(b"before" + frame + b"behind", 6 + len(frame), api_key, version)
+
+
+def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], records: bytes) -> bytes:
+    """A Fetch response with the records of one partition and without aborted transactions."""
+    message = _response(FETCH, version, nodes, records=records)
+    (topic,) = message.responses
+    (partition,) = topic.partitions
+    partition = replace(partition, aborted_transactions=None)
+    return kio_messages.response_frame(replace(message, responses=(replace(topic, partitions=(partition,)),)))
+
+
+@pytest.mark.parametrize("version", [version for api_key, version in VERSIONS if api_key == FETCH])
+@given(nodes=_NODES, topics=st.integers(0, 3), records=st.binary(max_size=300), at=st.integers(0, 400))
+def test_at_a_glance_at_its_front_no_endpoints_are_missed(
+    version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, records: bytes, at: int
+) -> None:
+    frame = _fetched(version, nodes, records or b"r")
+    whatever = kio_messages.response_frame(_response(FETCH, version, nodes, topics=topics))
+
+    leaves_none = leaves_no_room(b"before" + frame[:at], 6, len(frame), FETCH, version)
+
+    assert leaves_none is (not nodes and min(at, len(frame)) >= 77)
+    assert not (nodes and leaves_no_room(whatever, 0, len(whatever), FETCH, version))
+
+
+def test_where_anything_else_may_follow_records_it_is_looked_at() -> None:
+    frame = _fetched(17, [], b"records")
+
+    assert leaves_no_room(frame, 0, len(frame), FETCH, 17)
+    for more_bytes in (-3, -1, 1, 7):
+        assert not leaves_no_room(frame, 0, len(frame) + more_bytes, FETCH, 17)
+    for at in (8, 19, 36, 67):  # tags of the header, topics, partitions, aborted transactions
+        assert not leaves_no_room(frame[:at] + b"\3" + frame[at + 1 :], 0, len(frame), FETCH, 17)
+    for api_key, version in ((FETCH, 15), (FETCH, 19), (PRODUCE, 13)):
+        assert not leaves_no_room(frame, 0, len(frame), api_key, version)
 
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_VERSION.items())
