@@ -9,7 +9,7 @@ all of it is compact. They come at the very end of a response, behind records of
 * of one that streams, whose size has been passed on, they are hidden in place: clients skip a tag that they do not
   know, and ask for Metadata.
 
-Nearly always there are none, and nearly always that is seen at a glance: see ``names_nobody`` and ``leaves_no_room``.
+Nearly always there are none, and nearly always that is seen at a glance: see ``names_nobody``.
 
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
@@ -39,6 +39,10 @@ MAX_HELD_BYTES: Final = 256 * 1024
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _FETCH: Final = int(ApiKey.FETCH)
 _INT32: Final = Struct(">i")
+_FIRST_FETCH: Final = FIRST_VERSION[_FETCH]
+_NEWEST_FETCH: Final = HIGHEST_VERSION[_FETCH]
+_FIRST_PRODUCE: Final = FIRST_VERSION[_PRODUCE]
+_NEWEST_PRODUCE: Final = HIGHEST_VERSION[_PRODUCE]
 _FETCH_FRONT_BYTES: Final = 77  # of a Fetch response, to behind the length of its first records
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # of a response of these; one byte, as 0 is
@@ -49,30 +53,34 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
 }  # acquisition_lock_timeout_ms
 
 
-def names_nobody(data: bytes, end: int, api_key: int, api_version: int) -> bool:
-    """Whether a whole frame, which ends at ``end``, certainly names no leader: nearly always. Else it is looked at.
+def names_nobody(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
+    """Whether the response at ``position`` certainly names no leader: nearly always. Else it is looked at.
 
     With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
     and where nothing has tags, a Produce response ends in throttle_time_ms (0) and no tags, a Fetch response in no tags
-    of a partition, its topic and the response.
+    of a partition, its topic and the response. A Fetch response that has not come as a whole is told by its front.
+
+    Raises:
+        ProtocolError: It is no such response.
     """
-    if FIRST_VERSION[api_key] <= api_version <= HIGHEST_VERSION[api_key]:
-        if api_key == _FETCH:
-            return data.endswith(b"\x00\x00\x00", 0, end) and not (
-                data.endswith(b"\x00\x00", 0, end - 4) and data[end - 4]
-            )
-        return api_key == _PRODUCE and data.endswith(b"\x00\x00\x00\x00\x00", 0, end)
-    return api_version < FIRST_VERSION[api_key]
+    end = position + frame_bytes
+    if api_key == _FETCH:
+        if not _FIRST_FETCH <= api_version <= _NEWEST_FETCH:
+            return api_version < _FIRST_FETCH
+        if end > len(data):
+            return _leaves_no_room(data, position, end)
+        return data[end - 3 : end] == b"\0\0\0" and not (data[end - 4] and data[end - 6 : end - 4] == b"\0\0")
+    if api_key == _PRODUCE and _FIRST_PRODUCE <= api_version <= _NEWEST_PRODUCE:
+        return end <= len(data) and data[end - 5 : end] == b"\0\0\0\0\0"
+    return api_version < FIRST_VERSION.get(api_key, 0)
 
 
-def leaves_no_room(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Whether a Fetch response of which this is the beginning certainly ends with the records of one partition.
+def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
+    """Whether a Fetch response, of which the front has come, certainly ends with the records of one partition.
 
-    Behind them only three sections of tags have room, empty ones. Without this look each response would be walked
-    through: of 1 MiB that takes 7 us, 3 % of what else is done for it.
+    Behind them only three sections of tags have room, empty ones. Without this look each response that streams would be
+    walked through: of 1 MiB that takes 7 us, 3 % of what else is done for it.
     """
-    if api_key != _FETCH or not FIRST_VERSION[_FETCH] <= api_version <= HIGHEST_VERSION[_FETCH]:
-        return False
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     is_plain = data[position + 8] == 0  # no tags in the header
@@ -80,7 +88,7 @@ def leaves_no_room(data: bytes, position: int, frame_bytes: int, api_key: int, a
     if not (is_plain and has_one and data[position + 67] <= 1):  # no aborted transactions
         return False
     length, at = read_uvarint(data, position + 72)
-    return at + length - 1 + 3 == position + frame_bytes
+    return at + length - 1 + 3 == end
 
 
 def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:

@@ -78,7 +78,7 @@ class Addresses:
             ProtocolError: It is no such response.
         """
         end = position + frame_bytes
-        if node_endpoints.names_nobody(data, end, api_key, api_version):
+        if node_endpoints.names_nobody(data, position, frame_bytes, api_key, api_version):
             return change
         frame = data[position:end]
         if change:

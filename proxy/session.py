@@ -24,7 +24,7 @@ from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
-from protocol.node_endpoints import HiddenEndpoints, leaves_no_room, names_nobody
+from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import Account, Listening
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.counters import FAILED
@@ -43,7 +43,6 @@ _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_
 _RESPONSE_HEAD_BYTES: Final = 8
 # In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
 _TOKEN: Final = -1
-_DATA: Final = frozenset({PRODUCE, FETCH})
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
@@ -585,11 +584,11 @@ class Session:
                         break
                 else:
                     answer = self._begin_answer(data, position, now_ms)
-            api_key, _, frame_bytes, wait_ms, is_delayed = answer
+            api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
             if (
                 wait_ms
                 or api_key == API_VERSIONS
-                or (self._reads_responses and not _names_nobody(data, position, answer))
+                or (self._reads_responses and not names_nobody(data, position, frame_bytes, api_key, api_version))
             ):
                 change = self._response_change(data, position, answer, now_ms)
                 if change is None:
@@ -697,12 +696,3 @@ class Session:
                 if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
                     return api_key, api_version, 4 + response_bytes, wait_ms, True
         return api_key, api_version, 4 + response_bytes, wait_ms, False
-
-
-def _names_nobody(data: bytes, position: int, answer: Answer) -> bool:
-    """Whether a Produce or Fetch response certainly tells of no broker: nearly always."""
-    api_key, api_version, frame_bytes, _, _ = answer
-    end = position + frame_bytes
-    if end > len(data):
-        return leaves_no_room(data, position, frame_bytes, api_key, api_version)
-    return api_key in _DATA and names_nobody(data, end, api_key, api_version)

@@ -275,8 +275,9 @@ def _check_told(brokers: tuple[Any, ...]) -> None:
 
 
 def _replace_endpoints(frame: bytes, api_key: int, version: int) -> None:
-    names_nobody(b"before" + frame, 6 + len(frame), api_key, version)
     try:
+        for come_bytes in (len(frame), len(frame) // 2):
+            names_nobody(b"before" + frame[:come_bytes], 6, len(frame), api_key, version)
         found = find_endpoints(frame, api_key, version)
     except ProtocolError:
         return

@@ -18,7 +18,6 @@ from protocol.node_endpoints import (
     MAX_HELD_BYTES,
     HiddenEndpoints,
     find_endpoints,
-    leaves_no_room,
     names_nobody,
     replace_endpoints,
 )
@@ -26,7 +25,7 @@ from protocol.primitives import skip_tags
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
-PRODUCE, FETCH, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 78, 79
+PRODUCE, FETCH, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 3, 78, 79
 TOLD: Final[Told] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
 VERSIONS = [(key, version) for key, version in kio_messages.api_versions() if version >= FIRST_VERSION.get(key, 0x8000)]
 
@@ -97,7 +96,7 @@ def test_a_frame_that_has_endpoints_is_looked_at(
 ) -> None:
     frame = kio_messages.response_frame(_response(api_key, version, nodes, topics=topics))
 
-    assert not (nodes and names_nobody(b"before" + frame + b"behind", 6 + len(frame), api_key, version))
+    assert not (nodes and names_nobody(b"before" + frame + b"behind", 6, len(frame), api_key, version))
 
 
 @pytest.mark.parametrize(("api_key", "version"), [pair for pair in VERSIONS if pair[0] in (PRODUCE, FETCH)])
@@ -107,7 +106,7 @@ def test_most_frames_are_not_looked_at(api_key: int, version: int, records: byte
     values = {"throttle_time": kio_messages.milliseconds(0)}
     frame = kio_messages.response_frame(replace(message, **values))
 
-    assert names_nobody(b"before" + frame + b"behind", 6 + len(frame), api_key, version)
+    assert names_nobody(b"before" + frame + b"behind", 6, len(frame), api_key, version)
 
 
 def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], records: bytes) -> bytes:
@@ -127,27 +126,28 @@ def test_at_a_glance_at_its_front_no_endpoints_are_missed(
     frame = _fetched(version, nodes, records or b"r")
     whatever = kio_messages.response_frame(_response(FETCH, version, nodes, topics=topics))
 
-    leaves_none = leaves_no_room(b"before" + frame[:at], 6, len(frame), FETCH, version)
+    leaves_none = names_nobody(b"before" + frame[: min(at, len(frame) - 1)], 6, len(frame), FETCH, version)
 
-    assert leaves_none is (not nodes and min(at, len(frame)) >= 77)
-    assert not (nodes and leaves_no_room(whatever, 0, len(whatever), FETCH, version))
+    assert leaves_none is (not nodes and min(at, len(frame) - 1) >= 77)
+    assert not (nodes and names_nobody(whatever[:-1], 0, len(whatever), FETCH, version))
 
 
 def test_where_anything_else_may_follow_records_it_is_looked_at() -> None:
-    frame = _fetched(17, [], b"records")
+    frame = _fetched(17, [], b"some records")
+    front = frame[:80]
 
-    assert leaves_no_room(frame, 0, len(frame), FETCH, 17)
+    assert names_nobody(front, 0, len(frame), FETCH, 17)
     for more_bytes in (-3, -1, 1, 7):
-        assert not leaves_no_room(frame, 0, len(frame) + more_bytes, FETCH, 17)
+        assert not names_nobody(front, 0, len(frame) + more_bytes, FETCH, 17)
     for at in (8, 19, 36, 67):  # tags of the header, topics, partitions, aborted transactions
-        assert not leaves_no_room(frame[:at] + b"\3" + frame[at + 1 :], 0, len(frame), FETCH, 17)
-    for api_key, version in ((FETCH, 15), (FETCH, 19), (PRODUCE, 13)):
-        assert not leaves_no_room(frame, 0, len(frame), api_key, version)
+        assert not names_nobody(front[:at] + b"\3" + front[at + 1 :], 0, len(frame), FETCH, 17)
+    for api_key, version in ((FETCH, 19), (PRODUCE, 13), (SHARE_FETCH, 1), (METADATA, 13)):
+        assert not names_nobody(front, 0, len(frame), api_key, version)
 
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_VERSION.items())
 def test_older_versions_have_none(api_key: int, first: int) -> None:
-    assert names_nobody(b"\xff" * 50, 50, api_key, first - 1)
+    assert names_nobody(b"\xff" * 50, 0, 50, api_key, first - 1)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
