@@ -43,7 +43,10 @@ _FIRST_FETCH: Final = FIRST_VERSION[_FETCH]
 _NEWEST_FETCH: Final = HIGHEST_VERSION[_FETCH]
 _FIRST_PRODUCE: Final = FIRST_VERSION[_PRODUCE]
 _NEWEST_PRODUCE: Final = HIGHEST_VERSION[_PRODUCE]
-_FETCH_FRONT_BYTES: Final = 77  # of a Fetch response, to behind the length of its first records
+# Of a Fetch response, to behind the length of its first records: how many tags the header has, topics, partitions of
+# the first, aborted transactions of the first; and the first three of the up to five bytes of that length.
+_FETCH_FRONT: Final = Struct(">8x B 10x B 16x B 30x B 4x 3B").unpack_from
+_FETCH_FRONT_BYTES: Final = 77
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # of a response of these; one byte, as 0 is
 _FIRST_PRODUCE_TOPIC_ID: Final = 13
@@ -83,12 +86,14 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
     """
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
-    is_plain = data[position + 8] == 0  # no tags in the header
-    has_one = data[position + 19] == data[position + 36] == 2  # topic, partition
-    if not (is_plain and has_one and data[position + 67] <= 1):  # no aborted transactions
+    header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
+    if header_tags or topics != 2 or partitions != 2 or aborted > 1:  # counts of one, and none, in compact arrays
         return False
+    if low > 0x7F and middle > 0x7F >= high:  # most that stream: of 16 KiB to 2 MiB
+        length: int = low & 0x7F | (middle & 0x7F) << 7 | high << 14
+        return position + 77 + length == end
     length, at = read_uvarint(data, position + 72)
-    return at + length - 1 + 3 == end
+    return at + 2 + length == end
 
 
 def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:

@@ -132,8 +132,9 @@ def test_at_a_glance_at_its_front_no_endpoints_are_missed(
     assert not (nodes and names_nobody(whatever[:-1], 0, len(whatever), FETCH, version))
 
 
-def test_where_anything_else_may_follow_records_it_is_looked_at() -> None:
-    frame = _fetched(17, [], b"some records")
+@pytest.mark.parametrize("size_bytes", [12, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
+def test_where_anything_else_may_follow_records_it_is_looked_at(size_bytes: int) -> None:
+    frame = _fetched(17, [], bytes(size_bytes))
     front = frame[:80]
 
     assert names_nobody(front, 0, len(frame), FETCH, 17)
