@@ -1,0 +1,72 @@
+"""What rewriting addresses costs for a Fetch response: ``python -m bench.rewriting``. No network.
+
+Two sessions, of which one rewrites, take the same requests and responses in turn. The rows `addresses` show the whole
+proxy, and cannot show so little: two runs of the same proxy differ by more.
+"""
+
+import sys
+import time
+from statistics import median
+from typing import Final
+
+from bench.frames import NEW_FETCH_VERSION, fetch_request, fetch_response
+from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
+from proxy.account import Listening, Policy
+from proxy.addresses import Addresses
+from proxy.counters import Counters
+from proxy.quota.broker import BrokerQuotas
+from proxy.session import Session
+
+ROUNDS: Final = 41
+RESPONSES: Final = 5_000
+KIB: Final = 1_024
+
+
+def main() -> None:
+    """Print it for responses that come as a whole and in pieces."""
+    for title, size_bytes, piece_bytes in (
+        ("64 KiB, whole", 64 * KIB, 64 * KIB),
+        ("64 KiB, in two pieces", 64 * KIB, 40 * KIB),
+        ("1 MiB, in pieces of 256 KiB", 1024 * KIB, 256 * KIB),
+    ):
+        plain, rewriting = measure(size_bytes, piece_bytes)
+        sys.stdout.write(
+            f"Fetch v{NEW_FETCH_VERSION} of {title}: {plain * 1e6:.2f} us in the session, rewriting "
+            f"{(rewriting - plain) * 1e6:+.2f} us\n"
+        )
+
+
+def measure(size_bytes: int, piece_bytes: int) -> tuple[float, float]:
+    """Return the seconds that a request and its response take, without rewriting and with it."""
+    request = fetch_request(b"bench", size_bytes, version=NEW_FETCH_VERSION)
+    response = fetch_response(size_bytes, version=NEW_FETCH_VERSION)
+    pieces = [response[at : at + piece_bytes] for at in range(0, len(response), piece_bytes)]
+    addresses = Addresses(lambda brokers, is_all: None)
+    addresses.told[0] = (b"127.0.0.1", 9193)
+    sessions = (_session(None), _session(addresses))
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for session, seconds in zip(sessions, taken, strict=True):
+            seconds.append(_seconds(session, request, pieces))
+    return median(taken[0]), median(taken[1])
+
+
+def _session(addresses: Addresses | None) -> Session:
+    config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, consumer_byte_rate=1e12),))
+    policy = Policy(100 * KIB * KIB, Enforcement.RESPOND, False, "sub")
+    return Session(Listening(policy, BrokerQuotas(config), Counters(), addresses))
+
+
+def _seconds(session: Session, request: bytes, pieces: list[bytes]) -> float:
+    started = time.perf_counter()
+    for _ in range(RESPONSES):
+        session.receive_from_client(request, now_ms=1)
+        session.to_broker.clear()
+        for piece in pieces:
+            session.receive_from_broker(piece, now_ms=1)
+            session.to_client.clear()
+    return (time.perf_counter() - started) / RESPONSES
+
+
+if __name__ == "__main__":
+    main()
