@@ -55,6 +55,24 @@ def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[
         yield [_start(name, route_of(name), stack) for name in names]
 
 
+@contextmanager
+def both_of_ours(broker_port: int) -> Iterator[list[Peer]]:
+    """Ours in front of a broker that advertises it and, rewriting, in front of a cluster: one process, a port for each.
+
+    Two processes of the very same program differ by more than what is sought here.
+    """
+    ports = {OURS: free_port(), OURS_REWRITING: free_port()}
+    config = our_config(Route(port=ports[OURS], upstream_port=broker_port))
+    (plain,) = config["listeners"]
+    rewriting = {"name": "rewriting", "bind": f"127.0.0.1:{ports[OURS_REWRITING]}"}
+    rewriting["bootstrap_servers"] = plain["upstream"]
+    rewriting["broker_ports"] = "{0}-{0}".format(free_port())
+    config["listeners"].append(rewriting)
+    with Proxy(config) as proxy:
+        wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
+        yield [Peer(name=name, port=port, pid=proxy.process.pid) for name, port in ports.items()]
+
+
 def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:
     """All in front of one port; a free port for each."""
     return Route(port=broker_port if name == DIRECT else free_port(), upstream_port=broker_port, tls=tls)
@@ -81,21 +99,10 @@ def _ours(route: Route, stack: ExitStack) -> Process:
     return stack.enter_context(Proxy(our_config(route))).process
 
 
-def _ours_rewriting(route: Route, stack: ExitStack) -> Process:
-    config = our_config(route)
-    (listener,) = config["listeners"]
-    listener["bootstrap_servers"] = listener.pop("upstream")
-    listener["broker_ports"] = "{0}-{0}".format(free_port())
-    proxy = stack.enter_context(Proxy(config))
-    wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
-    return proxy.process
-
-
 _STARTERS: Final[Mapping[str, Callable[[Route, ExitStack], Process]]] = {
     ENVOY: _envoy,
     KROXYLICIOUS: _kroxylicious,
     OURS: _ours,
-    OURS_REWRITING: _ours_rewriting,
 }
 
 

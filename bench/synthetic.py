@@ -3,11 +3,11 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
-from bench.figures import DIRECT, ENVOY, OURS, OURS_REWRITING, Sample
-from bench.peers import Peer, running, synthetic_route
+from bench.figures import DIRECT, ENVOY, OURS, Sample
+from bench.peers import Peer, both_of_ours, running, synthetic_route
 from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 from tests.support.certificates import Authority
@@ -41,8 +41,8 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
 @contextmanager
 def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
     """The same for ours alone, in front of a broker that advertises it, and in front of a cluster."""
-    with measuring([OURS, OURS_REWRITING] if OURS in names else []) as both:
-        yield both
+    with _fake_broker() as port, both_of_ours(port) if OURS in names else nullcontext([]) as both:
+        yield both, measure
 
 
 @contextmanager
