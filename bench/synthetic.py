@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from bench.figures import DIRECT, ENVOY, OURS, Sample
@@ -41,8 +41,9 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
 @contextmanager
 def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
     """The same for ours alone, in front of a broker that advertises it, and in front of a cluster."""
-    with _fake_broker() as port, both_of_ours(port) if OURS in names else nullcontext([]) as both:
-        yield both, measure
+    with ExitStack() as stack:
+        port = stack.enter_context(_fake_broker())
+        yield stack.enter_context(both_of_ours(port)) if OURS in names else [], measure
 
 
 @contextmanager
