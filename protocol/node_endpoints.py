@@ -57,11 +57,12 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
 
 
 def names_nobody(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Whether the response at ``position`` certainly names no leader: nearly always. Else it is looked at.
+    """Whether a response of Kafka, at ``position``, certainly names no leader: nearly always. Else it is looked at.
 
     With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
     and where nothing has tags, a Produce response ends in throttle_time_ms (0) and no tags, a Fetch response in no tags
     of a partition, its topic and the response. A Fetch response that has not come as a whole is told by its front.
+    Kafka has no tag behind the endpoints', and no rack that ends in NULs: such a response may pass as it is.
 
     Raises:
         ProtocolError: It is no such response.
