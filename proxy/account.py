@@ -9,6 +9,7 @@ from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
 from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from proxy.replication.throttle import Leader
 
 
 class Policy(NamedTuple):
@@ -23,17 +24,24 @@ class Policy(NamedTuple):
 class Listening:
     """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
-    ``addresses`` is None where clients may hear of the broker's own address.
+    ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
+    that are followers, None where nothing limits them.
     """
 
-    __slots__ = ("addresses", "counters", "policy", "quotas")
+    __slots__ = ("addresses", "counters", "leader", "policy", "quotas")
 
     def __init__(
-        self, policy: Policy, quotas: BrokerQuotas, counters: Counters, addresses: Addresses | None = None
+        self,
+        policy: Policy,
+        quotas: BrokerQuotas,
+        counters: Counters,
+        addresses: Addresses | None = None,
+        leader: Leader | None = None,
     ) -> None:
         self.policy = policy
         self.quotas = quotas
         self.counters = counters
+        self.leader = leader
         self.addresses = addresses
 
 

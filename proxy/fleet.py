@@ -25,6 +25,7 @@ from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
+from proxy.replication.throttle import Throttle
 from proxy.tls import TlsContext
 from proxy.upstream import Upstream
 
@@ -150,7 +151,8 @@ class Front:
         self._fleet.end(self._sockets.pop(node_id))
 
     def _gate(self, upstream: Upstream) -> Gate:
-        return Gate(self.port, upstream, Listening(self.policy, upstream.quotas, self.port.counters, self._addresses))
+        listening = Listening(self.policy, upstream.quotas, self.port.counters, self._addresses, upstream.leader)
+        return Gate(self.port, upstream, listening)
 
 
 class Fleet:
@@ -161,11 +163,13 @@ class Fleet:
         servers: tuple[Address, ...],
         config: ProxyConfig,
         shaping: Shaping | None,
+        throttle: Throttle,
         tls: TlsContext | None = None,
     ) -> None:
         self.brokers: dict[int, Upstream] = {}
         self._config = config
         self._shaping = shaping
+        self._throttle = throttle
         self._tls = tls
         self._servers = [Upstream(server, self._quotas(), tls) for server in servers]
         self._fronts: list[Front] = []
@@ -210,7 +214,8 @@ class Fleet:
         """Return a broker; one that comes back finds its clients' usage as it was."""
         upstream = self.brokers.get(node_id)
         if upstream is None:
-            upstream = self.brokers[node_id] = Upstream(address, self._quotas(), self._tls)
+            leader = self._throttle.leader(address, node_id)
+            upstream = self.brokers[node_id] = Upstream(address, self._quotas(), self._tls, leader)
             upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
         return upstream
 

@@ -27,6 +27,7 @@ from proxy.fleet import Fleet, Front
 from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
+from proxy.replication.throttle import Throttle
 from proxy.throttle_log import ThrottleLog
 from proxy.tls import TlsContext
 from proxy.tls import watch as watch_tls
@@ -52,6 +53,7 @@ class Server:
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.ports: list[Port] = []
         self.fleets: dict[frozenset[Address], Fleet] = {}
+        self.throttle = Throttle(config.replication, config.kafka)
         self.is_listening = False
         self._brokers: dict[Address, Upstream] = {}
         self._doors: list[Gate | Front] = []  # of each listener
@@ -83,6 +85,7 @@ class Server:
     def apply(self, config: ProxyConfig) -> None:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
         self.config = config
+        self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         by_name = {listener.name: listener for listener in config.listeners}
         for port, door in zip(self.ports, self._doors, strict=True):
             listener = by_name.get(port.name)
@@ -105,13 +108,17 @@ class Server:
             servers = frozenset(listener.cluster.bootstrap_servers)
             fleet = self.fleets.get(servers)
             if fleet is None:
-                fleet = self.fleets[servers] = Fleet(listener.cluster.bootstrap_servers, config, listener.shaping, tls)
+                fleet = self.fleets[servers] = Fleet(
+                    listener.cluster.bootstrap_servers, config, listener.shaping, self.throttle, tls
+                )
             return fleet.front(port, listener.bind.host, listener.cluster, policy)
         address = cast(Address, listener.upstream)
         upstream = self._brokers.get(address)
         if upstream is None:
-            upstream = self._brokers[address] = Upstream(address, BrokerQuotas(config, shaping=listener.shaping), tls)
-        return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters))
+            leader = self.throttle.leader(address, listener.node_id)
+            quotas = BrokerQuotas(config, shaping=listener.shaping)
+            upstream = self._brokers[address] = Upstream(address, quotas, tls, leader)
+        return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters, leader=upstream.leader))
 
     def _tls_context(self, settings: ClientTls | UpstreamTls) -> TlsContext:
         """Return the context of these settings: listeners that have the same share it."""

@@ -5,12 +5,14 @@ The shell hands over what it read (``receive_from_client``, ``receive_from_broke
 as ``is_blocked`` and ``delayed_until_ms`` say.
 
 A body passes without being kept: a request waits here until its head has come, a response until its throttle time can
-be written. What a client sent ahead ``is_blocked`` for one of three reasons:
+be written. What a client sent ahead ``is_blocked`` for one of these reasons:
 
 * it is muted: it was over its quota, and ``muted_until_ms`` has not come;
 * its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
 * too many requests are unanswered, or one of a login is: who pays for the next one depends on it.
+
+A follower's fetch may wait for a fourth: nothing of what it asks for may flow now (``proxy.replication``).
 
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
@@ -30,6 +32,7 @@ from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, stream
 from proxy.counters import FAILED
 from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.quota.client import Bucket
+from proxy.replication.follower import Answered, Follower, Hold
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
@@ -43,6 +46,8 @@ _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_
 _RESPONSE_HEAD_BYTES: Final = 8
 # In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
 _TOKEN: Final = -1
+# Likewise: a follower's fetch whose answer is to be trimmed.
+_TRIMMED: Final = -2
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
@@ -91,11 +96,15 @@ class Session:
         "_client_at",
         "_client_data",
         "_fetches_in_flight",
+        "_follower",
         "_habit",
+        "_held_until_ms",
         "_hidden",
         "_in_flight",
         "_login",
         "_most_in_flight",
+        "_parts",
+        "_parts_left",
         "_reads_responses",
         "_request_left",
         "_response_left",
@@ -123,6 +132,8 @@ class Session:
         self._fetches_in_flight = 0
         self._login: Login | None = None
         self._habit: Habit | None = None
+        self._follower: Follower | None = None  # where the client is one, and there are limits on replication
+        self._held_until_ms = 0  # its fetch waits here; 0: it does not
         # What was read and could not be passed on yet begins at ..._at in ..._data.
         self._client_data = b""
         self._client_at = 0
@@ -134,6 +145,8 @@ class Session:
         self._reads_responses = listening.addresses is not None  # whatever they answer
         self._answer: Answer | None = None  # begun and charged, and more of it is needed
         self._hidden: HiddenEndpoints | None = None  # of a response that streams
+        self._parts: list[bytes] = []  # of one that is to be trimmed, and is not whole
+        self._parts_left = 0  # bytes that it lacks
 
     # -- what the shell asks --
 
@@ -143,11 +156,16 @@ class Session:
         return 0 if self.is_ending else self.account.muted_until_ms
 
     @property
+    def follower(self) -> Follower | None:
+        """What a follower's fetches have seen, where limits on replication hold for this connection."""
+        return self._follower
+
+    @property
     def wake_at_ms(self) -> int:
         """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
         if self.delayed_until_ms:
             return self.delayed_until_ms
-        return self.muted_until_ms if self.is_blocked else 0
+        return max(self.muted_until_ms, self._held_until_ms) if self.is_blocked else 0
 
     @property
     def is_idle(self) -> bool:
@@ -159,14 +177,14 @@ class Session:
         """Whether everything has been answered that was taken up, or is to be."""
         waits = self.is_blocked and not self.is_ending
         is_awaited = self._in_flight or not self._most_in_flight
-        return not (is_awaited or waits or self._response_left or self._broker_data)
+        return not (is_awaited or waits or self._response_left or self._broker_data or self._parts_left)
 
     @property
     def is_owed(self) -> bool:
         """Whether the client waits for us or the broker; not so who stopped in the middle of his only request."""
         unfinished = 1 if self._request_left and self._acks0 is None else 0
         is_awaited = len(self._in_flight) > unfinished or not self._most_in_flight
-        return is_awaited or self.is_blocked or bool(self._response_left or self._broker_data)
+        return is_awaited or self.is_blocked or bool(self._response_left or self._broker_data or self._parts_left)
 
     @property
     def is_logging_in(self) -> bool:
@@ -181,7 +199,8 @@ class Session:
     @property
     def held_bytes(self) -> int:
         """How much was read and could not be passed on yet."""
-        return len(self._client_data) + len(self._broker_data) + sum(map(len, self.to_broker))
+        parts_bytes = sum(map(len, self._parts))
+        return len(self._client_data) + len(self._broker_data) + parts_bytes + sum(map(len, self.to_broker))
 
     # -- what the shell tells --
 
@@ -212,7 +231,15 @@ class Session:
         Raises:
             ProtocolError: this answers nothing that was asked; close.
         """
-        if self._broker_data:
+        if self._parts_left:
+            self._parts.append(data)
+            self._parts_left -= len(data)
+            if self._parts_left > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+            self._parts_left = 0
+        elif self._broker_data:
             data = self._broker_data[self._broker_at :] + data
             if self.delayed_until_ms:
                 self._broker_data = data
@@ -237,6 +264,8 @@ class Session:
     def release(self, *, now_ms: int) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
         self.account.release()
+        if self._follower is not None:
+            self._follower.release()
         if self.is_ending:
             self.take_no_more()
         if self._answer is not None:
@@ -277,6 +306,8 @@ class Session:
                     if wait_ms > 0 and not self.account.observes(bucket):
                         bucket.silence(wait_ms, now_ms=now_ms)
         self._in_flight.clear()
+        if self._follower is not None:
+            self._follower.close()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
@@ -326,7 +357,8 @@ class Session:
                     size_bytes, change = passes
                 if change:
                     begin, until, replacement = change
-                    self.to_broker += (data[start:begin], replacement)
+                    # Of a fetch that was answered here nothing passes.
+                    self.to_broker += (part for part in (data[start:begin], replacement) if part)
                     start = until
                 position += 4 + size_bytes
                 if position > end:
@@ -398,15 +430,42 @@ class Session:
             frame_end = position + 4 + size_bytes
             if frame_end > len(data):
                 return None
-            if fetch.read_replica_id(data, body, frame_end, api_version) >= 0:
-                self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
-                return NOTHING
+            replica_id = fetch.read_replica_id(data, body, frame_end, api_version)
+            if replica_id >= 0:
+                return self._admit_replica(data, position, head, replica_id, now_ms)
         bucket = account.fetch_bucket(client_id, now_ms)
         if self._waits(now_ms):
             return None
         # Where replicas are believed, each fetch has to be read for what it says of itself.
         habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
         return self._take_fetch(habit, data, position, size_bytes, correlation_id, body=body)
+
+    def _admit_replica(
+        self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int
+    ) -> Change | None:
+        """Pass on a follower's fetch, which is whole: as it came, or with what may flow of it; or answer it here."""
+        size_bytes, _, api_version, correlation_id, _, body = head
+        self._held_until_ms = 0
+        follower, leader = self._follower, self.account.listening.leader
+        if follower is None and leader is not None and leader.throttle.replication is not None:
+            follower = self._follower = Follower(leader)
+        if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
+            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
+            return NOTHING
+        if self._in_flight or self._response_left or self._broker_data or self._parts_left:
+            self.is_blocked = True  # an answer of ours would overtake others
+            return None
+        decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)
+        frame_end = position + 4 + size_bytes
+        if isinstance(decision, Hold):
+            self._held_until_ms = decision.until_ms
+            self.is_blocked = True
+            return None
+        if isinstance(decision, Answered):
+            self.to_client.append(decision.frame)
+            return position, frame_end, b""
+        self._in_flight.append((correlation_id, _TRIMMED, api_version, size_bytes, None))
+        return position, frame_end, decision.frame
 
     def _waits(self, now_ms: int) -> bool:
         """Whether the bucket that was just looked up brought a wait with it, which another connection was given."""
@@ -588,6 +647,7 @@ class Session:
             if (
                 wait_ms
                 or api_key == API_VERSIONS
+                or api_key == _TRIMMED
                 or (self._reads_responses and not names_nobody(data, position, frame_bytes, api_key, api_version))
             ):
                 change = self._response_change(data, position, answer, now_ms)
@@ -615,7 +675,11 @@ class Session:
             position = end
         if position > start:
             self.to_client.append(data[start:position])
-        if position < end:
+        if position < end and self._answer is not None and self._answer[0] == _TRIMMED:
+            self._parts = [data[position:]]  # joined once, when it is whole: it may have many MB
+            self._parts_left = self._answer[2] - len(self._parts[0])
+            self._broker_data = b""
+        elif position < end:
             self._broker_data = data
             self._broker_at = position
         elif self._broker_data:
@@ -626,6 +690,8 @@ class Session:
     def _response_change(self, data: bytes, position: int, answer: Answer, now_ms: int) -> Change | None:
         """Return what to change in the response at ``position``; None if more bytes are needed to tell."""
         api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
+        if api_key == _TRIMMED:
+            return self._trimmed(data, position, frame_bytes, api_version, now_ms)
         addresses = self.account.listening.addresses
         ceilings = CEILINGS if addresses is None else READABLE
         change: Change = NOTHING
@@ -656,6 +722,18 @@ class Session:
             self.account.mute(int.from_bytes(change[2]), now_ms=now_ms)
         return told
 
+    def _trimmed(self, data: bytes, position: int, frame_bytes: int, api_version: int, now_ms: int) -> Change | None:
+        """Replace the answer to a follower's fetch; None if it is not whole."""
+        if position + frame_bytes > len(data) or self._follower is None:
+            return None
+        frame = self._follower.answer(data, position, frame_bytes, now_ms=now_ms)
+        addresses = self.account.listening.addresses
+        if addresses is not None and may_name_leaders(FETCH, api_version):
+            told = addresses.moved(frame, 0, len(frame), FETCH, api_version, NOTHING)
+            if told:
+                frame = frame[: told[0]] + told[2] + frame[told[1] :]
+        return position, position + frame_bytes, frame
+
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
         """Pass on what has come of a response that streams, up to its end at ``position``; return up to where."""
         until = min(position, len(data))
@@ -682,7 +760,7 @@ class Session:
                 f"a response has correlation_id {correlation_id}, expected was {expected_id} "
                 f"(api_key {api_key}, version {api_version})"
             )
-        self.answered = api_key
+        self.answered = FETCH if api_key == _TRIMMED else api_key
         wait_ms = 0
         if bucket is not None:
             if api_key == PRODUCE:

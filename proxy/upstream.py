@@ -2,18 +2,22 @@
 
 from config.model import Address
 from proxy.quota.broker import BrokerQuotas
+from proxy.replication.throttle import Leader
 from proxy.tls import TlsContext
 
 
 class Upstream:
     """A broker behind the proxy. ``address`` changes where a broker of a cluster comes back on another one."""
 
-    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "quotas", "tls")
+    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "leader", "quotas", "tls")
 
-    def __init__(self, address: Address, quotas: BrokerQuotas, tls: TlsContext | None = None) -> None:
+    def __init__(
+        self, address: Address, quotas: BrokerQuotas, tls: TlsContext | None = None, leader: Leader | None = None
+    ) -> None:
         self.address = address
         self.tls = tls  # None: plaintext
         self.quotas = quotas
+        self.leader = leader  # as which followers see it
         self.is_reachable = False
         self.failures = 0  # dials that failed since the last that did not
         self.last_warning_s = float("-inf")

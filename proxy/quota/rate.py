@@ -95,11 +95,7 @@ class Rate:
             if now_ms - last_event_ms < self._span_ms:
                 total += value
                 oldest_ms = min(oldest_ms, start_ms)
-        elapsed_ms = now_ms - oldest_ms
-        missing = self._samples - 1 - elapsed_ms // self._window_ms
-        if missing > 0:
-            elapsed_ms += missing * self._window_ms
-        return total / (max(elapsed_ms, 1) / 1000)
+        return total / (self._stands_for_ms(now_ms - oldest_ms) / 1000)
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
         """Return when the last that was recorded leaves the windows, if more than ``total`` still counts; else 0.
@@ -115,6 +111,12 @@ class Rate:
                 counts += value
                 last_ms = max(last_ms, last_event_ms)
         return last_ms + self._span_ms if counts > total else 0
+
+    def _stands_for_ms(self, elapsed_ms: int) -> int:
+        missing = self._samples - 1 - elapsed_ms // self._window_ms
+        if missing > 0:
+            elapsed_ms += missing * self._window_ms
+        return max(elapsed_ms, 1)
 
     def _begin(self, now_ms: int) -> None:
         self._slots += (0, now_ms, now_ms)
@@ -145,6 +147,26 @@ class Rate:
     def _reset(self, at: int, now_ms: int) -> None:
         self.total -= self._slots[at]
         self._slots[at : at + _SLOT_LENGTH] = (0, now_ms, now_ms)
+
+
+class SimpleRate(Rate):
+    """A rate that assumes nothing of the time before its oldest slot, but that one window has passed.
+
+    So what is fresh is measured ten times as hard as by ``Rate``. Kafka's replication quotas use it.
+
+    Source: ``SimpleRate`` of org.apache.kafka.common.metrics.stats.
+    """
+
+    __slots__ = ()
+
+    def window_ms(self, *, now_ms: int) -> int:
+        """Return the time that the sum stands for, at least a window. Purges, as in Kafka."""
+        if now_ms >= self.exact_before_ms:
+            self._purge(now_ms)
+        return self._stands_for_ms(now_ms - self._oldest_ms)
+
+    def _stands_for_ms(self, elapsed_ms: int) -> int:
+        return max(elapsed_ms, self._window_ms)
 
 
 class Average:

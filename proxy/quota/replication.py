@@ -1,0 +1,108 @@
+"""One limit on what replicas may fetch, as Kafka measures it, and evenly below it.
+
+Two measures have to agree before bytes flow:
+
+* Kafka's: the ``SimpleRate`` of all that was charged is not above the limit (``ReplicationQuotaManager``);
+* a bucket of tokens, which only what lags takes from. Kafka's measure alone lets ten seconds' worth pass at once after
+  some quiet; with the tokens, what lags stays under rate times time plus one response, whatever the time.
+
+What a fetch may bring is taken when it is passed on, and settled when its response is there, so that several followers
+of one leader do not all get the same room.
+
+Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
+"""
+
+from math import ceil, inf
+from typing import Final
+
+from proxy.quota.rate import SimpleRate
+
+# What one response may bring above what there is room for, in seconds of the limit. Small enough that a partition in
+# sync, whose records come in the same response, does not wait for it; large enough that few requests are made.
+_STEP_S: Final = 0.1
+# How much room can be saved up, in seconds of the limit: by a follower whose fetch waits elsewhere meanwhile.
+_SAVED_S: Final = 0.5
+# Where the limit is 0, room never comes.
+_FAR_MS: Final = 1 << 62
+
+
+class ReplicationQuota:
+    """Bytes per second, or None for no limit: then it only measures.
+
+    Args:
+        limit: bytes per second.
+        samples: ``replication.quota.window.num``.
+        window_ms: ``replication.quota.window.size.seconds``, in ms.
+        now_ms: from when on tokens come.
+    """
+
+    __slots__ = ("_at_ms", "_taken", "_tokens", "limit", "rate", "total")
+
+    def __init__(self, limit: float | None, *, samples: int, window_ms: int, now_ms: int) -> None:
+        self.limit = limit
+        self.rate = SimpleRate(samples=samples, window_ms=window_ms)
+        self.total = 0  # bytes, since the start
+        self._tokens = 0.0  # bytes; below 0: what has flowed is not paid for yet
+        self._taken = 0  # bytes that were granted and not settled
+        self._at_ms = now_ms  # when the tokens were counted last
+
+    def change(self, limit: float | None, *, now_ms: int) -> None:
+        """Put another limit in force. What was measured stays; what is not paid for is paid at the new rate."""
+        self._refill(now_ms)
+        self.limit = limit
+
+    def is_exceeded(self, *, now_ms: int) -> bool:
+        """Whether Kafka would leave throttled replicas out: the measured rate is above the limit."""
+        return self.limit is not None and self.rate.measure(now_ms=now_ms) > self.limit
+
+    def record(self, size_bytes: int, *, now_ms: int) -> None:
+        """Charge what has flowed, in Kafka's measure."""
+        self.total += size_bytes
+        self.rate.record(size_bytes, now_ms=now_ms)
+
+    def room(self, *, now_ms: int) -> float:
+        """Return how many bytes a response may bring now; 0: none, ``room_at_ms`` tells when. Infinite: any."""
+        limit = self.limit
+        if limit is None:
+            return inf
+        self._refill(now_ms)
+        window_s = self.rate.window_ms(now_ms=now_ms) / 1_000
+        unused = min(self._tokens, limit * window_s - self.rate.total - self._taken)
+        # Less than a byte is a matter of rounding.
+        return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
+
+    def room_at_ms(self, *, now_ms: int) -> int:
+        """Return when there is room again, if nothing flows until then; ``now_ms`` if there is.
+
+        It may come earlier, when what was granted is not used, and later, when old samples count no more: ask again.
+        """
+        limit = self.limit
+        if limit is None:
+            return now_ms
+        self._refill(now_ms)
+        paid_ms = now_ms + ceil(-self._tokens / limit * 1_000) if limit else _FAR_MS
+        window_ms = self.rate.window_ms(now_ms=now_ms)
+        over = self.rate.total + self._taken - limit * window_ms / 1_000
+        if over > 0:
+            measured_ms = now_ms + ceil(over / limit * 1_000) if limit else _FAR_MS
+            paid_ms = max(paid_ms, min(measured_ms, self.rate.exact_before_ms))
+        return max(paid_ms, now_ms)
+
+    def take(self, size_bytes: int) -> None:
+        """Set aside what a fetch may bring, until ``settle``."""
+        self._taken += size_bytes
+        self._tokens -= size_bytes
+
+    def settle(self, taken_bytes: int, brought_bytes: int) -> None:
+        """Give back what was taken; pay for what lagged and came instead."""
+        self._taken -= taken_bytes
+        self._tokens += taken_bytes - brought_bytes
+
+    def _refill(self, now_ms: int) -> None:
+        limit = self.limit
+        if limit is None:
+            self._tokens = -float(self._taken)
+        elif now_ms > self._at_ms:
+            # What is set aside for a fetch under way does not make room for saving more.
+            self._tokens = min(self._tokens + (now_ms - self._at_ms) * limit / 1_000, limit * _SAVED_S)
+        self._at_ms = now_ms

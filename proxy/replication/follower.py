@@ -1,0 +1,423 @@
+"""One follower's fetches over one connection: which of them passes with what, waits, or is answered at once.
+
+The rules (KIP-73, but for a proxy):
+
+* A replica is in sync when its ``fetch_offset`` is not below the partition's high watermark, which never passes a
+  member of the ISR. What is in sync is never held back.
+* A throttled partition that lags is asked for only while its quotas have room, and for no more than that. It is left out
+  otherwise, so that the leader's own long poll works for the others, and its empty entry is put back into the answer:
+  a full fetch must be answered with exactly what was asked for.
+* Where nothing else is left, the fetch waits for room, for ``max_wait_ms`` at most, and is then answered without records.
+* Records that lag end at a whole batch: a follower throws away the rest, which nobody should have to pay for.
+* Incremental fetches (KIP-227) do not say what they fetch. While a throttle is active there are none:
+  they are refused, and the full ones that follow are passed on without a session.
+
+Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
+``AbstractFetcherThread`` in Apache Kafka.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from protocol import replica_fetch
+from protocol.errors import UnexpectedResponse
+from protocol.replica_fetch import Entry, ReplicaFetch, RequestPartition, ResponsePartition
+from proxy.quota.replication import ReplicationQuota
+from proxy.replication.throttle import Charge, Leader, Limits
+
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+_FIRST_TOPIC_ID: Final = 13
+_SESSIONLESS: Final = -1  # a session_epoch
+# How long a fetch is held here at the most, whatever its max_wait_ms: a limit that is lifted takes effect within it.
+_MAX_HELD_MS: Final = 500
+# And at the least, where there is no room: max_wait_ms of 0 must not make anybody spin.
+_MIN_HELD_MS: Final = 50
+# What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
+_FIRST_LOOK_BYTES: Final = 64 * 1024
+_FAR_MS: Final = 1 << 62
+
+Key = tuple[bytes, int]  # topic and partition
+
+
+class Pass(NamedTuple):
+    """The fetch passes as it came, and so does its answer."""
+
+
+class Hold(NamedTuple):
+    """Ask again then."""
+
+    until_ms: int
+
+
+class Answered(NamedTuple):
+    """The fetch does not pass; this is its answer, a whole frame."""
+
+    frame: bytes
+
+
+class Forward(NamedTuple):
+    """This passes in its place; its answer is to be handed to ``Follower.answer``, whole."""
+
+    frame: bytes
+
+
+Decision = Pass | Hold | Answered | Forward
+PASS: Final = Pass()
+
+
+class Seen:
+    """What was seen last of a throttled partition, by one follower."""
+
+    __slots__ = (
+        "brought_bytes",
+        "bytes_per_offset",
+        "fetch_offset",
+        "high_watermark",
+        "is_hungry",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "turn",
+    )
+
+    def __init__(self, partition: ResponsePartition, leader_epoch: int) -> None:
+        self.bytes_per_offset = 0.0  # 0: not known yet
+        self.fetch_offset = 0
+        self.brought_bytes = 0  # by the last answer
+        self.turn = 0  # when it lagged and got records; a number that grows
+        self.is_hungry = False  # it lags and was asked for, and not a batch came
+        self.see(partition, leader_epoch)
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are missing, by the last fetch and the last answer."""
+        return max(self.high_watermark - self.fetch_offset, 0)
+
+    def see(self, partition: ResponsePartition, leader_epoch: int) -> None:
+        """Take up what an answer says; put back later, it must be what the follower was told last."""
+        self.leader_epoch = leader_epoch
+        self.high_watermark = partition.high_watermark
+        self.last_stable_offset = partition.last_stable_offset
+        self.log_start_offset = partition.log_start_offset
+
+    def arrive_at(self, fetch_offset: int) -> None:
+        """Take up where the next fetch begins."""
+        offsets = fetch_offset - self.fetch_offset
+        if self.brought_bytes and offsets > 0:
+            self.bytes_per_offset = self.brought_bytes / offsets
+        self.brought_bytes = 0
+        self.fetch_offset = fetch_offset
+
+    def lag_bytes(self, most: int) -> int:
+        """Return about how much is missing; ``most`` at the most, and while nobody knows."""
+        return min(most, int(self.lag * self.bytes_per_offset) + 1) if self.bytes_per_offset else most
+
+
+class _Asked:
+    """A fetch that was passed on, until its answer is there."""
+
+    __slots__ = ("api_version", "correlation_id", "granted", "partitions")
+
+    def __init__(self, correlation_id: int, api_version: int, partitions: dict[Key, RequestPartition]) -> None:
+        self.correlation_id = correlation_id
+        self.api_version = api_version
+        self.partitions = partitions  # as they were asked for, left out or not
+        self.granted: dict[ReplicationQuota, int] = {}
+
+
+class Follower:
+    """What one connection's fetches have seen, and the one that is under way. Nothing is kept while no limit holds."""
+
+    __slots__ = ("_asked", "_held_since_ms", "_is_released", "_leader", "_left_session", "_limits", "_turn", "seen")
+
+    def __init__(self, leader: Leader) -> None:
+        self._leader = leader
+        self._limits: Limits | None = None
+        self._asked: _Asked | None = None
+        self._held_since_ms = 0  # of the fetch that waits here; 0: none does
+        self._left_session = 0  # the leader still has it, its follower does not
+        self._turn = 0
+        self._is_released = False
+        self.seen: dict[Key, Seen] = {}  # of throttled partitions only
+
+    @property
+    def limits(self) -> Limits | None:
+        """What held for the last fetch."""
+        return self._limits
+
+    def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
+        """Whether a fetch is to be handed to ``take``; else it passes as it came, and so does its answer."""
+        limits = self._limits
+        if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
+            limits = self._limits = self._leader.limits(replica_id, now_ms=now_ms)
+        if limits.is_active and not self._is_released and api_version <= replica_fetch.HIGHEST_VERSION:
+            return True
+        self.seen.clear()
+        self._held_since_ms = self._left_session = 0
+        return False
+
+    def take(
+        self, data: bytes, position: int, body: int, api_version: int, correlation_id: int, *, now_ms: int
+    ) -> Decision:
+        """Decide on a fetch, which is whole, behind whose predecessors nothing is unanswered.
+
+        Args:
+            data: bytes of the connection.
+            position: where the request's size prefix is.
+            body: where its body begins.
+            api_version: of the request.
+            correlation_id: of the request.
+            now_ms: when it is decided.
+
+        Raises:
+            ProtocolError: it is no Fetch request.
+        """
+        fetch = replica_fetch.read_request(data, position, body, api_version)
+        if fetch.session_epoch > 0:
+            self._left_session = fetch.session_id
+            return Answered(replica_fetch.answer(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
+        # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
+        asked = _Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
+        self._forget_but(asked.partitions)
+        chosen, room_at_ms = self._choose(asked, now_ms)
+        if not chosen and asked.partitions:
+            since_ms = self._held_since_ms or now_ms
+            until_ms = since_ms + min(max(fetch.max_wait_ms, _MIN_HELD_MS), _MAX_HELD_MS)
+            if now_ms < until_ms:
+                self._held_since_ms = since_ms
+                return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
+            self._held_since_ms = 0
+            return Answered(replica_fetch.answer(correlation_id, self._put_back(asked), api_version))
+        self._held_since_ms = 0
+        self._asked = asked
+        wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
+        session_id, self._left_session = self._left_session, 0
+        frame = replica_fetch.write_request(
+            data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=fetch.max_bytes, session_id=session_id
+        )
+        return Forward(frame)
+
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
+        """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.
+
+        Args:
+            data: bytes of the connection.
+            position: where the response's size prefix is; it is whole.
+            frame_bytes: its length, with the prefix.
+            now_ms: when it was there.
+
+        Raises:
+            ProtocolError: it is no answer to that.
+        """
+        asked, self._asked = self._asked, None
+        if asked is None or self._limits is None:
+            raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
+        version = asked.api_version
+        response = replica_fetch.read_response(data, position, frame_bytes, version)
+        if response.error_code:
+            _settle(asked.granted, {})
+            return data[position : position + frame_bytes]
+        trimming = _Trimming(self, asked, data, now_ms)
+        found = {(one.topic, one.partition): one for one in response.partitions}
+        entries: list[Entry] = []
+        for key, request in asked.partitions.items():
+            one = found.pop(key, None)
+            if one is not None:
+                entries.append(trimming.entry(key, request, one))
+            elif (seen := self.seen.get(key)) is not None:
+                entries.append(_empty(key, seen, version))
+        entries += (_whole(data, one) for one in found.values())
+        trimming.charge()
+        return replica_fetch.write_response(data, position, response, entries, version)
+
+    def release(self) -> None:
+        """Throttle nothing any more."""
+        self._is_released = True
+
+    def close(self) -> None:
+        """Give back what was set aside for an answer that does not come; the last that is called."""
+        if self._asked is not None:
+            _settle(self._asked.granted, {})
+            self._asked = None
+
+    def next_turn(self) -> int:
+        """Return a number above all that were returned."""
+        self._turn += 1
+        return self._turn
+
+    def charges(self, key: Key, api_version: int) -> tuple[Charge, ...]:
+        """Return what a partition is charged to."""
+        limits = self._limits
+        return limits.charges(*key, is_id=api_version >= _FIRST_TOPIC_ID) if limits else ()
+
+    def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
+        """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
+        shares: dict[Key, int] = {}  # of what is not asked for as it came
+        lagging: list[_Candidate] = []
+        for key, one in asked.partitions.items():
+            charges = self.charges(key, asked.api_version)
+            if not charges:
+                continue
+            seen = self.seen.get(key)
+            if seen is None or seen.leader_epoch != one.leader_epoch:
+                shares[key] = min(one.max_bytes, _FIRST_LOOK_BYTES)
+            else:
+                seen.arrive_at(one.fetch_offset)
+                if one.fetch_offset < seen.high_watermark:
+                    shares[key] = -1
+                    lagging.append(_Candidate(seen.turn, key, one, seen, charges))
+        room_at_ms = self._grant(lagging, shares, asked.granted, now_ms) if lagging else _FAR_MS
+        chosen = [
+            (one, share) for key, one in asked.partitions.items() if (share := shares.get(key, one.max_bytes)) >= 0
+        ]
+        return chosen, room_at_ms
+
+    def _grant(
+        self,
+        lagging: "list[_Candidate]",
+        shares: dict[Key, int],
+        granted: dict[ReplicationQuota, int],
+        now_ms: int,
+    ) -> int:
+        """Divide the room among those that lag, who had none for the longest first; return when the others have some."""
+        lagging.sort(key=_turn_of)
+        rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
+        for quota in rooms:
+            rooms[quota] = quota.room(now_ms=now_ms)
+        left_out: set[tuple[Charge, ...]] = set()
+        for each in lagging:
+            room = min(rooms[charge.quota] for charge in each.charges)
+            if room <= 0:
+                left_out.add(each.charges)
+                continue
+            most = each.partition.max_bytes
+            if not each.seen.is_hungry and room < most:
+                most = max(int(room), 1)
+            shares[each.key] = most
+            expected = each.seen.lag_bytes(most)
+            for charge in each.charges:
+                rooms[charge.quota] -= expected
+                granted[charge.quota] = granted.get(charge.quota, 0) + expected
+        for quota, size_bytes in granted.items():
+            quota.take(size_bytes)
+        return min(
+            (max(charge.quota.room_at_ms(now_ms=now_ms) for charge in charges) for charges in left_out), default=_FAR_MS
+        )
+
+    def _put_back(self, asked: _Asked) -> list[Entry]:
+        return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]
+
+    def _forget_but(self, partitions: Iterable[Key]) -> None:
+        """Forget what is fetched no longer: its leader may be another meanwhile, and what was seen wrong."""
+        gone = self.seen.keys() - partitions
+        for key in gone:
+            del self.seen[key]
+
+
+class _Candidate(NamedTuple):
+    turn: int
+    key: Key
+    partition: RequestPartition
+    seen: Seen
+    charges: tuple[Charge, ...]
+
+
+class _Trimming:
+    """One answer on its way through: what of it may flow, and what that costs."""
+
+    def __init__(self, follower: Follower, asked: _Asked, data: bytes, now_ms: int) -> None:
+        self._follower = follower
+        self._asked = asked
+        self._data = data
+        self._now_ms = now_ms
+        self._brought: dict[ReplicationQuota, int] = {}  # of what lagged, records
+        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # to be charged as the leader does it
+        self._followers: dict[ReplicationQuota, int] = {}  # records, likewise as the follower does it
+
+    def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
+        """Return the entry of a partition as the follower gets it."""
+        follower, version = self._follower, self._asked.api_version
+        charges = follower.charges(key, version)
+        if one.error_code or not charges:
+            follower.seen.pop(key, None)
+            return _whole(self._data, one)
+        seen = follower.seen.get(key)
+        if seen is None:
+            seen = follower.seen[key] = Seen(one, request.leader_epoch)
+            seen.arrive_at(request.fetch_offset)
+        else:
+            seen.see(one, request.leader_epoch)
+        is_lagging = request.fetch_offset < one.high_watermark
+        if one.records == one.records_end:
+            seen.is_hungry = is_lagging
+            return _whole(self._data, one)
+        end = self._end(one, charges) if is_lagging else one.records_end
+        entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, version))
+        size_bytes = end - one.records
+        if size_bytes:
+            seen.brought_bytes = size_bytes
+            self._count(entry, size_bytes, charges, is_lagging=is_lagging)
+        if is_lagging and size_bytes:
+            seen.is_hungry = False
+            seen.turn = follower.next_turn()
+        return entry
+
+    def charge(self) -> None:
+        """Charge what flows."""
+        for quota, entries in self._leaders.items():
+            quota.record(replica_fetch.charged_bytes(entries, self._asked.api_version), now_ms=self._now_ms)
+        for quota, size_bytes in self._followers.items():
+            quota.record(size_bytes, now_ms=self._now_ms)
+        _settle(self._asked.granted, self._brought)
+
+    def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
+        """Return where the records end that may flow of what lags: behind a whole batch, or where they begin."""
+        if not all(self._has_room(charge.quota) for charge in charges):
+            return one.records
+        if self._asked.api_version < replica_fetch.FIRST_WHOLE_BATCH:
+            return one.records_end  # a batch that is cut short tells the follower to ask for more
+        return replica_fetch.whole_batches(self._data, one.records, one.records_end)
+
+    def _has_room(self, quota: ReplicationQuota) -> bool:
+        granted = self._asked.granted.get(quota, 0)
+        return self._brought.get(quota, 0) < granted or quota.room(now_ms=self._now_ms) > 0
+
+    def _count(self, entry: Entry, size_bytes: int, charges: tuple[Charge, ...], *, is_lagging: bool) -> None:
+        for charge in charges:
+            quota = charge.quota
+            if is_lagging:
+                self._brought[quota] = self._brought.get(quota, 0) + size_bytes
+            if is_lagging or charge.counts_all:
+                if charge.is_leaders:
+                    self._leaders.setdefault(quota, []).append(entry)
+                else:
+                    self._followers[quota] = self._followers.get(quota, 0) + size_bytes
+
+
+def _turn_of(candidate: _Candidate) -> int:
+    return candidate.turn
+
+
+def _settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
+    for quota in granted.keys() | brought.keys():
+        quota.settle(granted.get(quota, 0), brought.get(quota, 0))
+
+
+def _whole(data: bytes, one: ResponsePartition) -> Entry:
+    return Entry(one.topic, (memoryview(data)[one.begin : one.end],))
+
+
+def _empty(key: Key, seen: Seen, api_version: int) -> Entry:
+    topic, partition = key
+    return Entry(
+        topic,
+        (
+            replica_fetch.empty(
+                partition,
+                high_watermark=seen.high_watermark,
+                last_stable_offset=seen.last_stable_offset,
+                log_start_offset=seen.log_start_offset,
+                api_version=api_version,
+            ),
+        ),
+    )

@@ -1,0 +1,240 @@
+"""Which limits hold for a partition that a follower fetches from a leader.
+
+One ``Throttle`` for the process: the operator's file and what the cluster says (``ClusterView``) go in; a ``Leader``
+for each broker behind the proxy asks it, for each follower, which quotas a partition is charged to. The answers are kept
+until ``generation`` moves.
+
+Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from config.model import Address, KafkaSettings, Replication, ReplicationPath
+from config.throttled_replicas import ThrottledReplicas
+from proxy.cluster_view import ClusterView
+from proxy.quota.replication import ReplicationQuota
+
+_NOTHING: Final = ClusterView()
+
+# What is throttled on one side: replicas by topic, or None: every one that lags.
+Lists = Mapping[str, ThrottledReplicas] | None
+# The same, and the broker that is meant by it; None while nobody knows which that is.
+Listing = tuple[Lists, int | None]
+
+
+class Charge(NamedTuple):
+    """One quota that a partition is charged to."""
+
+    quota: ReplicationQuota
+    counts_all: bool  # replicas in sync are charged as well, as Kafka does where replicas are listed
+    is_leaders: bool  # charged as Kafka's leader does it, protocol included; else records only, as its follower does
+
+
+class Throttle:
+    """All replication limits of this process."""
+
+    def __init__(self, replication: Replication | None, kafka: KafkaSettings) -> None:
+        self.replication = replication
+        self.view = _NOTHING
+        self.generation = 0
+        self.ask: Callable[[], None] = lambda: None  # called when a topic id is not known
+        self._samples = kafka.replication_quota_window_num
+        self._window_ms = kafka.replication_quota_window_size_seconds * 1_000
+        self.leaders: list[Leader] = []
+        self.followers: dict[int, ReplicationQuota] = {}
+        self.paths: dict[tuple[object, ...], ReplicationQuota] = {}
+
+    def update(self, replication: Replication | None, *, now_ms: int) -> None:
+        """Put the file's rules in force, from the next fetch on; what was used stays."""
+        self.replication = replication
+        self._refresh(now_ms)
+
+    def see(self, view: ClusterView, *, now_ms: int) -> None:
+        """Take up what the cluster says."""
+        self.view = view
+        self._refresh(now_ms)
+
+    def leader(self, address: Address, node_id: int | None = None) -> "Leader":
+        """Add a broker behind the proxy; where its node id is not given, the cluster's view tells it."""
+        leader = Leader(self, address, node_id)
+        self.leaders.append(leader)
+        return leader
+
+    def leader_rate(self, node_id: int | None) -> float | None:
+        """Return the limit of a broker as a leader; None: there is none."""
+        rules = self.replication
+        if rules is None:
+            return None
+        if not rules.from_cluster:
+            return rules.leader_rate
+        return None if node_id is None else self.view.leader_rates.get(node_id)
+
+    def follower_rate(self, follower: int) -> float | None:
+        """Return the limit of a follower, likewise."""
+        rules = self.replication
+        if rules is None:
+            return None
+        return self.view.follower_rates.get(follower) if rules.from_cluster else rules.follower_rate
+
+    def follower_quota(self, follower: int, *, now_ms: int) -> ReplicationQuota:
+        """Return the quota of a broker as a follower: of what it fetches through this process."""
+        quota = self.followers.get(follower)
+        if quota is None:
+            quota = self.followers[follower] = self.quota(self.follower_rate(follower), now_ms)
+        return quota
+
+    def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
+        """Return the quota of each path of the file that leads from one to the other."""
+        for path in self.replication.paths if self.replication else ():
+            if self._leads(path, leader, follower):
+                key = _key_of(path)
+                quota = self.paths.get(key)
+                if quota is None:
+                    quota = self.paths[key] = self.quota(path.rate, now_ms)
+                yield quota
+
+    def lists(self) -> tuple[Lists, Lists]:
+        """Return the lists of throttled replicas, of leaders and of followers."""
+        rules = self.replication
+        if rules is None:
+            return {}, {}
+        if rules.from_cluster:
+            return self.view.leader_replicas, self.view.follower_replicas
+        return rules.leader_replicas, rules.follower_replicas
+
+    def _leads(self, path: ReplicationPath, leader: int | None, follower: int) -> bool:
+        racks = self.view.racks
+        return (
+            path.leader in (None, leader)
+            and path.follower in (None, follower)
+            and (path.leader_rack is None or (leader is not None and racks.get(leader) == path.leader_rack))
+            and (path.follower_rack is None or racks.get(follower) == path.follower_rack)
+        )
+
+    def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
+        """Return a new quota with Kafka's windows."""
+        return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
+
+    def _refresh(self, now_ms: int) -> None:
+        self.generation += 1
+        rates = {_key_of(path): path.rate for path in self.replication.paths} if self.replication else {}
+        leaders = ((one.known_quota, self.leader_rate(one.node_id)) for one in self.leaders)
+        _change(((quota, rate) for quota, rate in leaders if quota is not None), now_ms)
+        _change(((quota, self.follower_rate(follower)) for follower, quota in self.followers.items()), now_ms)
+        _change(((quota, rates.get(key)) for key, quota in self.paths.items()), now_ms)
+
+
+class Leader:
+    """One broker behind the proxy, as the leader from which followers fetch."""
+
+    __slots__ = ("_address", "_node_id", "known_quota", "throttle")
+
+    def __init__(self, throttle: Throttle, address: Address, node_id: int | None) -> None:
+        self.throttle = throttle
+        self.known_quota: ReplicationQuota | None = None  # None: no follower has fetched under a limit yet
+        self._address = address
+        self._node_id = node_id
+
+    @property
+    def node_id(self) -> int | None:
+        """Which broker it is; None while nobody knows."""
+        return self.throttle.view.node_ids.get(self._address) if self._node_id is None else self._node_id
+
+    @property
+    def name(self) -> str:
+        """Its node id, or its address while that is not known. For metrics."""
+        node_id = self.node_id
+        return str(self._address) if node_id is None else str(node_id)
+
+    def quota(self, *, now_ms: int) -> ReplicationQuota:
+        """Return what it may send in all to throttled replicas."""
+        if self.known_quota is None:
+            self.known_quota = self.throttle.quota(self.throttle.leader_rate(self.node_id), now_ms)
+        return self.known_quota
+
+    def limits(self, follower: int, *, now_ms: int) -> "Limits":
+        """Return what holds for one follower, until the throttle's ``generation`` moves."""
+        return Limits(self, follower, now_ms=now_ms)
+
+
+class Limits:
+    """What one follower's partitions of one leader are charged to."""
+
+    __slots__ = ("_charges", "_names", "_sides", "_throttle", "follower", "generation", "is_active", "leader_id")
+
+    def __init__(self, leader: Leader, follower: int, *, now_ms: int) -> None:
+        throttle = self._throttle = leader.throttle
+        self.generation = throttle.generation
+        self.follower = follower
+        self.leader_id = leader.node_id
+        self._names: dict[bytes, str] = {}
+        self._charges: dict[tuple[bytes, int], tuple[Charge, ...]] = {}
+        self._sides = tuple(self._find(leader, now_ms)) if throttle.replication else ()
+        # A side that lists nothing throttles nothing; one without a limit only measures.
+        self.is_active = any(
+            charge.quota.limit is not None and any(lists is None or lists for lists, _ in listings)
+            for charge, listings in self._sides
+        )
+
+    def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
+        """Return what a partition is charged to; nothing if it is not throttled.
+
+        Args:
+            topic: its name in UTF-8, or its id.
+            partition: its number.
+            is_id: which of the two ``topic`` is; a follower has one of them for all its fetches.
+        """
+        charges = self._charges.get((topic, partition))
+        if charges is not None:
+            return charges
+        name = self.name_of(topic, is_id=is_id)
+        charges = tuple(
+            charge
+            for charge, listings in self._sides
+            if any(_is_listed(lists, name, partition, broker) for lists, broker in listings)
+        )
+        if name is None:
+            self._throttle.ask()
+        else:
+            self._charges[topic, partition] = charges
+        return charges
+
+    def name_of(self, topic: bytes, *, is_id: bool) -> str | None:
+        """Return a topic's name; None for an id that is not known yet."""
+        return self._throttle.view.topic_names.get(topic) if is_id else topic.decode("utf-8", "replace")
+
+    def _find(self, leader: Leader, now_ms: int) -> Iterator[tuple[Charge, tuple[Listing, ...]]]:
+        throttle, follower = self._throttle, self.follower
+        leaders, followers = throttle.lists()
+        quota = leader.quota(now_ms=now_ms)
+        yield Charge(quota, leaders is not None, is_leaders=True), ((leaders, self.leader_id),)
+        quota = throttle.follower_quota(follower, now_ms=now_ms)
+        yield Charge(quota, followers is not None, is_leaders=False), ((followers, follower),)
+        # What the cluster lists is throttled by the cluster's rates; a path of the file holds for the file's lists.
+        listings: tuple[Listing, ...] = ((leaders, self.leader_id), (followers, follower))
+        if throttle.replication is not None and throttle.replication.from_cluster:
+            listings = ((None, None),)
+        for quota in throttle.path_quotas(self.leader_id, follower, now_ms=now_ms):
+            yield Charge(quota, listings[0][0] is not None, is_leaders=False), listings
+
+
+def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | None) -> bool:
+    if lists is None:
+        return True
+    replicas = lists.get(name) if name is not None else None
+    if replicas is None:
+        return False
+    if broker is None:  # rather throttled than not, until it is known which broker this is
+        return replicas.is_all or any(partition in listed for listed in replicas.partitions.values())
+    return replicas.holds(partition, broker)
+
+
+def _key_of(path: ReplicationPath) -> tuple[object, ...]:
+    return path.leader, path.follower, path.leader_rack, path.follower_rack
+
+
+def _change(limits: Iterable[tuple[ReplicationQuota, float | None]], now_ms: int) -> None:
+    for quota, limit in limits:
+        if quota.limit != limit:
+            quota.change(limit, now_ms=now_ms)
