@@ -20,10 +20,12 @@ from typing import Final, NamedTuple
 from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
 from protocol.primitives import (
     Buffer,
+    read_array_count,
     read_compact_array_count,
     read_uvarint,
     skip,
     skip_compact_string,
+    skip_string,
     skip_tags,
 )
 
@@ -31,13 +33,17 @@ from protocol.primitives import (
 NO_REPLICA: Final = -1
 UNLIMITED_BYTES: Final = 2**31 - 1
 
+# The first version of each field or encoding.
+FIRST_THROTTLE: Final = 1
+FIRST_MAX_BYTES: Final = 3
+FIRST_SESSION: Final = 7
+FIRST_RACK_ID: Final = 11
+FIRST_FLEXIBLE: Final = 12
+FIRST_TOPIC_ID: Final = 13
+FIRST_REPLICA_STATE: Final = 15
+
 _INT32: Final = Struct(">i").unpack_from
 _TWO_INT32: Final = Struct(">ii").unpack_from
-_FIRST_THROTTLE: Final = 1
-_FIRST_MAX_BYTES: Final = 3
-_FIRST_FLEXIBLE: Final = 12
-_FIRST_TOPIC_ID: Final = 13
-_FIRST_REPLICA_STATE: Final = 15
 _REPLICA_STATE_TAG: Final = 1
 # max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch of v15+.
 _FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
@@ -72,8 +78,8 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
     Raises:
         FrameTooSmall: The frame ends before the fields.
     """
-    offset = body + 4 if api_version >= _FIRST_REPLICA_STATE else body + 8
-    has_max_bytes = api_version >= _FIRST_MAX_BYTES
+    offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
+    has_max_bytes = api_version >= FIRST_MAX_BYTES
     needed = offset + 8 if has_max_bytes else offset + 4
     if needed > end:
         raise FrameTooSmall(f"a Fetch request v{api_version} ends before its max_bytes")
@@ -101,13 +107,13 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
         ProtocolError: The body is not a Fetch request of this version.
     """
     body = memoryview(frame_body)[:end]
-    if api_version < _FIRST_REPLICA_STATE:
+    if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
         return int(_INT32(body, offset)[0])
     offset = _skip_topics(body, skip(body, offset, _FRONT_BYTES))
-    offset = _skip_forgotten_topics(body, offset)
+    offset = skip_forgotten_topics(body, offset, api_version)
     offset = skip_compact_string(body, offset)
-    return _read_replica_state(body, offset)
+    return read_replica_state(body, offset)
 
 
 def throttle_time_offset(data: Buffer, offset: int, api_version: int) -> int | None:
@@ -124,10 +130,10 @@ def throttle_time_offset(data: Buffer, offset: int, api_version: int) -> int | N
     Raises:
         ProtocolError: The frame ends before the field, or its header's tags cannot be right.
     """
-    if api_version < _FIRST_THROTTLE:
+    if api_version < FIRST_THROTTLE:
         return -1
     position = offset + 8
-    if api_version >= _FIRST_FLEXIBLE:
+    if api_version >= FIRST_FLEXIBLE:
         if position < len(data) and data[position] == 0:
             position += 1
         else:
@@ -151,28 +157,38 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
     has one more, its empty tag section. Unlike Kafka, which adds them later, we count the node_endpoints of a response
     (v16+, a few dozen bytes, only when a partition's leader has moved): the size is known before they are seen.
     """
-    return size_bytes - 1 if api_version >= _FIRST_FLEXIBLE else size_bytes
+    return size_bytes - 1 if api_version >= FIRST_FLEXIBLE else size_bytes
 
 
-def _skip_topics(body: Buffer, offset: int) -> int:
+def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
+    """Step over the partitions that a request (v7+) takes out of its session.
+
+    Raises:
+        ProtocolError: They are malformed, or end behind the body.
+    """
+    if api_version < FIRST_FLEXIBLE:
+        topics, offset = read_array_count(body, offset)
+        for _ in range(topics):
+            partitions, offset = read_array_count(body, skip_string(body, offset))
+            offset = skip(body, offset, 4 * partitions)
+        return offset
     topics, offset = read_compact_array_count(body, offset)
     for _ in range(topics):
-        partitions, offset = read_compact_array_count(body, skip(body, offset, 16))
-        for _ in range(partitions):
-            offset = skip_tags(body, offset + _PARTITION_BYTES)
-        offset = skip_tags(body, offset)
-    return offset
-
-
-def _skip_forgotten_topics(body: Buffer, offset: int) -> int:
-    topics, offset = read_compact_array_count(body, offset)
-    for _ in range(topics):
-        partitions, offset = read_compact_array_count(body, skip(body, offset, 16))
+        offset = skip_compact_string(body, offset) if api_version < FIRST_TOPIC_ID else skip(body, offset, 16)
+        partitions, offset = read_compact_array_count(body, offset)
         offset = skip_tags(body, skip(body, offset, 4 * partitions))
     return offset
 
 
-def _read_replica_state(body: Buffer, offset: int) -> int:
+def read_replica_state(body: Buffer, offset: int) -> int:
+    """Read which broker fetches from the tags (v15+) with which the body of a request ends.
+
+    Returns:
+        Its node id; ``NO_REPLICA`` if the tags name none.
+
+    Raises:
+        ProtocolError: They are malformed, or not the end of the body.
+    """
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):
@@ -187,3 +203,13 @@ def _read_replica_state(body: Buffer, offset: int) -> int:
     if offset != len(body):
         raise TrailingBytes(f"a Fetch request ends {len(body) - offset} bytes before its frame")
     return replica_id
+
+
+def _skip_topics(body: Buffer, offset: int) -> int:
+    topics, offset = read_compact_array_count(body, offset)
+    for _ in range(topics):
+        partitions, offset = read_compact_array_count(body, skip(body, offset, 16))
+        for _ in range(partitions):
+            offset = skip_tags(body, offset + _PARTITION_BYTES)
+        offset = skip_tags(body, offset)
+    return offset
