@@ -20,14 +20,15 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from protocol import replica_fetch
+from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
+from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID
 from protocol.replica_fetch import Entry, ReplicaFetch, RequestPartition, ResponsePartition
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Charge, Leader, Limits
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
-_FIRST_TOPIC_ID: Final = 13
-_SESSIONLESS: Final = -1  # a session_epoch
+_NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]
 # How long a fetch is held here at the most, whatever its max_wait_ms: a limit that is lifted takes effect within it.
 _MAX_HELD_MS: Final = 500
 # And at the least, where there is no room: max_wait_ms of 0 must not make anybody spin.
@@ -150,7 +151,7 @@ class Follower:
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             limits = self._limits = self._leader.limits(replica_id, now_ms=now_ms)
-        if limits.is_active and not self._is_released and api_version <= replica_fetch.HIGHEST_VERSION:
+        if limits.is_active and not self._is_released and api_version <= _NEWEST:
             return True
         self.seen.clear()
         self._held_since_ms = self._left_session = 0
@@ -248,7 +249,7 @@ class Follower:
     def charges(self, key: Key, api_version: int) -> tuple[Charge, ...]:
         """Return what a partition is charged to."""
         limits = self._limits
-        return limits.charges(*key, is_id=api_version >= _FIRST_TOPIC_ID) if limits else ()
+        return limits.charges(*key, is_id=api_version >= FIRST_TOPIC_ID) if limits else ()
 
     def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
         """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
@@ -374,7 +375,7 @@ class _Trimming:
         """Return where the records end that may flow of what lags: behind a whole batch, or where they begin."""
         if not all(self._has_room(charge.quota) for charge in charges):
             return one.records
-        if self._asked.api_version < replica_fetch.FIRST_WHOLE_BATCH:
+        if self._asked.api_version < FIRST_MAX_BYTES:
             return one.records_end  # a batch that is cut short tells the follower to ask for more
         return replica_fetch.whole_batches(self._data, one.records, one.records_end)
 

@@ -1,0 +1,234 @@
+"""A leader and its followers as Kafka has them, small and literal, with the time as a number.
+
+The leader answers as ``ReplicaManager.readFromLog`` does (KIP-74), with fetch sessions (KIP-227); a follower asks and
+takes as ``AbstractFetcherThread`` and ``FetchSessionHandler`` do.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tests.support.replica_frames import (
+    FIRST_SESSION,
+    Entry,
+    Part,
+    Place,
+    Request,
+    Response,
+    read_request,
+    read_response,
+    write_request,
+    write_response,
+)
+
+SESSION_NOT_FOUND: Final = 70
+_BATCH: Final = Struct(">qi")
+
+
+class Batch(NamedTuple):
+    base_offset: int
+    data: bytes
+
+
+class Log:
+    """One partition: batches of one offset each, and how far all in-sync replicas have got."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.start_offset = 0
+        self.high_watermark: int | None = None  # None: the end
+        self.leader_epoch = 3
+
+    @property
+    def end_offset(self) -> int:
+        return self.start_offset + len(self.batches)
+
+    @property
+    def told_high_watermark(self) -> int:
+        return self.end_offset if self.high_watermark is None else self.high_watermark
+
+    def append(self, size_bytes: int, count: int = 1) -> None:
+        """Add batches of that size, each."""
+        for _ in range(count):
+            base = self.end_offset
+            data = _BATCH.pack(base, size_bytes - _BATCH.size) + bytes(4) + b"\2"
+            self.batches.append(Batch(base, data.ljust(size_bytes, bytes([base & 0xFF]))))
+
+    def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
+        """Return what ``LogSegment.read`` would: perhaps with a piece of a batch at its end."""
+        at = offset - self.start_offset
+        if at >= len(self.batches):
+            return b""
+        first = len(self.batches[at].data)
+        most = max(max_bytes, first) if min_one else max_bytes
+        if most < first:
+            return b""
+        found = bytearray()
+        while at < len(self.batches) and len(found) < most:
+            found += self.batches[at].data[: most - len(found)]
+            at += 1
+        return bytes(found)
+
+
+@dataclass
+class Leader:
+    """A broker that followers fetch from."""
+
+    version: int
+    logs: dict[Place, Log] = field(default_factory=dict)
+    sessions: dict[int, dict[Place, Part]] = field(default_factory=dict)
+    told: dict[int, dict[Place, int]] = field(default_factory=dict)  # high watermarks, by session
+    built: int = 0  # sessions
+    requests: int = 0
+    read_bytes: int = 0
+
+    def answer(self, frame: bytes, *, has_waited: bool) -> bytes | None:
+        """Return the response; None where there is nothing yet and the request may wait."""
+        request = read_request(frame, self.version)
+        asked, session_id, error = self._resolve(request)
+        if error:
+            return write_response(self.version, Response(request.correlation_id, error, 0, {}))
+        found = self._read(request, asked)
+        if not has_waited and not any(found.values()):
+            return None
+        self.requests += 1
+        self.read_bytes += sum(map(len, found.values()))
+        entries = {place: self._entry(place, records) for place, records in found.items()}
+        if request.session_epoch > 0:
+            entries = {place: entry for place, entry in entries.items() if self._is_news(session_id, place, entry)}
+        return write_response(self.version, Response(request.correlation_id, 0, session_id, entries))
+
+    def _entry(self, place: Place, records: bytes) -> Entry:
+        log = self.logs[place]
+        return Entry(0, log.told_high_watermark, log.told_high_watermark, log.start_offset, records)
+
+    def _is_news(self, session_id: int, place: Place, entry: Entry) -> bool:
+        told = self.told.setdefault(session_id, {})
+        is_news = bool(entry.records) or told.get(place) != entry.high_watermark
+        told[place] = entry.high_watermark
+        return is_news
+
+    def _resolve(self, request: Request) -> tuple[dict[Place, Part], int, int]:
+        if request.session_epoch == -1:
+            self.sessions.pop(request.session_id, None)
+            return request.parts, 0, 0
+        if request.session_epoch == 0:
+            self.built += 1
+            self.sessions[self.built] = dict(request.parts)
+            return request.parts, self.built, 0
+        session = self.sessions.get(request.session_id)
+        if session is None:
+            return {}, 0, SESSION_NOT_FOUND
+        session.update(request.parts)
+        return session, request.session_id, 0
+
+    def _read(self, request: Request, asked: dict[Place, Part]) -> dict[Place, bytes]:
+        limit, min_one = request.max_bytes, True
+        found = {}
+        for place, part in asked.items():
+            records = self.logs[place].read(part.fetch_offset, min(part.max_bytes, limit), min_one=min_one)
+            min_one = min_one and not records
+            limit = max(0, limit - len(records))
+            found[place] = records
+        return found
+
+
+class Delivery(NamedTuple):
+    """Records that a follower appended."""
+
+    at_ms: int
+    place: Place
+    size_bytes: int
+    was_lagging: bool
+
+
+class Follower:
+    """A fetcher thread of a broker, and what it has fetched."""
+
+    def __init__(
+        self,
+        node_id: int,
+        version: int,
+        places: Iterable[Place],
+        *,
+        max_bytes: int = 10_485_760,
+        partition_max_bytes: int = 1_048_576,
+        max_wait_ms: int = 500,
+        rotates: bool = True,
+    ) -> None:
+        self.node_id = node_id
+        self.version = version
+        self.offsets: dict[Place, int] = dict.fromkeys(places, 0)
+        self.logs: dict[Place, list[bytes]] = {place: [] for place in self.offsets}
+        self.high_watermarks: dict[Place, int] = {}
+        self.deliveries: list[Delivery] = []
+        self.errors: list[int] = []
+        self.requests = 0
+        self.max_bytes, self.partition_max_bytes, self.max_wait_ms = max_bytes, partition_max_bytes, max_wait_ms
+        self._rotates = rotates
+        self._session_id, self._epoch = 0, 0
+        self._told: dict[Place, int] = {}  # what the session knows
+        self._correlation_id = 0
+
+    def next_request(self) -> bytes:
+        """Return the next fetch: a full one, or what has changed since the last."""
+        self.requests += 1
+        self._correlation_id += 1
+        places = dict(self.offsets)
+        if self._epoch > 0:
+            places = {place: offset for place, offset in places.items() if self._told.get(place) != offset}
+        self._told.update(places)
+        epoch = self._epoch if self.version >= FIRST_SESSION else -1
+        parts = {place: Part(offset, self.partition_max_bytes, 3) for place, offset in places.items()}
+        return write_request(
+            self.version,
+            Request(
+                self._correlation_id, self.node_id, self.max_wait_ms, self.max_bytes, self._session_id, epoch, parts
+            ),
+        )
+
+    def take(self, frame: bytes, *, now_ms: int) -> None:
+        """Take up a response as a broker does; a full one must name exactly what was asked for."""
+        response = read_response(frame, self.version)
+        assert response.correlation_id == self._correlation_id
+        if response.error_code:
+            self.errors.append(response.error_code)
+            self._session_id = self._epoch = 0
+            return
+        if self._epoch == 0:
+            assert list(response.entries) == list(self.offsets), "a full fetch is answered in full, in its order"
+        if self.version >= FIRST_SESSION:
+            self._session_id = response.session_id
+            self._epoch = self._epoch + 1 if self._session_id else 0
+        for place, entry in response.entries.items():
+            self._append(place, entry, now_ms)
+
+    def _append(self, place: Place, entry: Entry, now_ms: int) -> None:
+        assert entry.high_watermark >= self.high_watermarks.get(place, 0), "a high watermark never goes down"
+        self.high_watermarks[place] = entry.high_watermark
+        offset = self.offsets[place]
+        whole = list(whole_batches(entry.records))
+        for base_offset, batch in whole:
+            assert base_offset == offset, "no record is lost or doubled"
+            self.logs[place].append(batch)
+            offset += 1
+        if whole:
+            size_bytes = sum(len(batch) for _, batch in whole)
+            was_lagging = self.offsets[place] < entry.high_watermark
+            self.deliveries.append(Delivery(now_ms, place, size_bytes, was_lagging))
+            self.offsets[place] = offset
+            if self._rotates:
+                self.offsets[place] = self.offsets.pop(place)
+
+
+def whole_batches(records: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield base offset and bytes of each; what is cut off at the end is thrown away."""
+    at = 0
+    while at + _BATCH.size <= len(records):
+        base_offset, length = _BATCH.unpack_from(records, at)
+        end = at + _BATCH.size + length
+        if end > len(records):
+            return
+        yield base_offset, records[at:end]
+        at = end
