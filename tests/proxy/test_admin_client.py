@@ -1,10 +1,13 @@
 """The client that asks the cluster: reaching nobody leaves nothing behind, and a password stays in its file."""
 
+import gc
 import logging
 import socket
 import subprocess
 import sys
 import threading
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,10 +16,16 @@ from kafka.errors import KafkaError
 from config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, SaslMechanism, SecurityProtocol
 from proxy.admin_client import ADMIN_ERRORS, connect, servers_behind
 
-# kafka-python leaves a socket whose connect was refused to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 BIND = Address(host="127.0.0.1", port=0)
+
+
+@pytest.fixture(autouse=True)
+def _collect() -> Iterator[None]:
+    """Take away what kafka-python leaves to the garbage collector, sockets whose connect was refused, in silence."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def nobody() -> Address:
