@@ -4,19 +4,20 @@ Works on the raw values, so that these faults are found together with those of s
 the wrong type is passed over here: the schema complains of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
-from config.units import default_broker_ports, parse_address, parse_addresses, parse_port_range, parse_rate
+from config.raw import Say, address_of, addresses_of, elements, is_small, mapping_at, small
+from config.replication_checks import check_replication
+from config.units import default_broker_ports, parse_port_range
 
 _RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
-_LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
-_WITHOUT_EFFECT: Final = ("replication.quota.window.", "controller.quota.window.")
+_WITHOUT_EFFECT: Final = "controller.quota.window."
 _LAST_PORT: Final = 65_535
 _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 _NULLABLE: Final = {
@@ -51,67 +52,35 @@ def check(document: Document) -> list[Fault]:
     _check_nulls(document, say)
     _warn_of_small_rates(document, warn)
     _warn_of_windows(document, warn)
+    check_replication(document, say, warn)
     return faults
 
 
-_Say = Callable[[Location, str], None]
-
-
-def _elements(document: Document, *path: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield index and value of each mapping in the list under ``path``."""
-    for index, element in enumerate(_list(document, *path)):
-        if isinstance(element, dict):
-            yield index, element
-
-
-def _list(document: Document, *path: str) -> list[object]:
-    value = document.data
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value if isinstance(value, list) else []
-
-
-def _addresses(value: object) -> tuple[Address, ...]:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        value = ",".join(value)
-    try:
-        return parse_addresses(value) if isinstance(value, str) else ()
-    except UnitError:
-        return ()
-
-
-def _address(value: object) -> Address | None:
-    try:
-        return parse_address(value) if isinstance(value, str) else None
-    except UnitError:
-        return None
-
-
-def _check_listeners(document: Document, say: _Say) -> None:
+def _check_listeners(document: Document, say: Say) -> None:
     names: dict[object, int] = {}
     bound: list[tuple[Address, int]] = []
-    for index, listener in _elements(document, "listeners"):
+    for index, listener in elements(document, "listeners"):
         name = listener.get("name")
         if isinstance(name, str) and name in names:
             message = f"{name!r} is also the name of the listener in line {names[name]}; give each its own"
             say(("listeners", index, "name"), message)
         elif isinstance(name, str):
             names[name] = document.line(("listeners", index, "name"))
-        _check_bind(_address(listener.get("bind")), ("listeners", index, "bind"), bound, document, say)
+        _check_bind(address_of(listener.get("bind")), ("listeners", index, "bind"), bound, document, say)
         _check_upstream(listener, index, say)
     admin = document.data.get("admin") if isinstance(document.data, dict) else None
     if isinstance(admin, dict):
-        _check_bind(_address(admin.get("bind")), ("admin", "bind"), bound, document, say)
-    for index, listener in _elements(document, "listeners"):
+        _check_bind(address_of(admin.get("bind")), ("admin", "bind"), bound, document, say)
+    for index, listener in elements(document, "listeners"):
         for key in ("upstream", "bootstrap_servers"):
-            for upstream in _addresses(listener.get(key)):
+            for upstream in addresses_of(listener.get(key)):
                 line = next((line for bind, line in bound if _leads_to(upstream, bind)), None)
                 if line is not None:
                     message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
                     say(("listeners", index, key), message)
 
 
-def _check_upstream(listener: dict[str, object], index: int, say: _Say) -> None:
+def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
     """A listener leads to one broker or to a cluster."""
     has_upstream, has_cluster = "upstream" in listener, "bootstrap_servers" in listener
     if has_upstream and has_cluster:
@@ -121,7 +90,7 @@ def _check_upstream(listener: dict[str, object], index: int, say: _Say) -> None:
         message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
         say(("listeners", index, "upstream"), message)
     if has_cluster:
-        bind = _address(listener.get("bind"))
+        bind = address_of(listener.get("bind"))
         if bind and bind.host in _ANY_HOST and "advertised_host" not in listener:
             message = f"is missing; clients cannot be told to come to {bind.host}: write the host that they reach"
             say(("listeners", index, "advertised_host"), message)
@@ -133,11 +102,11 @@ def _check_upstream(listener: dict[str, object], index: int, say: _Say) -> None:
             say(("listeners", index, key), "belongs to bootstrap_servers; behind upstream no address is rewritten")
 
 
-def _check_broker_ports(document: Document, say: _Say) -> None:
+def _check_broker_ports(document: Document, say: Say) -> None:
     """No port of a broker is another listener's, another range's or the admin's."""
     taken = [(bind.host, bind.port, bind.port, document.line(location)) for location, bind in _binds(document)]
-    for index, listener in _elements(document, "listeners"):
-        bind, location = _address(listener.get("bind")), ("listeners", index, "broker_ports")
+    for index, listener in elements(document, "listeners"):
+        bind, location = address_of(listener.get("bind")), ("listeners", index, "broker_ports")
         ports = _port_range(listener, bind)
         if bind is None or ports is None:
             continue
@@ -153,12 +122,12 @@ def _check_broker_ports(document: Document, say: _Say) -> None:
 
 
 def _binds(document: Document) -> Iterator[tuple[Location, Address]]:
-    for index, listener in _elements(document, "listeners"):
-        bind = _address(listener.get("bind"))
+    for index, listener in elements(document, "listeners"):
+        bind = address_of(listener.get("bind"))
         if bind:
             yield ("listeners", index, "bind"), bind
     admin = document.data.get("admin") if isinstance(document.data, dict) else None
-    bind = _address(admin.get("bind")) if isinstance(admin, dict) else None
+    bind = address_of(admin.get("bind")) if isinstance(admin, dict) else None
     if bind:
         yield ("admin", "bind"), bind
 
@@ -174,8 +143,8 @@ def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int,
         return None
 
 
-def _check_tls(document: Document, say: _Say) -> None:
-    for index, listener in _elements(document, "listeners"):
+def _check_tls(document: Document, say: Say) -> None:
+    for index, listener in elements(document, "listeners"):
         client, upstream = listener.get("client_tls"), listener.get("upstream_tls")
         if isinstance(client, dict):
             _check_client_auth(client, ("listeners", index, "client_tls"), say)
@@ -187,7 +156,7 @@ def _check_tls(document: Document, say: _Say) -> None:
             say(("listeners", index, "upstream_tls", missing), message)
 
 
-def _check_client_auth(client_tls: dict[str, object], location: Location, say: _Say) -> None:
+def _check_client_auth(client_tls: dict[str, object], location: Location, say: Say) -> None:
     client_auth = client_tls.get("client_auth", ClientAuth.NONE.value)
     if client_auth in _ASKING and "client_ca" not in client_tls:
         message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
@@ -200,12 +169,12 @@ def _check_client_auth(client_tls: dict[str, object], location: Location, say: _
                 say((*location, key), f"{message}; add client_auth: required (or requested), or remove this")
 
 
-def _check_shared_upstreams(document: Document, say: _Say) -> None:
+def _check_shared_upstreams(document: Document, say: Say) -> None:
     """Listeners in front of one broker share its buckets and its probe: a bucket has one arithmetic, a port one TLS."""
     file_wide = document.data.get("shaping", _DEFAULT_SHAPING) if isinstance(document.data, dict) else None
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
-    for index, listener in _elements(document, "listeners"):
-        upstream = frozenset(_addresses(listener.get("upstream")) + _addresses(listener.get("bootstrap_servers")))
+    for index, listener in elements(document, "listeners"):
+        upstream = frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
         shaping, tls = listener.get("shaping", file_wide), listener.get("upstream_tls")
         if not upstream:
             continue
@@ -220,7 +189,7 @@ def _check_shared_upstreams(document: Document, say: _Say) -> None:
 
 
 def _check_bind(
-    bind: Address | None, location: Location, bound: list[tuple[Address, int]], document: Document, say: _Say
+    bind: Address | None, location: Location, bound: list[tuple[Address, int]], document: Document, say: Say
 ) -> None:
     if bind is None:
         return
@@ -241,9 +210,9 @@ def _leads_to(upstream: Address, bind: Address) -> bool:
     return own and upstream.port == bind.port
 
 
-def _check_entities(document: Document, say: _Say) -> None:
+def _check_entities(document: Document, say: Say) -> None:
     seen: dict[tuple[object, object], int] = {}
-    for index, rule in _elements(document, "quotas"):
+    for index, rule in elements(document, "quotas"):
         user, client_id = rule.get("user"), rule.get("client-id")
         if not isinstance(user, str | None) or not isinstance(client_id, str | None) or user is client_id is None:
             continue
@@ -256,43 +225,32 @@ def _check_entities(document: Document, say: _Say) -> None:
             say(("quotas", index), f"{entity} has a rule in line {line} already; put all limits of it into one rule")
 
 
-def _check_nulls(document: Document, say: _Say) -> None:
+def _check_nulls(document: Document, say: Say) -> None:
     """To YAML no value is null, and null is no bound: that must be written."""
     location: Location = ("max_throttle_time",)
     if isinstance(document.data, dict) and location[0] in document.data and not document.text(location):
         say(location, "has no value; write a duration such as 25s, or null for no bound")
-    for index, listener in _elements(document, "listeners"):
+    location = ("replication", "lease")
+    if "lease" in (mapping_at(document, "replication") or ()) and not document.text(location):
+        say(location, "has no value; write a duration such as 10m, or null for ever")
+    for index, listener in elements(document, "listeners"):
         for key, example in _NULLABLE.items():
             location = ("listeners", index, key)
             if listener.get(key, key) is None and not document.text(location):
                 say(location, f"has no value; write {example}, or null for no limit")
 
 
-def _warn_of_small_rates(document: Document, warn: _Say) -> None:
-    for index, rule in _elements(document, "quotas"):
+def _warn_of_small_rates(document: Document, warn: Say) -> None:
+    for index, rule in elements(document, "quotas"):
         for key in _RATES:
-            if _is_small(rule.get(key)):
-                warn(("quotas", index, key), _small(rule[key]))
+            if is_small(rule.get(key)):
+                warn(("quotas", index, key), small(rule[key]))
     for key in _STATIC_DEFAULTS:
-        if _is_small(_kafka(document).get(key)):
-            warn(("kafka", key), _small(_kafka(document)[key]))
+        if is_small(_kafka(document).get(key)):
+            warn(("kafka", key), small(_kafka(document)[key]))
 
 
-def _small(rate: object) -> str:
-    return f"{rate} bytes per second is very little; is a unit missing, such as {rate}MiB?"
-
-
-def _is_small(value: object) -> bool:
-    # A bare number only: who writes 500B means it.
-    if isinstance(value, bool) or not (isinstance(value, int | float) or (isinstance(value, str) and value.isdigit())):
-        return False
-    try:
-        return parse_rate(value) < _LIKELY_A_UNIT_IS_MISSING
-    except UnitError:
-        return False
-
-
-def _warn_of_windows(document: Document, warn: _Say) -> None:
+def _warn_of_windows(document: Document, warn: Say) -> None:
     for key in _kafka(document):
         if key.startswith(_WITHOUT_EFFECT):
             warn(("kafka", key), "has no effect in this version, which has no such quotas")

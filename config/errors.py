@@ -8,6 +8,7 @@
     └── InvalidConfigError     YAML, but not a configuration
     TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
     UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
+    ThrottledReplicasError     one list of throttled replicas; likewise
 """
 
 from __future__ import annotations
@@ -73,3 +74,7 @@ class TlsFileError(Exception):
 
 class UnitError(ValueError):
     """A text that is not the size, duration or address that it should be."""
+
+
+class ThrottledReplicasError(ValueError):
+    """A text that is no list of throttled replicas."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from config.document import Document, parse
 from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
 from config.model import (
     Admin,
+    AdminClient,
     ClientTls,
     Cluster,
     Fold,
@@ -26,13 +27,17 @@ from config.model import (
     Principals,
     ProxyConfig,
     QuotaRule,
+    Replication,
+    ReplicationPath,
     Sasl,
     UpstreamTls,
 )
-from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection, Section
+from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection, ReplicationSection, Section
 from config.tls_files import FILE_KEYS, check_files
 from config.units import default_broker_ports
 from config.wording import faults_of
+
+_PATHS: Final = (*FILE_KEYS, "sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,8 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     )
     given["kafka"] = _kafka(section.kafka)
     given["principals"] = _principals(section.principals)
+    if "replication" in given:
+        given["replication"] = _replication(section.replication, document)
     given["admin"] = Admin(**section.admin.given()) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
@@ -153,10 +160,23 @@ def _listener(section: ListenerSection, directory: Path) -> Listener:
     return Listener(**given)
 
 
+def _replication(section: ReplicationSection, document: Document) -> Replication:
+    given = section.given()
+    if "both_replicas" in given:
+        given["leader_replicas"] = given["follower_replicas"] = given.pop("both_replicas")
+    given["paths"] = tuple(
+        ReplicationPath(**path.given(), source=f"{document.file}:{document.line(('replication', 'paths', index))}")
+        for index, path in enumerate(section.paths)
+    )
+    if "admin_client" in given:
+        given["admin_client"] = AdminClient(**_with_paths(section.admin_client, Path(document.file).parent))
+    return Replication(**given)
+
+
 def _with_paths(section: Section, directory: Path) -> dict[str, Any]:
     """Return what is given, with paths that start from the configuration's directory."""
     given = section.given()
-    return given | {key: str(directory / given[key]) for key in FILE_KEYS if key in given}
+    return given | {key: str(directory / given[key]) for key in _PATHS if key in given}
 
 
 def _kafka(section: KafkaSection | None) -> KafkaSettings:

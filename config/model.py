@@ -5,12 +5,14 @@ Times are whole milliseconds, sizes whole bytes, rates bytes per second, whateve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from config.principal_mapping import DEFAULT_RULES, MappingRule
+from config.throttled_replicas import ThrottledReplicas
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
@@ -67,6 +69,33 @@ class TlsVersion(Enum):
 
     TLS_1_2 = "1.2"
     TLS_1_3 = "1.3"
+
+
+class SecurityProtocol(Enum):
+    """How this program's own clients speak to brokers (Kafka's ``security.protocol``)."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether the client logs in."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class SaslMechanism(Enum):
+    """How this program's own clients log in (Kafka's ``sasl.mechanism``)."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
 class LogFormat(Enum):
@@ -150,6 +179,7 @@ class Listener:
     bind: Address
     upstream: Address | None = None
     cluster: Cluster | None = None  # one of the two is set
+    node_id: int | None = None  # of the upstream; None: it is found out where it has to be known
     inter_broker: bool = False
     proxy_protocol: ProxyProtocol | None = None  # None: a header is refused like all that is not Kafka's
     max_frame_size_bytes: int = 104_857_600  # Kafka's socket.request.max.bytes
@@ -175,6 +205,8 @@ class KafkaSettings:
     client_quota_metric_value_enable: bool = True
     quota_producer_default: int = UNLIMITED
     quota_consumer_default: int = UNLIMITED
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +240,48 @@ class Principals:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdminClient:
+    """How the cluster is asked about itself. Files are paths of PEM files, as in ``ClientTls``."""
+
+    bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    sasl_mechanism: SaslMechanism | None = None  # given, with name and password, where the protocol has SASL
+    sasl_username: str | None = None
+    sasl_password_file: str | None = None  # its first line is the password
+    ssl_cafile: str | None = None  # None: whom the system trusts
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_check_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationPath:
+    """A rate of its own for each pair of brokers that fits. At least one of the four is set; None fits any."""
+
+    leader: int | None = None  # node ids
+    follower: int | None = None
+    leader_rack: str | None = None
+    follower_rack: str | None = None
+    rate: float
+    source: str = ""  # FILE:LINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """What replicas that catch up may take. Where neither lists nor the cluster say which: every one that lags."""
+
+    leader_rate: float | None = None  # of each broker behind this proxy, as leader
+    follower_rate: float | None = None  # of each follower, all that it fetches through this proxy
+    leader_replicas: Mapping[str, ThrottledReplicas] | None = None  # by topic; None: all that lag, of any topic
+    follower_replicas: Mapping[str, ThrottledReplicas] | None = None
+    paths: tuple[ReplicationPath, ...] = ()
+    from_cluster: bool = False  # then the four above are None, and the cluster's dynamic configs say
+    poll_interval_ms: int = 2_000
+    lease_ms: int | None = 600_000  # how long a throttle without a reassignment holds; None: for ever
+    admin_client: AdminClient = field(default_factory=AdminClient)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
     """Where /metrics, /livez and /readyz are served."""
 
@@ -238,5 +312,6 @@ class ProxyConfig:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     principals: Principals = field(default_factory=Principals)
+    replication: Replication | None = None  # None: no replica is held back
     admin: Admin | None = None
     log: Log = field(default_factory=Log)

@@ -22,10 +22,14 @@ from config.model import (
     EntityName,
     LogFormat,
     ProxyProtocol,
+    SaslMechanism,
+    SecurityProtocol,
     Shaping,
     TlsVersion,
 )
 from config.principal_mapping import MappingRule, parse_rules
+from config.throttled_replicas import ThrottledReplicas
+from config.throttled_replicas import parse as parse_replicas
 from config.units import (
     parse_address,
     parse_addresses,
@@ -37,6 +41,9 @@ from config.units import (
 
 _INT32_MAX: Final = 2**31 - 1
 _LEAST_BUFFER_BYTES: Final = 16 * 1024 * 1024
+_LEAST_POLL_MS: Final = 200
+# Kafka's Topic.validate.
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _E = TypeVar("_E", bound=Enum)
 _T = TypeVar("_T")
 
@@ -195,6 +202,13 @@ def _parse_max_throttle_ms(value: str | float) -> int:
     return _parse_positive_ms(value)
 
 
+def _parse_poll_ms(value: str | float) -> int:
+    duration_ms = parse_duration_ms(value)
+    if not _LEAST_POLL_MS <= duration_ms <= _INT32_MAX:
+        raise ValueError(f"must be from {_LEAST_POLL_MS}ms to {_INT32_MAX}ms: each time all brokers are asked")
+    return duration_ms
+
+
 def _or_null(check: Callable[[object], _T]) -> Callable[[object], _T | None]:
     return lambda value: None if value is None else check(value)
 
@@ -204,6 +218,8 @@ _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
 _BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
+_POLL: Final = _quantity(_parse_poll_ms, "a duration, such as 2s")
+_LEASE: Final = _quantity(_parse_positive_ms, "a duration such as 10m, or null for ever")
 _TIMEOUT: Final = _quantity(_parse_positive_ms, "a duration such as 30s, or null for none")
 
 
@@ -238,6 +254,19 @@ def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
     return rules
 
 
+def _topic(value: object) -> str:
+    # The file's keys are text, whatever they look like.
+    if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
+        raise ValueError(f"{value!r} is no name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens")
+    return value
+
+
+def _replicas(value: object) -> ThrottledReplicas:
+    if not isinstance(value, str):
+        raise TextWantedError('"*" or PARTITION:BROKER,…, such as "0:101,1:102"', quotable=True)
+    return parse_replicas(value)
+
+
 # Any, so that None as "not there" is the default, while null in the file is a fault.
 Name = Annotated[Any, PlainValidator(_entity_name)]
 PemPath = Annotated[Any, PlainValidator(_pem_path)]
@@ -253,6 +282,10 @@ WindowNum = Annotated[
     ),
 ]
 ConnectionLimit = Annotated[int | None, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for no limit")))]
+ReplicaLists = dict[Annotated[str, PlainValidator(_topic)], Annotated[ThrottledReplicas, PlainValidator(_replicas)]]
+NodeId = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX, ", the node id of a broker"))]
+Rack = Annotated[Any, PlainValidator(lambda value: _text(value, "the name of a rack"))]
+FilePath = Annotated[Any, PlainValidator(lambda value: _text(value, "the path of a file"))]
 Timeout = Annotated[int | None, PlainValidator(_or_null(_TIMEOUT))]
 WindowSeconds = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX // 1_000))]
 
@@ -308,6 +341,7 @@ class ListenerSection(Section):
     bootstrap_servers: Annotated[Any, PlainValidator(_bootstrap_servers)] = None
     advertised_host: Annotated[Any, PlainValidator(_host)] = None
     broker_ports: Annotated[Any, PlainValidator(_port_range)] = None
+    node_id: NodeId = None
     inter_broker: StrictBool = False
     proxy_protocol: Annotated[Any, PlainValidator(_proxy_protocol)] = None
     max_frame_size_bytes: Annotated[int, PlainValidator(_SIZE)] = Field(0, alias="max_frame_size")
@@ -336,9 +370,9 @@ class KafkaSection(Section):
     quota_consumer_default: Annotated[int, PlainValidator(_static_default)] = Field(
         UNLIMITED, alias="quota.consumer.default"
     )
-    # Checked, so that one file serves this version and a later one; without effect, which a warning says.
     replication_quota_window_num: WindowNum = Field(0, alias="replication.quota.window.num")
     replication_quota_window_size_seconds: WindowSeconds = Field(0, alias="replication.quota.window.size.seconds")
+    # Checked, so that one file serves this version and a later one; without effect, which a warning says.
     controller_quota_window_num: WindowNum = Field(0, alias="controller.quota.window.num")
     controller_quota_window_size_seconds: WindowSeconds = Field(0, alias="controller.quota.window.size.seconds")
 
@@ -386,6 +420,53 @@ class PrincipalsSection(Section):
     brokers: list[UserName] = []
 
 
+class ReplicationPathSection(Section):
+    """One element of ``replication.paths``."""
+
+    leader: NodeId = None
+    follower: NodeId = None
+    leader_rack: Rack = None
+    follower_rack: Rack = None
+    rate: Annotated[float, PlainValidator(_RATE)]
+
+    @model_validator(mode="after")
+    def _names_somebody(self) -> "ReplicationPathSection":
+        if self.model_fields_set == {"rate"}:
+            raise ValueError("names no path; give leader, follower, leader_rack, follower_rack or several of them")
+        return self
+
+
+class AdminClientSection(Section):
+    """``replication.admin_client``. Its keys are those of Kafka's clients, with ``_`` for ``.``."""
+
+    bootstrap_servers: Annotated[Any, PlainValidator(_bootstrap_servers)] = None
+    security_protocol: Annotated[SecurityProtocol, PlainValidator(_choice(SecurityProtocol))] = (
+        SecurityProtocol.PLAINTEXT
+    )
+    sasl_mechanism: Annotated[Any, PlainValidator(_choice(SaslMechanism))] = None
+    sasl_username: Annotated[Any, PlainValidator(lambda value: _text(value, "a user's name"))] = None
+    sasl_password_file: FilePath = None
+    ssl_cafile: PemPath = None
+    ssl_certfile: PemPath = None
+    ssl_keyfile: PemPath = None
+    ssl_check_hostname: StrictBool = True
+
+
+class ReplicationSection(Section):
+    """``replication``: Kafka's own keys, and ours beside them."""
+
+    leader_rate: Rate = Field(None, alias="leader.replication.throttled.rate")
+    follower_rate: Rate = Field(None, alias="follower.replication.throttled.rate")
+    both_replicas: ReplicaLists = Field({}, alias="throttled.replicas")
+    leader_replicas: ReplicaLists = Field({}, alias="leader.replication.throttled.replicas")
+    follower_replicas: ReplicaLists = Field({}, alias="follower.replication.throttled.replicas")
+    paths: list[ReplicationPathSection] = []
+    from_cluster: StrictBool = False
+    poll_interval_ms: Annotated[int, PlainValidator(_POLL)] = Field(0, alias="poll_interval")
+    lease_ms: Annotated[int | None, PlainValidator(_or_null(_LEASE))] = Field(None, alias="lease")
+    admin_client: AdminClientSection = Field(cast("AdminClientSection", None))
+
+
 class AdminSection(Section):
     """``admin``."""
 
@@ -416,6 +497,8 @@ class FileSection(Section):
     kafka: KafkaSection | None = None
     quotas: list[QuotaSection] = []
     principals: PrincipalsSection | None = None
+    # Cast, for a section without a key in it is a slip here, not "none".
+    replication: ReplicationSection = Field(cast("ReplicationSection", None))
     admin: AdminSection | None = None
     log: LogSection | None = None
 
@@ -436,6 +519,9 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("quotas",): QuotaSection,
     ("principals",): PrincipalsSection,
     ("principals", "fold"): FoldSection,
+    ("replication",): ReplicationSection,
+    ("replication", "paths"): ReplicationPathSection,
+    ("replication", "admin_client"): AdminClientSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

@@ -16,7 +16,7 @@ _NOT_YET: Final = "is not supported by this version; remove it"
 # Keys that are documented for later versions. They must not look like typing errors, and above all must not be passed
 # over: a quota that is silently not enforced is worse than none.
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
-    (): dict.fromkeys(("store", "quotas_from", "replication", "fair_call_queue", "usage_log"), _NOT_YET),
+    (): dict.fromkeys(("store", "quotas_from", "fair_call_queue", "usage_log"), _NOT_YET),
     ("quotas",): dict.fromkeys(
         ("request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"), _NOT_A_QUOTA
     ),
@@ -30,20 +30,21 @@ _MISSING: Final[Mapping[str, str]] = {
     "key": "is missing; write the path of a PEM file with the certificate's private key",
     "match": "is missing; write the regular expression that names must match",
     "to": "is missing; write the name that matching users share",
+    "rate": "is missing; write bytes per second, such as 10MiB",
 }
 
 
 def faults_of(errors: Iterable[ErrorDetails], document: Document) -> list[Fault]:
     """Return one fault for each of pydantic's errors."""
-    return [
-        Fault(
-            file=document.file,
-            line=document.line(error["loc"]),
-            key=key_path(error["loc"]),
-            message=_message(error, document),
-        )
-        for error in errors
-    ]
+    return [_fault(error, document) for error in errors]
+
+
+def _fault(error: ErrorDetails, document: Document) -> Fault:
+    location = error["loc"]
+    if location[-1:] == ("[key]",):  # pydantic's word for a key of the operator's own, such as a topic's name
+        location = location[:-1]
+    message = _message(error, document)
+    return Fault(file=document.file, line=document.line(location), key=key_path(location), message=message)
 
 
 def _message(error: ErrorDetails, document: Document) -> str:
@@ -60,6 +61,8 @@ def _message(error: ErrorDetails, document: Document) -> str:
             return "is empty; give at least one element"
         case "list_type":
             return f"must be a list, not {document.kind(location)}; begin each element with '- ', or write [] for none"
+        case "dict_type":
+            return f'must be a mapping of topics, not {document.kind(location)}, such as {{orders: "0:101,1:102"}}'
         case "bool_type":
             return f"must be true or false (without quotes), not {document.text(location) or document.kind(location)!r}"
         case "model_type":

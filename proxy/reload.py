@@ -26,8 +26,13 @@ _POLL_S: Final = 0.5
 _SETTLE_S: Final = 0.2
 
 # What listeners and quotas take from a new file while they run; the rest of each is fixed at the start.
-_LISTENER_FIXED: Final = ("bind", "upstream", "cluster", "client_tls", "upstream_tls")
-_KAFKA_FIXED: Final = ("quota_window_num", "quota_window_size_seconds")
+_LISTENER_FIXED: Final = ("bind", "upstream", "cluster", "node_id", "client_tls", "upstream_tls")
+_KAFKA_FIXED: Final = (
+    "quota_window_num",
+    "quota_window_size_seconds",
+    "replication_quota_window_num",
+    "replication_quota_window_size_seconds",
+)
 
 
 class _Seen(NamedTuple):

@@ -1,0 +1,73 @@
+"""A file's values before the schema has seen them: what is not of the type that is asked for is not there."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from config.document import Document, Location
+from config.errors import UnitError
+from config.model import Address
+from config.units import parse_address, parse_addresses, parse_rate
+
+_LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
+
+Say = Callable[[Location, str], None]
+
+
+def elements(document: Document, *path: str) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield index and value of each mapping in the list under ``path``."""
+    for index, element in enumerate(list_at(document, *path)):
+        if isinstance(element, dict):
+            yield index, element
+
+
+def list_at(document: Document, *path: str) -> list[object]:
+    """Return the list under ``path``; an empty one where there is none."""
+    value = _at(document, *path)
+    return value if isinstance(value, list) else []
+
+
+def mapping_at(document: Document, *path: str) -> dict[str, object] | None:
+    """Return the mapping under ``path``; None where there is none."""
+    value = _at(document, *path)
+    return value if isinstance(value, dict) else None
+
+
+def _at(document: Document, *path: str) -> object:
+    value = document.data
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def addresses_of(value: object) -> tuple[Address, ...]:
+    """Return the addresses of a text or a list of texts; none where one of them is not an address."""
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        value = ",".join(value)
+    try:
+        return parse_addresses(value) if isinstance(value, str) else ()
+    except UnitError:
+        return ()
+
+
+def address_of(value: object) -> Address | None:
+    """Return the address that a text is."""
+    try:
+        return parse_address(value) if isinstance(value, str) else None
+    except UnitError:
+        return None
+
+
+def small(rate: object) -> str:
+    """Return what to say of a rate that is so."""
+    return f"{rate} bytes per second is very little; is a unit missing, such as {rate}MiB?"
+
+
+def is_small(value: object) -> bool:
+    """Return whether a rate is a bare number so low that a unit may be missing."""
+    # A bare number only: who writes 500B means it.
+    if isinstance(value, bool) or not (isinstance(value, int | float) or (isinstance(value, str) and value.isdigit())):
+        return False
+    try:
+        return parse_rate(value) < _LIKELY_A_UNIT_IS_MISSING
+    except UnitError:
+        return False

@@ -1,0 +1,96 @@
+"""kafka-python's admin client, as the file says.
+
+It is synchronous, with a thread of its own for the network: call it in a thread, never on the event loop. Importing it
+takes a tenth of a second, so this module is imported only where the file has ``replication``.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.net.compat import KafkaNetClient
+
+from config.model import Address, AdminClient, ProxyConfig
+
+CLIENT_ID: Final = "kafka-quota-proxy"
+# A poll that waits longer than this says less than the one after it.
+_REQUEST_TIMEOUT_MS: Final = 10_000
+_BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+
+# What is a reason to try again later: all that kafka-python raises about brokers, and what sockets, TLS and the files
+# of passwords and certificates raise. It means AssertionError and ValueError for answers that it does not understand.
+ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
+
+
+def connect(
+    settings: AdminClient, fallback: tuple[Address, ...], *, timeout_ms: int = _BOOTSTRAP_TIMEOUT_MS
+) -> KafkaAdminClient:
+    """Return a client that has reached a broker. Blocks; ``close`` it, for it holds a thread and sockets.
+
+    Args:
+        settings: The file's ``replication.admin_client``.
+        fallback: Whom to ask where it has no ``bootstrap_servers``: ``servers_behind`` of the whole file.
+        timeout_ms: How long it may take to reach the first broker.
+
+    Raises:
+        OSError: A file that the settings name cannot be read.
+        KafkaError: No broker was reached in time, or the login failed.
+    """
+    # It logs its whole configuration on level debug, password included, and each attempt to connect as an error. What
+    # matters of it comes as an exception.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    clients: list[KafkaNetClient] = []
+
+    def network(**configs: object) -> KafkaNetClient:
+        clients.append(KafkaNetClient(**configs))
+        return clients[-1]
+
+    try:
+        return KafkaAdminClient(
+            bootstrap_servers=[str(address) for address in settings.bootstrap_servers or fallback],
+            client_id=CLIENT_ID,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            bootstrap_timeout_ms=timeout_ms,
+            reconnect_backoff_max_ms=1_000,
+            kafka_client=network,
+            **_security(settings),
+        )
+    except BaseException:
+        # Its constructor leaves the thread behind, a further one with each attempt.
+        for client in clients:
+            client.close()
+            client._net.stop()  # noqa: SLF001
+        raise
+
+
+def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
+    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+    servers: dict[Address, None] = {}
+    for listener in config.listeners:
+        if listener.inter_broker and listener.upstream is not None:
+            servers[listener.upstream] = None
+        if listener.inter_broker and listener.cluster is not None:
+            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
+    return tuple(servers)
+
+
+def _security(settings: AdminClient) -> Mapping[str, object]:
+    keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
+    if settings.security_protocol.has_tls:
+        keywords |= {
+            "ssl_cafile": settings.ssl_cafile,
+            "ssl_certfile": settings.ssl_certfile,
+            "ssl_keyfile": settings.ssl_keyfile,
+            "ssl_check_hostname": settings.ssl_check_hostname,
+        }
+    if settings.security_protocol.has_sasl and settings.sasl_mechanism and settings.sasl_password_file:
+        lines = Path(settings.sasl_password_file).read_text(encoding="utf-8").splitlines()
+        keywords |= {
+            "sasl_mechanism": settings.sasl_mechanism.value,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": lines[0] if lines else "",
+        }
+    return keywords

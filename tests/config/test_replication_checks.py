@@ -1,0 +1,302 @@
+"""The section ``replication``: how a file says what replicas that catch up may take, and what is refused."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import Loaded, load, load_bytes
+from config.model import Address, AdminClient, Replication, ReplicationPath, SaslMechanism, SecurityProtocol
+from config.throttled_replicas import ALL_REPLICAS, parse
+
+LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true}]\n"
+UNTRUSTED = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n"
+RATE = "leader.replication.throttled.rate: 50MiB"
+
+
+def loaded(text: str) -> Loaded:
+    return load_bytes(dedent(text).encode(), file="f.yaml")
+
+
+def replication(section: str) -> Replication:
+    found = loaded(f"{LISTENERS}replication: {{{section}}}\n").config.replication
+    assert found is not None
+    return found
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    return str(caught.value).splitlines()
+
+
+def only_fault(section: str, listeners: str = LISTENERS) -> str:
+    (fault,) = faults(f"{listeners}replication: {{{section}}}\n")
+    return fault
+
+
+def warnings(section: str, listeners: str = LISTENERS) -> list[str]:
+    return [str(warning) for warning in loaded(f"{listeners}replication: {{{section}}}\n").warnings]
+
+
+def test_no_section_throttles_nobody() -> None:
+    assert loaded(LISTENERS).config.replication is None
+
+
+def test_every_key_reaches_the_model() -> None:
+    found = loaded(
+        """\
+        listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true, node_id: 1}]
+        kafka: {replication.quota.window.num: 5, replication.quota.window.size.seconds: 2}
+        replication:
+          leader.replication.throttled.rate: 50MiB
+          follower.replication.throttled.rate: 20MB
+          leader.replication.throttled.replicas: {orders: "0:1"}
+          follower.replication.throttled.replicas: {orders: "0:3", a.b-c_D: "*"}
+          paths:
+            - {leader: 1, follower: 4, rate: 10MiB}
+            - {leader_rack: a, follower_rack: b, rate: 5MiB}
+          poll_interval: 5s
+          admin_client:
+            bootstrap_servers: [k1:9092, k2:9092]
+            security_protocol: SASL_SSL
+            sasl_mechanism: SCRAM-SHA-512
+            sasl_username: proxy
+            sasl_password_file: /run/password
+            ssl_cafile: ca.pem
+            ssl_certfile: cert.pem
+            ssl_keyfile: key.pem
+            ssl_check_hostname: false
+        """
+    )
+
+    assert found.warnings == ()
+    assert found.config.listeners[0].node_id == 1
+    assert found.config.kafka.replication_quota_window_num == 5
+    assert found.config.kafka.replication_quota_window_size_seconds == 2
+    assert found.config.replication == Replication(
+        leader_rate=52_428_800.0,
+        follower_rate=20_000_000.0,
+        leader_replicas={"orders": parse("0:1")},
+        follower_replicas={"orders": parse("0:3"), "a.b-c_D": ALL_REPLICAS},
+        paths=(
+            ReplicationPath(leader=1, follower=4, rate=10_485_760.0, source="f.yaml:9"),
+            ReplicationPath(leader_rack="a", follower_rack="b", rate=5_242_880.0, source="f.yaml:10"),
+        ),
+        poll_interval_ms=5_000,
+        admin_client=AdminClient(
+            bootstrap_servers=(Address(host="k1", port=9092), Address(host="k2", port=9092)),
+            security_protocol=SecurityProtocol.SASL_SSL,
+            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+            sasl_username="proxy",
+            sasl_password_file="/run/password",  # noqa: S106
+            ssl_cafile="ca.pem",
+            ssl_certfile="cert.pem",
+            ssl_keyfile="key.pem",
+            ssl_check_hostname=False,
+        ),
+    )
+
+
+def test_a_rate_alone_holds_for_every_replica_that_lags() -> None:
+    assert replication(RATE) == Replication(leader_rate=52_428_800.0)
+
+
+def test_one_list_is_for_both_sides() -> None:
+    found = replication(f'{RATE}, throttled.replicas: {{orders: "*", payments: "0:1,1:2"}}')
+
+    assert found.leader_replicas == {"orders": ALL_REPLICAS, "payments": parse("0:1,1:2")}
+    assert found.follower_replicas == found.leader_replicas
+
+
+def test_the_cluster_may_say_it() -> None:
+    found = replication("from_cluster: true, lease: 1h, paths: [{follower: 4, rate: 1MB}]")
+
+    assert found.from_cluster
+    assert found.lease_ms == 3_600_000
+    assert found.paths == (ReplicationPath(follower=4, rate=1_000_000.0, source="f.yaml:2"),)
+    assert replication("from_cluster: true").lease_ms == 600_000
+    assert replication("from_cluster: true, lease: null").lease_ms is None
+
+
+def test_the_documented_section_is_valid() -> None:
+    text = """\
+        listeners:
+          - {name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}
+        principals: {brokers: [broker1, broker2]}
+        replication:
+          leader.replication.throttled.rate: 50MiB
+          follower.replication.throttled.rate: 50MiB
+          throttled.replicas: {orders: "*", payments: "0:1,1:2"}
+          from_cluster: false                 # true: read the three above from the cluster's own dynamic configs
+        """
+
+    assert loaded(text).warnings == ()
+
+
+def test_paths_of_files_start_from_the_configurations_directory(tmp_path: Path) -> None:
+    admin_client = (
+        "{security_protocol: SASL_PLAINTEXT, sasl_mechanism: PLAIN, sasl_username: u, sasl_password_file: secret}"
+    )
+    text = f"{LISTENERS}replication: {{from_cluster: true, admin_client: {admin_client}}}\n"
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "secret").write_text("p\n", encoding="utf-8")
+
+    found = load(tmp_path / "f.yaml").config.replication
+
+    assert found is not None
+    assert found.admin_client.sasl_password_file == str(tmp_path / "secret")
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        (f"{RATE}, throttled_replicas: {{}}", "throttled_replicas: unknown key; did you mean throttled.replicas?"),
+        (f"{RATE}, leases: 1m", "leases: unknown key; did you mean lease?"),
+        ("leader.replication.throttled.rate: 5MX", "'MX' is not a unit of byte rate"),
+        ("leader.replication.throttled.rate: 0", "must be above 0"),
+        ("leader.replication.throttled.rate: null", "has no value"),
+        (f"{RATE}, poll_interval: 2", "has no unit"),
+        (f"{RATE}, poll_interval: 100ms", "must be from 200ms"),
+        ("from_cluster: true, lease: 0s", "must be above 0"),
+        ("from_cluster: true, lease: ", "has no value; write a duration such as 10m, or null for ever"),
+        (f"{RATE}, from_cluster: perhaps", "must be true or false"),
+        (f"{RATE}, throttled.replicas: null", "throttled.replicas: must be a mapping of topics, not nothing"),
+        (f'{RATE}, throttled.replicas: ["*"]', "must be a mapping of topics, not a list"),
+        (f'{RATE}, throttled.replicas: {{a/b: "*"}}', "throttled.replicas.a/b: 'a/b' is no name of a topic"),
+        (f'{RATE}, throttled.replicas: {{..: "*"}}', "'..' is no name of a topic"),
+        (f'{RATE}, throttled.replicas: {{{"a" * 250}: "*"}}', "is no name of a topic: 1 to 249 letters"),
+        (f"{RATE}, throttled.replicas: {{a: 1:2}}", "YAML reads 1:2 as a number in octal, hexadecimal or base 60, so"),
+        (f'{RATE}, throttled.replicas: {{a: "0:1,2"}}', "throttled.replicas.a: '2' names no replica; write \"*\""),
+        (f'{RATE}, throttled.replicas: {{a: "*,0:1"}}', "'*' stands beside others"),
+        (
+            f'{RATE}, throttled.replicas: {{}}, leader.replication.throttled.replicas: {{a: "*"}}',
+            "leader.replication.throttled.replicas: stands beside throttled.replicas, which is for both sides",
+        ),
+        (f"{RATE}, from_cluster: true", "leader.replication.throttled.rate: stands beside from_cluster: true"),
+        ('from_cluster: true, throttled.replicas: {a: "*"}', "throttled.replicas: stands beside from_cluster: true"),
+        ("paths: [{leader: 1}]", "paths[0].rate: is missing; write bytes per second"),
+        ("paths: [{rate: 1MB}]", "paths[0]: names no path; give leader, follower"),
+        ("paths: [{leader: -1, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
+        ("paths: [{leader: null, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
+        ("paths: [{leader_rack: 1, rate: 1MB}]", 'so quote it: "1"'),
+        ("paths: [{leader: 1, followers: 2, rate: 1MB}]", "unknown key; did you mean follower?"),
+        (
+            "paths: [{leader: 1, rate: 1MB}, {leader: 1, follower: 2, rate: 1MB}, {leader: 1, rate: 2MB}]",
+            "paths[2]: this path has a rate in line 2 already",
+        ),
+        ("from_cluster: true, admin_client: {}, x: 1", "replication.x: unknown key; known here: leader.replication"),
+        ("from_cluster: true, admin_client: null", "admin_client: must be a mapping, not nothing"),
+        ("from_cluster: true, admin_client: {bootstrap_servers: k}", "is not an address"),
+        ("from_cluster: true, admin_client: {security_protocol: TLS}", "must be PLAINTEXT, SSL, SASL_PLAINTEXT or"),
+        ("from_cluster: true, admin_client: {ssl_cafile: f}", "has no effect with security_protocol PLAINTEXT"),
+        ("from_cluster: true, admin_client: {sasl_username: u}", "has no effect with security_protocol PLAINTEXT"),
+        (
+            "from_cluster: true, admin_client: {security_protocol: SSL, ssl_keyfile: f}",
+            "ssl_certfile: is missing; ssl_keyfile is of no use without it",
+        ),
+        (
+            "from_cluster: true, admin_client: {security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: u}",
+            "sasl_password_file: is missing; security_protocol SASL_SSL needs it",
+        ),
+    ],
+)
+def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
+    found = only_fault(section)
+
+    assert found.startswith("f.yaml:2: replication")
+    assert fault in found
+
+
+def test_a_section_without_keys_is_refused() -> None:
+    assert faults(f"{LISTENERS}replication:\n") == [
+        "f.yaml:2: replication: must be a mapping, not nothing; its keys are leader.replication.throttled.rate, "
+        "follower.replication.throttled.rate, throttled.replicas, leader.replication.throttled.replicas, "
+        "follower.replication.throttled.replicas, paths, from_cluster, poll_interval, lease, admin_client"
+    ]
+
+
+def test_a_topic_is_found_in_its_line() -> None:
+    (fault,) = faults(f'{LISTENERS}replication:\n  {RATE}\n  throttled.replicas:\n    a: "*"\n    b: none\n')
+
+    assert fault.startswith("f.yaml:6: replication.throttled.replicas.b: 'none' names no replica")
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("from_cluster: true", "from_cluster: there is no broker to ask; give admin_client.bootstrap_servers"),
+        ("paths: [{leader_rack: a, rate: 1MB}]", "paths[0].leader_rack: there is no broker to ask for racks"),
+        ("paths: [{follower_rack: a, rate: 1MB}]", "follower_rack: there is no broker to ask for racks"),
+        ("paths: [{leader: 1, rate: 1MB}]", "paths[0].leader: there is no broker to ask for node ids"),
+    ],
+)
+def test_what_only_the_cluster_knows_needs_a_broker_to_ask(section: str, fault: str) -> None:
+    listeners = f"{UNTRUSTED}principals: {{brokers: [b]}}\n"
+
+    (found,) = faults(f"{listeners}replication: {{{section}}}\n")
+
+    assert fault in found
+    assert warnings(f"{section}, admin_client: {{bootstrap_servers: 'k:1'}}", listeners) == []
+
+
+def test_a_leader_is_known_by_its_node_id_and_a_follower_by_its_fetches() -> None:
+    listeners = UNTRUSTED.replace("'k:1'", "'k:1', node_id: 1")
+    text = f"{listeners}principals: {{brokers: [b]}}\nreplication: {{paths: [{{leader: 1, follower: 2, rate: 1MB}}]}}\n"
+
+    assert loaded(text).warnings == ()
+
+
+def test_a_small_rate_is_a_warning_with_kafkas_advice() -> None:
+    found = warnings("leader.replication.throttled.rate: 50, paths: [{leader: 1, rate: 10}]")
+
+    assert found == [
+        "f.yaml:2: replication.leader.replication.throttled.rate: warning: 50 bytes per second is very little; is a "
+        "unit missing, such as 50MiB? Kafka advises 1MB and more, for a throttle is only as fine as a fetch",
+        "f.yaml:2: replication.paths[0].rate: warning: 10 bytes per second is very little; is a "
+        "unit missing, such as 10MiB? Kafka advises 1MB and more, for a throttle is only as fine as a fetch",
+    ]
+
+
+def test_a_section_that_throttles_nothing_is_a_warning() -> None:
+    assert [line for line in warnings(RATE, UNTRUSTED) if "replication: warning: nothing is throttled: whoever" in line]
+    assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, for there is no rate" in line]
+
+
+def test_a_lease_of_what_the_file_says_is_a_warning() -> None:
+    assert ["lease: warning: has no effect" in line for line in warnings(f"{RATE}, lease: 1m")] == [True]
+
+
+def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
+    listeners = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true, upstream_tls: {}}]\n"
+
+    (warning,) = warnings(RATE, listeners)
+
+    assert "admin_client: warning: is missing, so the cluster is asked in plaintext" in warning
+
+
+@pytest.mark.parametrize(
+    ("others", "fault"),
+    [
+        ("{name: b, bind: 'h:2', upstream: 'k:2', node_id: 1}", "1 is also the node id of the broker in line 2"),
+        ("{name: b, bind: 'h:2', upstream: 'k:1', node_id: 2}", "the same upstream has node id 1 in line 2"),
+        ("{name: b, bind: 'h:2', bootstrap_servers: 'k:2', broker_ports: 5-9, node_id: 1}", "belongs to upstream"),
+        ("{name: b, bind: 'h:2', upstream: 'k:2', node_id: x}", "must be a whole number from 0"),
+    ],
+)
+def test_a_node_id_is_one_brokers(others: str, fault: str) -> None:
+    (found,) = faults(f"listeners:\n  - {{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}}\n  - {others}\n")
+
+    assert found.startswith("f.yaml:3: listeners[1].node_id: ")
+    assert fault in found
+
+
+def test_listeners_in_front_of_one_broker_may_both_name_it() -> None:
+    text = (
+        "listeners:\n"
+        "  - {name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}\n"
+        "  - {name: b, bind: 'h:2', upstream: 'k:1', node_id: 1}\n"
+    )
+
+    assert [listener.node_id for listener in loaded(text).config.listeners] == [1, 1]
