@@ -49,6 +49,7 @@ _TOKEN: Final = -1
 # Likewise: a follower's fetch whose answer is to be trimmed.
 _TRIMMED: Final = -2
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
+_CHANGED: Final = (API_VERSIONS, _TRIMMED)  # whatever else there is to do
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -646,8 +647,7 @@ class Session:
             api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
             if (
                 wait_ms
-                or api_key == API_VERSIONS
-                or api_key == _TRIMMED
+                or api_key in _CHANGED
                 or (self._reads_responses and not names_nobody(data, position, frame_bytes, api_key, api_version))
             ):
                 change = self._response_change(data, position, answer, now_ms)

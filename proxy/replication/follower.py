@@ -4,10 +4,11 @@ The rules (KIP-73, but for a proxy):
 
 * A replica is in sync when its ``fetch_offset`` is not below the partition's high watermark, which never passes a
   member of the ISR. What is in sync is never held back.
-* A throttled partition that lags is asked for only while its quotas have room, and for no more than that. It is left out
-  otherwise, so that the leader's own long poll works for the others, and its empty entry is put back into the answer:
-  a full fetch must be answered with exactly what was asked for.
-* Where nothing else is left, the fetch waits for room, for ``max_wait_ms`` at most, and is then answered without records.
+* A throttled partition that lags is asked for only while its quotas have room, and for no more than that. It is left
+  out otherwise, so that the leader's own long poll works for the others, and its empty entry is put back into the
+  answer: a full fetch must be answered with exactly what was asked for.
+* Where nothing else is left, the fetch waits for room, for ``max_wait_ms`` at most, and is then answered without
+  records.
 * Records that lag end at a whole batch: a follower throws away the rest, which nobody should have to pay for.
 * Incremental fetches (KIP-227) do not say what they fetch. While a throttle is active there are none:
   they are refused, and the full ones that follow are passed on without a session.
@@ -23,7 +24,7 @@ from protocol import replica_fetch
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
 from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID
-from protocol.replica_fetch import Entry, ReplicaFetch, RequestPartition, ResponsePartition
+from protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Charge, Leader, Limits
 
@@ -38,10 +39,6 @@ _FIRST_LOOK_BYTES: Final = 64 * 1024
 _FAR_MS: Final = 1 << 62
 
 Key = tuple[bytes, int]  # topic and partition
-
-
-class Pass(NamedTuple):
-    """The fetch passes as it came, and so does its answer."""
 
 
 class Hold(NamedTuple):
@@ -62,8 +59,7 @@ class Forward(NamedTuple):
     frame: bytes
 
 
-Decision = Pass | Hold | Answered | Forward
-PASS: Final = Pass()
+Decision = Hold | Answered | Forward
 
 
 class Seen:
@@ -176,7 +172,9 @@ class Follower:
         fetch = replica_fetch.read_request(data, position, body, api_version)
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
-            return Answered(replica_fetch.answer(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
+            return Answered(
+                replica_fetch.answer(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
+            )
         # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
         asked = _Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
         self._forget_but(asked.partitions)

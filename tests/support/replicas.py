@@ -99,6 +99,10 @@ class Leader:
             entries = {place: entry for place, entry in entries.items() if self._is_news(session_id, place, entry)}
         return write_response(self.version, Response(request.correlation_id, 0, session_id, entries))
 
+    def wait_ms(self, frame: bytes) -> int:
+        """Return how long a fetch may wait."""
+        return read_request(frame, self.version).max_wait_ms
+
     def _entry(self, place: Place, records: bytes) -> Entry:
         log = self.logs[place]
         return Entry(0, log.told_high_watermark, log.told_high_watermark, log.start_offset, records)

@@ -1,15 +1,19 @@
 """A session with hands on both ends and on the clock."""
 
-from config.model import MAX_BUCKETS, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from config.model import MAX_BUCKETS, Address, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
+from proxy.replication.throttle import Throttle
 from proxy.session import Session
 
 # As from time.monotonic_ns: neither 0 nor an epoch.
 START_MS = 86_400_000
+
+
+UPSTREAM = Address(host="127.0.0.1", port=9092)
 
 
 class Wire:
@@ -26,6 +30,7 @@ class Wire:
         max_throttle_time_ms: int | None = None,
         max_buckets: int = MAX_BUCKETS,
         addresses: Addresses | None = None,
+        throttle: Throttle | None = None,
     ) -> None:
         self.config = ProxyConfig(
             listeners=(),
@@ -38,6 +43,8 @@ class Wire:
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")
         self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses)
+        if throttle is not None:
+            self.listening.leader = throttle.leader(UPSTREAM)
         self.session = Session(self.listening)
 
     def client(self, *data: bytes) -> bytes:

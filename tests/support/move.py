@@ -1,0 +1,149 @@
+"""Replicas that catch up through a session, played with the time as a number."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from config.model import KafkaSettings, Replication
+from proxy.cluster_view import ClusterView
+from proxy.replication.throttle import Throttle
+from tests.support.replica_frames import Place, topic_id
+from tests.support.replicas import Follower, Leader, Log
+from tests.support.wire import START_MS, UPSTREAM, Wire
+
+# What a round trip between follower, proxy and leader takes.
+ROUND_TRIP_MS: Final = 2
+LEADER: Final = 1
+
+
+def view(topics: Iterable[str], **more: object) -> ClusterView:
+    """Return what the cluster says of these topics, and of the broker behind the session."""
+    return ClusterView(topic_names={topic_id(topic): topic for topic in topics}, node_ids={UPSTREAM: LEADER}, **more)  # type: ignore[arg-type]
+
+
+class Move:
+    """One leader behind a proxy, and followers with a connection each.
+
+    Args:
+        version: of the Fetch requests.
+        logs: size of each batch and their number, by partition.
+        replication: what the file says.
+        cluster: what the cluster says; absent: the names of the topics, and which broker the leader is.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        logs: Mapping[Place, tuple[int, int]],
+        replication: Replication | None,
+        cluster: ClusterView | None = None,
+    ) -> None:
+        self.throttle = Throttle(replication, KafkaSettings())
+        self.throttle.see(cluster or view({topic for topic, _ in logs}), now_ms=START_MS)
+        self.leader = Leader(version, {place: Log() for place in logs})
+        for place, (size_bytes, count) in logs.items():
+            self.leader.logs[place].append(size_bytes, count)
+        self.now_ms = START_MS
+        self._ways: list[_Way] = []
+        self._plans: list[tuple[int, Callable[[], None]]] = []
+
+    def add(self, follower: Follower) -> Follower:
+        """Connect a follower."""
+        self._ways.append(_Way(self, follower))
+        return follower
+
+    def at(self, after_ms: int, action: Callable[[], None]) -> None:
+        """Have something happen, that long after now."""
+        self._plans.append((self.now_ms + after_ms, action))
+
+    def every(self, period_ms: int, until_ms: int, action: Callable[[], None]) -> None:
+        """Have it happen again and again."""
+        for after_ms in range(period_ms, until_ms, period_ms):
+            self.at(after_ms, action)
+
+    def change(self, replication: Replication | None) -> None:
+        """Put another file in force."""
+        self.throttle.update(replication, now_ms=self.now_ms)
+
+    def run(self, span_ms: int) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + span_ms
+        self._plans.sort(key=lambda plan: plan[0])
+        while True:
+            due_ms = min([way.due_ms for way in self._ways] + [plan[0] for plan in self._plans[:1]])
+            if due_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, due_ms)
+            while self._plans and self._plans[0][0] <= self.now_ms:
+                self._plans.pop(0)[1]()
+                for way in self._ways:
+                    way.look()
+            for way in self._ways:
+                if way.due_ms <= self.now_ms:
+                    way.go_on()
+        self.now_ms = end_ms
+
+
+class _Way:
+    """A follower, its session and what is under way between them and the leader."""
+
+    def __init__(self, move: Move, follower: Follower) -> None:
+        self.due_ms = move.now_ms  # when something happens next
+        self._move = move
+        self._follower = follower
+        self._wire = Wire(is_inter_broker=True, throttle=move.throttle)
+        self._waits_at_leader: bytes | None = None
+        self._response: bytes | None = None  # on its way to the session
+        self._is_idle = True
+
+    def go_on(self) -> None:
+        wire, move = self._wire, self._move
+        wire.now_ms = move.now_ms
+        if self._response is not None:
+            response, self._response = self._response, None
+            third = len(response) // 3  # it comes in pieces
+            wire.session.receive_from_broker(response[:third], now_ms=move.now_ms)
+            wire.session.receive_from_broker(response[third:], now_ms=move.now_ms)
+        elif self._waits_at_leader is not None:
+            self._ask(self._waits_at_leader, has_waited=True)
+            return
+        elif self._is_idle:
+            self._is_idle = False
+            wire.session.receive_from_client(self._follower.next_request(), now_ms=move.now_ms)
+        else:
+            wire.session.handle_timer(now_ms=move.now_ms)
+        self._carry()
+
+    def look(self) -> None:
+        """Answer a fetch that waits at the leader, if there is something now."""
+        if self._waits_at_leader is not None:
+            self._ask(self._waits_at_leader, has_waited=False)
+
+    def _carry(self) -> None:
+        wire, move = self._wire, self._move
+        to_broker, to_client = wire.to_broker(), wire.to_client()
+        if to_client:
+            self._follower.take(to_client, now_ms=move.now_ms)
+            self._is_idle = True
+            self.due_ms = move.now_ms + ROUND_TRIP_MS
+        elif to_broker:
+            self._ask(to_broker, has_waited=False)
+        else:
+            self.due_ms = wire.session.wake_at_ms
+            assert self.due_ms > move.now_ms, "a session that waits says until when"
+
+    def _ask(self, request: bytes, *, has_waited: bool) -> None:
+        move = self._move
+        self._response = move.leader.answer(request, has_waited=has_waited)
+        if self._response is not None:
+            self._waits_at_leader = None
+            self.due_ms = move.now_ms + ROUND_TRIP_MS
+        elif self._waits_at_leader is None:
+            self._waits_at_leader = request
+            self.due_ms = move.now_ms + max(move.leader.wait_ms(request), 1)
+
+
+def delivered(follower: Follower, begin_ms: int, end_ms: int, *, lagging: bool = True) -> int:
+    """Return how many bytes a follower appended in a span of time."""
+    return sum(
+        one.size_bytes for one in follower.deliveries if begin_ms <= one.at_ms < end_ms and one.was_lagging is lagging
+    )
