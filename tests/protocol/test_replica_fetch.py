@@ -196,6 +196,18 @@ def test_tags_of_an_entry_that_is_left_out_are_not_those_of_its_neighbours(versi
     }
 
 
+@pytest.mark.parametrize("version", [12, 17])
+def test_tags_of_a_topic_that_comes_again_and_again_do_not_multiply(version: int) -> None:
+    data, request = read_whole_request(tagged_request(version, forgotten=False), version)
+    alternating = [(request.partitions[index], 9) for index in (0, 2, 1, 3, 0, 2)]
+
+    written = write_request(data, request, alternating, max_wait_ms=0, max_bytes=0)
+
+    _, again = read_whole_request(written, version)
+    assert [partition.topic[-1:] for partition in again.partitions] == [b"a", b"b"] * 3
+    assert written.count(UNKNOWN_TAGS) == 1 + 6 + 1  # of the header, of each entry, of the first group
+
+
 @pytest.mark.parametrize("version", range(NEWEST + 1))
 def test_a_partition_that_comes_twice_is_read_twice(version: int) -> None:
     codec = REQUESTS[version]
