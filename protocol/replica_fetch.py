@@ -504,9 +504,10 @@ def _read_topic(frame: Buffer, at: int, api_version: int) -> tuple[bytes, int]:
 def _read_topic_tags(frame: Buffer, at: int, api_version: int, topic: bytes, topic_tags: dict[bytes, bytes]) -> int:
     if api_version < FIRST_FLEXIBLE:
         return at
+    if at < len(frame) and frame[at] == 0:
+        return at + 1
     end = skip_tags(frame, at)
-    if end != at + 1:
-        topic_tags[topic] = bytes(frame[at:end])
+    topic_tags[topic] = bytes(frame[at:end])
     return end
 
 
@@ -642,8 +643,12 @@ def _written_count(count: int, api_version: int) -> bytes:
 def _written_topics(
     entries: Iterable[tuple[bytes, tuple[Buffer, ...]]], api_version: int, topic_tags: Mapping[bytes, bytes]
 ) -> list[Buffer]:
-    """Return the parts of an array of topics, of requests and responses alike."""
+    """Return the parts of an array of topics, of requests and responses alike.
+
+    A topic that comes again comes without tags: else a frame could be written longer by far than it was read.
+    """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
+    tags = dict(topic_tags)
     written: list[Buffer] = [b""]
     topics = 0
     for topic, neighbours in groupby(entries, itemgetter(0)):
@@ -657,7 +662,7 @@ def _written_topics(
             count += 1
         written[count_index] = _written_count(count, api_version)
         if is_flexible:
-            written.append(topic_tags.get(topic, _NO_TAGS))
+            written.append(tags.pop(topic, _NO_TAGS))
     written[0] = _written_count(topics, api_version)
     return written
 

@@ -26,9 +26,10 @@ from protocol import (
     find_coordinator,
     metadata,
     produce,
+    replica_fetch,
     sasl,
 )
-from protocol.api import ApiKey
+from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
 from protocol.errors import ProtocolError
 from protocol.header import RequestHead, read_request_head, read_response_head
@@ -128,6 +129,8 @@ def _read_request(frame: bytes, size: int, margin: bytes) -> None:
     end = len(margin) + 4 + head.size_bytes
     assert head.body <= min(end, len(data))
     _read_body(data, head.body, end, head.api_key, head.api_version, size + len(margin))
+    if head.api_key == ApiKey.FETCH and head.api_version <= HIGHEST_VERSION[ApiKey.FETCH]:
+        _write_fetch_request(data, len(margin), head.body, head.api_version)
 
 
 def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, size: int) -> None:
@@ -153,6 +156,21 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
         assert isinstance(name, str)
         assert name.encode() is not None
         _said(sasl.read_authenticate, view, version)
+
+
+def _write_fetch_request(data: bytes, position: int, body: int, version: int) -> None:
+    """Leave out and narrow partitions; what is read of the outcome is what was meant."""
+    try:
+        said = replica_fetch.read_request(data, position, body, version)
+    except ProtocolError:
+        return
+    assert said.replica_id == fetch.read_replica_id(data, body, said.end, version)
+    chosen = [(partition, partition.max_bytes // 2) for partition in said.partitions[::2]]
+    after = replica_fetch.write_request(data, said, chosen, max_wait_ms=7, max_bytes=said.max_bytes)
+    assert int.from_bytes(after[:4]) == len(after) - 4
+    again = replica_fetch.read_request(after, 0, body - position, version)
+    assert again[:6] == (said.replica_id, 7, said.min_bytes, said.max_bytes, 0, -1)
+    assert [one[:5] for one in again.partitions] == [(*one[:4], limit) for one, limit in chosen]
 
 
 # -- responses
@@ -202,6 +220,26 @@ def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
     assert said is not None or not _is_whole(frame)
     moved = _said(fetch.throttle_time_offset, margin + frame, len(margin), version)
     assert moved == (said + len(margin) if isinstance(said, int) and said >= 0 else said)
+    if version <= HIGHEST_VERSION[ApiKey.FETCH]:
+        _write_fetch_response(margin + frame, len(margin), version)
+
+
+def _write_fetch_response(data: bytes, position: int, version: int) -> None:
+    """Leave out entries, and cut records; what is read of the outcome is what was meant."""
+    try:
+        said = replica_fetch.read_response(data, position, len(data) - position, version)
+    except ProtocolError:
+        return
+    entries, kept = [], said.partitions[::2]
+    for one in kept:
+        end = replica_fetch.whole_batches(data, one.records, one.records_end)
+        assert one.records <= end <= one.records_end
+        entries.append(replica_fetch.Entry(one.topic, replica_fetch.cut(data, one, end, version)))
+    after = replica_fetch.write_response(data, position, said, entries, version)
+    assert int.from_bytes(after[:4]) == len(after) - 4
+    again = replica_fetch.read_response(after, 0, len(after), version)
+    assert again[:3] == (said.throttle_time_ms, said.error_code, 0)
+    assert [one[:6] for one in again.partitions] == [one[:6] for one in kept]
 
 
 def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> None:
