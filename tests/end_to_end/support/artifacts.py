@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.end_to_end.support.processes import HarnessError, run
 
+KAFKA_2_8: Final = "2.8.2"
 KAFKA_3_9: Final = "3.9.1"
 KAFKA_4: Final = "4.3.1"
 
@@ -72,7 +73,9 @@ def _resolve(version: str, libraries: Path) -> None:
 
 
 def _pom(version: str) -> str:
-    wanted = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version), _LOG_BINDING]
+    wanted = [("org.apache.kafka", "kafka_2.13", version), _LOG_BINDING]
+    if version != KAFKA_2_8:  # its tools are among the others
+        wanted.append(("org.apache.kafka", "kafka-tools", version))
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
         f"<version>{number}</version></dependency>"

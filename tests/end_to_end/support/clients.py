@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,11 +28,25 @@ QUIET: Final[dict[str, int]] = {"log_level": 0, "reconnect.backoff.max.ms": 1_00
 _PATIENCE_S: Final = 120
 
 
-def create_topic(kafka: Kafka, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-    """Make a topic of a new name, directly at the broker, and return the name once its partitions can be written."""
+def create_topic(
+    kafka: Kafka,
+    *,
+    partitions: int = 1,
+    replicas: Sequence[int] | None = None,
+    config: dict[str, str] | None = None,
+) -> str:
+    """Make a topic of a new name, directly at the broker, and return the name once its partitions can be written.
+
+    ``replicas`` are the nodes of each partition, the first of which leads; else the cluster chooses.
+    """
     topic = f"t-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    wanted = NewTopic(topic, partitions, min(3, len(kafka.brokers)), config=config or {})
+    where = (
+        {"replication_factor": min(3, len(kafka.brokers))}
+        if replicas is None
+        else {"replica_assignment": [list(replicas)] * partitions}
+    )
+    wanted = NewTopic(topic, partitions, config=config or {}, **where)
     admin.create_topics([wanted])[topic].result(timeout=30)
     # A broker answers before it has taken up the leadership: until then clients are told to ask again.
     wait_until(

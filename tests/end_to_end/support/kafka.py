@@ -17,6 +17,7 @@ from tests.end_to_end.support.processes import HarnessError, Process, free_port,
 
 DIRECT: Final = "DIRECT"
 PROXIED: Final = "PROXIED"
+REPLICATION: Final = "REPLICATION"
 _CONTROLLER: Final = "CONTROLLER"
 # A killed broker may register again only when its last session has expired, after 9 s by default. No default of the
 # harness: on a machine that is busy for so long a broker would be fenced for no fault of its own.
@@ -74,6 +75,7 @@ class Broker:
         self.listeners = listeners
         self.jmx_port = jmx_port
         self.properties = directory / "server.properties"
+        self.data = directory / "data"
         self._classpath = classpath
         self._options = options
         self._log = directory / "broker.log"
@@ -166,6 +168,8 @@ class Kafka:
         version: A release that Maven resolves.
         nodes: How many brokers; node ids start at 1.
         proxied: Names of further listeners.
+        inter_broker_proxied: Whether the brokers talk to each other by a listener ``REPLICATION``, which advertises a
+            port for the test's proxy as well; without one there they hear nothing of each other.
         unproxied: Names of further listeners that advertise themselves.
         config: Broker settings over the harness's own.
         jmx: Whether each broker opens a JMX port.
@@ -179,6 +183,7 @@ class Kafka:
         *,
         nodes: int = 1,
         proxied: Sequence[str] = (PROXIED,),
+        inter_broker_proxied: bool = False,
         unproxied: Sequence[str] = (),
         config: Mapping[str, str | int] | None = None,
         jmx: bool = False,
@@ -189,7 +194,7 @@ class Kafka:
         self.version = version
         self.brokers: list[Broker] = []
         self._nodes = nodes
-        self._proxied = proxied
+        self._proxied = (*proxied, REPLICATION) if inter_broker_proxied else proxied
         self._config = config or {}
         self._jmx = jmx
         self._unproxied = unproxied
@@ -207,8 +212,8 @@ class Kafka:
                 self._compile(self._directory / "plugins")
             # The zero byte in front makes the first character a letter: a "-" there would look like an option.
             self._cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
-            self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
-            self.brokers = [self._plan(node_id) for node_id in self._controllers]
+            self._start_controllers()
+            self.brokers = [self._plan(node_id) for node_id in range(1, self._nodes + 1)]
             for broker in self.brokers:
                 self._start(broker)
             for broker in self.brokers:
@@ -259,6 +264,10 @@ class Kafka:
         run(["javac", "-cp", self.classpath, "-d", directory, *self._plugins], timeout_s=60)
         self.classpath = f"{self.classpath}:{directory}"
 
+    def _start_controllers(self) -> None:
+        """Give each node a port for its controller, which starts with the node."""
+        self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
+
     def _start(self, broker: Broker) -> None:
         self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
         broker.start()
@@ -266,23 +275,26 @@ class Kafka:
     def _plan(self, node_id: int) -> Broker:
         home = self._directory / f"node-{node_id}"
         home.mkdir()
-        listeners = {name: Endpoint(port=free_port(), advertised_port=free_port()) for name in self._proxied}
-        for name in (*self._unproxied, DIRECT):
-            port = free_port()
-            listeners[name] = Endpoint(port=port, advertised_port=port)
         broker = Broker(
             node_id=node_id,
             directory=home,
             classpath=self.classpath,
-            listeners=listeners,
+            listeners=self._listeners(),
             jmx_port=free_port() if self._jmx else None,
             options=(_LOGS_REQUESTS,) if self._logs_requests else (),
         )
-        properties = self._properties(broker, home / "data")
+        properties = self._properties(broker)
         broker.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         return broker
 
-    def _properties(self, broker: Broker, data: Path) -> dict[str, str | int]:
+    def _listeners(self) -> dict[str, Endpoint]:
+        listeners = {name: Endpoint(port=free_port(), advertised_port=free_port()) for name in self._proxied}
+        for name in (*self._unproxied, DIRECT):
+            port = free_port()
+            listeners[name] = Endpoint(port=port, advertised_port=port)
+        return listeners
+
+    def _properties(self, broker: Broker) -> dict[str, str | int]:
         copies = min(3, self._nodes)
         bound = {name: endpoint.port for name, endpoint in broker.listeners.items()}
         names = [*bound, _CONTROLLER]
@@ -297,11 +309,11 @@ class Kafka:
                 f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items()
             ),
             "controller.listener.names": _CONTROLLER,
-            "inter.broker.listener.name": DIRECT,
+            "inter.broker.listener.name": REPLICATION if REPLICATION in broker.listeners else DIRECT,
             "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in bound.items()),
             "advertised.listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in told.items()),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
-            "log.dirs": str(data),
+            "log.dirs": str(broker.data),
             "num.partitions": 1,
             "offsets.topic.num.partitions": 3,
             "offsets.topic.replication.factor": copies,

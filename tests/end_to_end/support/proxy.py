@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.end_to_end.support.kafka import PROXIED, Kafka
+from tests.end_to_end.support.kafka import PROXIED, REPLICATION, Broker, Kafka
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, scratch, wait_until
 
 Settings: TypeAlias = Mapping[str, Any]
@@ -57,7 +57,8 @@ class Proxy:
 
     Args:
         settings: The configuration; ``admin`` and, where ``upstream`` is a cluster, ``listeners`` are filled in
-            where they are absent: one listener for each of the cluster's proxied ones, under the same name.
+            where they are absent: one listener for each of the first broker's proxied ones, under the same name, and
+            ``REPLICATION-1``, ``REPLICATION-2``, … for the brokers' own where the cluster has them proxied.
         upstream: The cluster, or nothing when ``settings`` names its listeners itself.
     """
 
@@ -208,6 +209,21 @@ def _completed(settings: Settings, upstream: Kafka | None) -> dict[str, Any]:
         whole["listeners"] = [
             {"name": name, "bind": endpoint.advertised_address, "upstream": endpoint.address}
             for name, endpoint in upstream.broker.listeners.items()
-            if endpoint.advertised_port != endpoint.port
+            if endpoint.advertised_port != endpoint.port and endpoint != upstream.broker.listeners.get(REPLICATION)
+        ] + [
+            replication_listener(broker) | ({"node_id": broker.node_id} if "replication" in whole else {})
+            for broker in upstream.brokers
+            if REPLICATION in broker.listeners
         ]
     return whole
+
+
+def replication_listener(broker: Broker) -> dict[str, Any]:
+    """The entry of the file for the listener by which other brokers reach this one."""
+    endpoint = broker.listeners[REPLICATION]
+    return {
+        "name": f"{REPLICATION}-{broker.node_id}",
+        "bind": endpoint.advertised_address,
+        "upstream": endpoint.address,
+        "inter_broker": True,
+    }

@@ -1,0 +1,101 @@
+"""A Kafka whose followers fetch as brokers of 0.10.1 do: 2.8.2 with ZooKeeper, told to speak to its peers like that."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Final
+
+from tests.end_to_end.support.artifacts import KAFKA_2_8, java
+from tests.end_to_end.support.kafka import DIRECT, REPLICATION, Broker, Endpoint, Kafka
+from tests.end_to_end.support.processes import Process, free_port, wait_until
+
+_PROTOCOL: Final = "0.10.1-IV2"  # the first with Fetch v3 (KIP-74)
+_OF_CONTROLLERS: Final = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
+_START_TIMEOUT_S: Final = 60
+
+
+class OldKafka(Kafka):
+    """A cluster as ``Kafka`` is one, but for its listeners.
+
+    Brokers of 0.10.1 tell each other of listeners by security protocol, so there can be only one in the clear:
+    ``DIRECT`` and, where it is proxied, ``REPLICATION`` are two names of it, and clients that ask it for brokers are
+    sent to the proxies, too.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 1,
+        inter_broker_proxied: bool = False,
+        config: Mapping[str, str | int] | None = None,
+        logs_requests: bool = False,
+    ) -> None:
+        """Only remember what is wanted; entering the ``with`` block starts it."""
+        super().__init__(
+            KAFKA_2_8,
+            nodes=nodes,
+            proxied=(),
+            inter_broker_proxied=inter_broker_proxied,
+            config=config,
+            logs_requests=logs_requests,
+        )
+        self._zookeeper: Process | None = None
+        self._zookeeper_port = free_port()
+
+    @property
+    def zookeeper(self) -> str:
+        """``host:port`` of ZooKeeper."""
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def _start_controllers(self) -> None:
+        """Start what elects one: ZooKeeper."""
+        properties = self._directory / "zookeeper.properties"
+        properties.write_text(
+            f"dataDir={self._directory / 'zookeeper'}\n"
+            f"clientPort={self._zookeeper_port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            "admin.enableServer=false\n"
+            "maxClientCnxns=0\n"
+        )
+        command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        log = self._directory / "zookeeper.log"
+        self._zookeeper = Process([*command, "-cp", self.classpath, main_class, properties], log=log)
+        wait_until(self._is_up, timeout_s=_START_TIMEOUT_S, what="ZooKeeper listens")
+
+    def _is_up(self) -> bool:
+        with closing(socket.socket()) as probe:
+            return probe.connect_ex(("127.0.0.1", self._zookeeper_port)) == 0
+
+    def _start(self, broker: Broker) -> None:
+        broker.start()
+
+    def _listeners(self) -> dict[str, Endpoint]:
+        port = free_port()
+        if REPLICATION not in self._proxied:
+            return {DIRECT: Endpoint(port=port, advertised_port=port)}
+        endpoint = Endpoint(port=port, advertised_port=free_port())
+        return {DIRECT: endpoint, REPLICATION: endpoint}
+
+    def _properties(self, broker: Broker) -> dict[str, str | int]:
+        endpoint = broker.listeners[DIRECT]
+        own = super()._properties(broker)
+        return {
+            **{key: value for key, value in own.items() if key not in _OF_CONTROLLERS},
+            "broker.id": broker.node_id,
+            "zookeeper.connect": self.zookeeper,
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listeners": f"PLAINTEXT://{endpoint.address}",
+            "advertised.listeners": f"PLAINTEXT://{endpoint.advertised_address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT",
+            "inter.broker.protocol.version": _PROTOCOL,
+            "log.message.format.version": _PROTOCOL,
+        }
+
+    def _end(self) -> None:
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
+            self._zookeeper = None
+        super()._end()

@@ -1,0 +1,262 @@
+"""Partitions that move between brokers: filled, reassigned by Kafka's own tool, measured in the files they are."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from confluent_kafka.admin import AdminClient
+
+from tests.end_to_end.support.artifacts import KAFKA_2_8
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.frames import (
+    PRODUCE,
+    PRODUCE_VERSION,
+    produce_body,
+    raw_client,
+    read_produce,
+    record_batch,
+)
+from tests.end_to_end.support.kafka import DIRECT, Broker, Kafka
+from tests.end_to_end.support.old_kafka import OldKafka
+from tests.end_to_end.support.processes import scratch, wait_until
+from tests.end_to_end.support.proxy import Proxy, Settings
+
+_EVERY_S: Final = 0.1
+_IN_FLIGHT: Final = 8
+# Each partition is filled with these in turn, so that no compression and no mix-up of partitions stays unseen.
+_DIFFERENT_BATCHES: Final = 4
+_STARTS_UP_S: Final = 2.0
+
+
+@contextlib.contextmanager
+def behind_proxies(version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None) -> Iterator[Bed]:
+    """A cluster of three brokers that reach each other by one proxy, for the length of a ``with`` block."""
+    with cluster(version, inter_broker_proxied=True, config=config) as kafka, Proxy(settings, kafka) as proxy:
+        # A broker of old hears of the others by them.
+        wait_until(lambda: knows_its_brokers(kafka), timeout_s=30, what="the brokers know each other")
+        yield Bed(kafka, proxy)
+
+
+def cluster(version: str, *, inter_broker_proxied: bool, config: Mapping[str, str | int] | None = None) -> Kafka:
+    """Three brokers; those of 2.8 speak to each other as 0.10.1 does."""
+    if version == KAFKA_2_8:
+        return OldKafka(nodes=3, inter_broker_proxied=inter_broker_proxied, config=config)
+    return Kafka(version, nodes=3, proxied=(), inter_broker_proxied=inter_broker_proxied, config=config)
+
+
+def knows_its_brokers(kafka: Kafka) -> bool:
+    """Whether clients hear of every broker."""
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
+
+
+class Bed(NamedTuple):
+    """A cluster and the proxy between its brokers."""
+
+    kafka: Kafka
+    proxy: Proxy
+
+
+class Sample(NamedTuple):
+    """What a broker had of a topic at some time."""
+
+    at_s: float  # time.monotonic
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """A topic with records in it, of which every partition is on the same brokers."""
+
+    kafka: Kafka
+    topic: str
+    partitions: int
+    size_bytes: int
+
+    def on(self, broker: Broker) -> int:
+        """How many bytes of records a broker has of it."""
+        return sum(_size(file) for partition in range(self.partitions) for file in _segments(broker, self, partition))
+
+    def digests(self, broker: Broker) -> list[str]:
+        """The SHA-256 of the records that a broker has of each partition, however they lie in segments."""
+        return [_digest(_segments(broker, self, partition)) for partition in range(self.partitions)]
+
+
+def load(
+    kafka: Kafka,
+    *,
+    on: Sequence[int],
+    size_bytes: int,
+    record_bytes: int,
+    partitions: int = 4,
+    config: dict[str, str] | None = None,
+) -> Load:
+    """Make a topic on these nodes, the first of which leads, and fill it directly at the leader.
+
+    Each record is a batch of its own, since the oldest of formats knows no others where nothing is compressed.
+    """
+    topic = create_topic(kafka, partitions=partitions, replicas=on, config=config)
+    leader = broker_of(kafka, on[0])
+    bodies = [
+        produce_body(topic, record_batch([os.urandom(record_bytes)]), acks=1, partition=partition)
+        for _ in range(_DIFFERENT_BATCHES)
+        for partition in range(partitions)
+    ]
+    made = Load(kafka=kafka, topic=topic, partitions=partitions, size_bytes=size_bytes)
+    with raw_client(leader.listeners[DIRECT].port) as client:
+        unanswered = 0
+        for body in islice(cycle(bodies), size_bytes // record_bytes):
+            client.send(PRODUCE, PRODUCE_VERSION, body)
+            unanswered += 1
+            if unanswered == _IN_FLIGHT:
+                unanswered -= 1
+                assert read_produce(client.receive().body).error_code == 0
+        for _ in range(unanswered):
+            assert read_produce(client.receive().body).error_code == 0
+    return made
+
+
+def broker_of(kafka: Kafka, node_id: int) -> Broker:
+    """The broker with this number."""
+    return next(broker for broker in kafka.brokers if broker.node_id == node_id)
+
+
+@dataclass(kw_only=True)
+class Reassignment:
+    """Every partition of a load, put on other nodes by ``kafka-reassign-partitions.sh``."""
+
+    load: Load
+    to: Sequence[int]
+    throttle: int | None = None  # bytes per second, as --throttle
+    _plan: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        moves = [
+            {"topic": self.load.topic, "partition": partition, "replicas": list(self.to)}
+            for partition in range(self.load.partitions)
+        ]
+        self._plan = json.dumps({"version": 1, "partitions": moves})
+
+    def execute(self, *options: str) -> str:
+        """Start it, or with ``--additional`` change its throttle; returns what the tool printed."""
+        throttle = () if self.throttle is None else ("--throttle", str(self.throttle))
+        return self._tool("--execute", *throttle, *options)
+
+    def verify(self) -> str:
+        """Ask how it stands; where it is completed, the tool lifts its throttle."""
+        return self._tool("--verify")
+
+    def is_done(self) -> bool:
+        """Whether every partition is where it should be, and nowhere else."""
+        client = AdminClient({"bootstrap.servers": self.load.kafka.bootstrap_servers, **QUIET})
+        found = client.list_topics(self.load.topic, timeout=30).topics[self.load.topic].partitions
+        wanted = set(self.to)
+        return all(set(one.replicas) == wanted == set(one.isrs) for one in found.values())
+
+    def wait(self, *, timeout_s: float) -> None:
+        """Wait until it is done."""
+        wait_until(self.is_done, timeout_s=timeout_s, what=f"{self.load.topic} is on {self.to}", poll_s=0.2)
+
+    def _tool(self, *arguments: str) -> str:
+        kafka = self.load.kafka
+        package = "kafka.admin" if kafka.version == KAFKA_2_8 else "org.apache.kafka.tools.reassign"
+        where = ("--bootstrap-server", kafka.bootstrap_servers)
+        with scratch("reassignment") as directory:
+            plan = directory / "plan.json"
+            plan.write_text(self._plan)
+            return kafka.run_java(
+                f"{package}.ReassignPartitionsCommand", *where, "--reassignment-json-file", plan, *arguments
+            )
+
+
+class Growth:
+    """What a broker has of a load, looked at ten times a second for the length of a ``with`` block.
+
+    It is read from the broker's data directory, so that neither the proxy nor a broker measures itself.
+    """
+
+    def __init__(self, load: Load, broker: Broker) -> None:
+        """Only remember what is wanted."""
+        self.samples: list[Sample] = []
+        self._load = load
+        self._broker = broker
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Self:
+        """Start looking."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Look no more."""
+        self._is_over.set()
+        self._thread.join()
+
+    def wait_for(self, size_bytes: float, *, timeout_s: float) -> None:
+        """Wait until the broker has so much."""
+        wait_until(
+            lambda: bool(self.samples) and self.samples[-1].size_bytes >= size_bytes,
+            timeout_s=timeout_s,
+            what=f"broker {self._broker.node_id} has {size_bytes:,.0f} bytes of {self._load.topic}",
+        )
+
+    def between(self, since_s: float, until_s: float) -> int:
+        """How many bytes were added between two moments of ``time.monotonic``."""
+        inside = [size for at, size in self.samples if since_s <= at <= until_s]
+        return inside[-1] - inside[0]
+
+    def rate(self, *, since_s: float | None = None, until_s: float | None = None) -> float:
+        """Bytes per second between two moments of ``time.monotonic``.
+
+        By default over the steady part: without the first two seconds and without the first and the last tenth.
+        """
+        steps = self._steps()
+        if since_s is None:
+            tenth = self._load.size_bytes / 10
+            since_s = max(steps[0].at_s + _STARTS_UP_S, next(at for at, size in steps if size >= tenth))
+        if until_s is None:
+            until_s = next(at for at, size in steps if size >= self._load.size_bytes * 0.9)
+        inside = [step for step in steps if since_s <= step.at_s <= until_s]
+        return statistics.linear_regression(*zip(*inside, strict=True)).slope
+
+    def _steps(self) -> list[Sample]:
+        """The samples with more than before: data comes in chunks, and the time between them says little."""
+        return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
+
+    def _look(self) -> None:
+        while not self._is_over.wait(_EVERY_S):
+            self.samples.append(Sample(time.monotonic(), self._load.on(self._broker)))
+
+
+def _segments(broker: Broker, load: Load, partition: int) -> list[Path]:
+    return sorted((broker.data / f"{load.topic}-{partition}").glob("*.log"))
+
+
+def _size(file: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):  # a replica that is moved away goes at any time
+        return file.stat().st_size
+    return 0
+
+
+def _digest(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as data:
+            while chunk := data.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,140 @@
+"""Partitions move at the rate of the proxy's file, on clusters that know of no throttle; the rest feels nothing of it.
+
+The followers are real ones: those of 4.x and 3.9, and those of 0.10.1, whose fetches are the first with a limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
+from tests.end_to_end.support.steady import SteadyClients, SyncWatch
+
+MB: Final = 1_000_000
+EVERY_VERSION: Final = [KAFKA_4, KAFKA_3_9, KAFKA_2_8]
+RECORD_BYTES: Final = 16_300
+
+
+@pytest.fixture(scope="module", params=[KAFKA_4])
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    with behind_proxies(request.param, {}) as bed:
+        yield bed
+
+
+def throttled(*loads: Load, rate: int) -> dict[str, Any]:
+    """The file that holds the replicas of these loads to a rate."""
+    return {
+        "replication": {
+            "leader.replication.throttled.rate": rate,
+            "throttled.replicas": {one.topic: "*" for one in loads},
+        }
+    }
+
+
+@pytest.mark.parametrize("bed", EVERY_VERSION, indirect=True)
+def test_a_replica_grows_at_the_rate_of_the_file_and_is_the_same_to_the_byte(bed: Bed) -> None:
+    kafka, proxy = bed
+    source, _, target = kafka.brokers
+    moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
+    written = moving.digests(source)
+    assert proxy.reload(throttled(moving, rate=10 * MB))
+
+    reassignment = Reassignment(load=moving, to=[3])
+    with Growth(moving, target) as growth:
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+
+    assert growth.rate() == pytest.approx(10 * MB, rel=0.05)
+    assert moving.digests(target) == written
+    assert "still in progress" not in reassignment.verify()
+
+
+def test_the_throttle_of_kafkas_own_tool_is_kept_where_the_file_says_so(bed: Bed) -> None:
+    kafka, proxy = bed
+    moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
+    assert proxy.reload({"replication": {"from_cluster": True, "poll_interval": "200ms"}})
+
+    reassignment = Reassignment(load=moving, to=[3], throttle=10 * MB)
+    with Growth(moving, kafka.brokers[2]) as growth:
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+
+    assert 0.85 <= growth.rate() / (10 * MB) <= 1.05  # Kafka itself throws away what ends inside a batch, and is late
+    assert "Clearing topic-level throttles" in reassignment.verify()
+
+
+def test_only_the_moving_replicas_are_out_of_sync_and_clients_go_on(bed: Bed) -> None:
+    kafka, proxy = bed
+    moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
+    calm = create_topic(kafka, replicas=[1, 3, 2])
+    assert proxy.reload(throttled(moving, rate=5 * MB))
+
+    reassignment = Reassignment(load=moving, to=[3])
+    with SteadyClients(kafka, calm, records_per_second=200) as clients, SyncWatch(kafka) as watch:
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+
+    assert watch.under_replicated == {moving.topic}
+    assert clients.failures == []
+    assert len(clients.read) == len(clients.acknowledged) > 200 * 60 / 5
+
+
+def test_a_throttle_that_is_lifted_gives_full_speed_within_a_second(bed: Bed) -> None:
+    kafka, proxy = bed
+    moving = load(kafka, on=[1], size_bytes=200 * MB, record_bytes=RECORD_BYTES)
+    assert proxy.reload(throttled(moving, rate=5 * MB))
+
+    reassignment = Reassignment(load=moving, to=[3])
+    with Growth(moving, kafka.brokers[2]) as growth:
+        reassignment.execute()
+        growth.wait_for(20 * MB, timeout_s=20)
+        lifted_s = time.monotonic()
+        assert proxy.reload({})
+        reassignment.wait(timeout_s=20)
+
+    assert growth.between(lifted_s, lifted_s + 1) > 30 * MB
+    assert growth.rate(until_s=lifted_s) == pytest.approx(5 * MB, rel=0.05)
+
+
+def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
+    kafka, proxy = bed
+    rate, seconds = 10_000, 12
+    moving = load(kafka, on=[1], size_bytes=20 * MB, record_bytes=RECORD_BYTES)
+    calm = create_topic(kafka, replicas=[1, 3, 2])
+    assert proxy.reload(throttled(moving, rate=rate))
+    reassignment = Reassignment(load=moving, to=[3])
+
+    with SyncWatch(kafka) as watch:
+        idle = Effort(bed, seconds)
+        reassignment.execute()
+        with Growth(moving, kafka.brokers[2]) as growth, SteadyClients(kafka, calm, records_per_second=2):
+            busy = Effort(bed, seconds)
+
+    assert watch.under_replicated == {moving.topic}
+    for process, cores in busy.cores.items():
+        assert cores - idle.cores[process] < 0.05, process
+    assert busy.fetches_per_second < idle.fetches_per_second + 10
+    assert 0 < growth.samples[-1].size_bytes <= rate * (seconds + 5) + RECORD_BYTES
+
+
+class Effort:
+    """What the processes of a bed do in some seconds from now: cores of each, and fetches through the proxy."""
+
+    def __init__(self, bed: Bed, seconds: float) -> None:
+        processes = {f"broker {broker.node_id}": broker.process for broker in bed.kafka.brokers}
+        processes["proxy"] = bed.proxy.process
+        before = {name: process.cpu_seconds() for name, process in processes.items()}
+        fetches = _fetches(bed)
+        time.sleep(seconds)
+        self.cores = {name: (process.cpu_seconds() - before[name]) / seconds for name, process in processes.items()}
+        self.fetches_per_second = (_fetches(bed) - fetches) / seconds
+
+
+def _fetches(bed: Bed) -> float:
+    return bed.proxy.metrics().total("kafka_quota_proxy_frames_total", api="Fetch")
