@@ -278,7 +278,7 @@ class Follower:
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
-        """Divide the room among those that lag, who had none for the longest first; return when the others have some."""
+        """Divide the room among those that lag, who had none for longest first; return when the others have some."""
         lagging.sort(key=_turn_of)
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
         for quota in rooms:

@@ -1,8 +1,8 @@
 """Which limits hold for a partition that a follower fetches from a leader.
 
 One ``Throttle`` for the process: the operator's file and what the cluster says (``ClusterView``) go in; a ``Leader``
-for each broker behind the proxy asks it, for each follower, which quotas a partition is charged to. The answers are kept
-until ``generation`` moves.
+for each broker behind the proxy asks it, for each follower, which quotas a partition is charged to. The answers are
+kept until ``generation`` moves.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
