@@ -5,7 +5,7 @@ the millisecond: a measurement is not a pure read (it resets slots whose last ev
 starts at the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read.
 """
 
-from math import nan
+from math import ceil, nan
 from typing import Final
 
 # What a slot is made of, at these offsets of its place.
@@ -164,6 +164,18 @@ class SimpleRate(Rate):
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._stands_for_ms(now_ms - self._oldest_ms)
+
+    def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
+        """Return when the rate will not be above ``limit``, above 0, were ``more`` recorded now and nothing after it.
+
+        It may be later, when slots are dropped until then, and ``now_ms`` or before: it is not above it now.
+        """
+        if now_ms >= self.exact_before_ms:
+            self._purge(now_ms)
+        total = self.total + more
+        if total <= limit * self._window_ms / 1_000:
+            return now_ms
+        return min(self._oldest_ms + ceil(total / limit * 1_000), self.exact_before_ms)
 
     def _stands_for_ms(self, elapsed_ms: int) -> int:
         return max(elapsed_ms, self._window_ms)

@@ -79,14 +79,11 @@ class ReplicationQuota:
         limit = self.limit
         if limit is None:
             return now_ms
+        if not limit:
+            return _FAR_MS
         self._refill(now_ms)
-        paid_ms = now_ms + ceil(-self._tokens / limit * 1_000) if limit else _FAR_MS
-        window_ms = self.rate.window_ms(now_ms=now_ms)
-        over = self.rate.total + self._taken - limit * window_ms / 1_000
-        if over > 0:
-            measured_ms = now_ms + ceil(over / limit * 1_000) if limit else _FAR_MS
-            paid_ms = max(paid_ms, min(measured_ms, self.rate.exact_before_ms))
-        return max(paid_ms, now_ms)
+        paid_ms = now_ms + ceil(-self._tokens / limit * 1_000)
+        return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._taken, now_ms=now_ms), now_ms)
 
     def take(self, size_bytes: int) -> None:
         """Set aside what a fetch may bring, until ``settle``."""

@@ -1,0 +1,168 @@
+"""One limit on replication: Kafka's measure to the millisecond, and the even flow below it."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.quota.rate import Rate, SimpleRate
+from proxy.quota.replication import ReplicationQuota
+
+NOW_MS = 86_400_000
+
+
+def quota(limit: float | None) -> ReplicationQuota:
+    return ReplicationQuota(limit, samples=11, window_ms=1_000, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size_bytes", "after_ms", "is_exceeded"),
+    [
+        (100, 101, 0, True),
+        (100, 101, 1_010, False),
+        (1_000, 10_000, 0, True),
+        (1_000, 10_000, 1_000, True),
+        (1_000, 10_000, 5_000, True),
+        (1_000, 10_000, 9_999, True),
+        (1_000, 10_000, 10_000, False),
+        (1_000, 11_000, 10_999, True),
+        (1_000, 11_000, 11_000, False),
+    ],
+)
+def test_v22_a_fresh_quota_is_exceeded_until_its_bytes_are_paid_for(
+    limit: int, size_bytes: int, after_ms: int, is_exceeded: bool
+) -> None:
+    one = quota(limit)
+    one.record(size_bytes, now_ms=NOW_MS)
+    assert one.is_exceeded(now_ms=NOW_MS + after_ms) is is_exceeded
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "after_ms", "rate"),
+    [(101, 0, 101), (101, 1_010, 100), (10_000, 1_000, 10_000), (10_000, 5_000, 2_000), (11_000, 11_000, 0)],
+)
+def test_v22_a_fresh_rate_assumes_one_window_only(size_bytes: int, after_ms: int, rate: float) -> None:
+    one = SimpleRate(samples=11, window_ms=1_000)
+    one.record(size_bytes, now_ms=NOW_MS)
+    assert one.peek(now_ms=NOW_MS + after_ms) == pytest.approx(rate)
+    assert one.measure(now_ms=NOW_MS + after_ms) == pytest.approx(rate)
+
+
+def test_a_rate_of_clients_assumes_ten() -> None:
+    simple, clients = SimpleRate(samples=11, window_ms=1_000), Rate(samples=11, window_ms=1_000)
+    for each in (simple, clients):
+        each.record(10_000, now_ms=NOW_MS)
+    assert simple.measure(now_ms=NOW_MS) == 10 * clients.measure(now_ms=NOW_MS)
+
+
+def test_without_a_limit_there_is_room_for_anything_and_it_is_measured() -> None:
+    one = quota(None)
+    one.record(10**12, now_ms=NOW_MS)
+    assert one.room(now_ms=NOW_MS) == inf
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS
+    assert not one.is_exceeded(now_ms=NOW_MS)
+    assert one.rate.measure(now_ms=NOW_MS) == 10**12
+
+
+def test_at_zero_there_is_never_room() -> None:
+    one = quota(0)
+    assert one.room(now_ms=NOW_MS) == 0
+    assert one.room_at_ms(now_ms=NOW_MS) >= NOW_MS
+    one.record(1, now_ms=NOW_MS)
+    assert one.is_exceeded(now_ms=NOW_MS)
+    assert one.room(now_ms=NOW_MS + 3_600_000) == 0
+
+
+def test_room_is_a_tenth_of_a_second_and_at_most_half_a_second_is_saved() -> None:
+    one = quota(1_000)
+    assert one.room(now_ms=NOW_MS) == 100
+    assert one.room(now_ms=NOW_MS + 200) == 300
+    assert one.room(now_ms=NOW_MS + 3_600_000) == 600
+
+
+def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
+    one = quota(1_000)
+    one.take(100)
+    assert one.room(now_ms=NOW_MS) == 0
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
+    one.settle(100, 0)  # it brought nothing
+    assert one.room(now_ms=NOW_MS) == 100
+
+
+def test_a_large_response_is_paid_for_in_full() -> None:
+    one = quota(1_000)
+    one.take(100)
+    one.settle(100, 60_000)  # a record larger than every limit
+    one.record(60_000, now_ms=NOW_MS)
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60_000
+    assert one.room(now_ms=NOW_MS + 59_998) == 0
+    assert one.room(now_ms=NOW_MS + 60_000) == 100
+
+
+def test_replicas_in_sync_use_the_limit_up() -> None:
+    one = quota(1_000)
+    one.record(5_000, now_ms=NOW_MS)  # in sync: charged, not held back
+    assert one.room(now_ms=NOW_MS + 4_999) == 0
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 5_000
+    assert one.room(now_ms=NOW_MS + 5_000) == 100
+
+
+def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
+    one = quota(1_000)
+    one.settle(0, 1_000_000)
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 1_000_000
+    one.change(10_000_000, now_ms=NOW_MS)
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
+    one.change(None, now_ms=NOW_MS)
+    assert one.room(now_ms=NOW_MS) == inf
+    one.change(1_000, now_ms=NOW_MS + 1)
+    assert one.room(now_ms=NOW_MS + 1) == 100, "what passed without a limit is not owed"
+
+
+@given(
+    limit=st.integers(1, 10**8),
+    steps=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 4), st.floats(0, 3)), max_size=60),
+)
+def test_in_any_span_of_time_no_more_flows_than_the_rate_allows_and_one_response(
+    limit: int, steps: list[tuple[int, int, float]]
+) -> None:
+    one = quota(limit)
+    now_ms = NOW_MS
+    flows: list[tuple[int, int]] = []
+    for pause_ms, fetches, share in steps:
+        now_ms += pause_ms
+        for _ in range(fetches):
+            room = one.room(now_ms=now_ms)
+            if not room:
+                assert one.room_at_ms(now_ms=now_ms) > now_ms
+                break
+            taken = int(room * min(share, 1))
+            one.take(taken)
+            brought = int(room * share)  # a batch may be larger than what was asked for
+            one.settle(taken, brought)
+            one.record(brought, now_ms=now_ms)
+            flows.append((now_ms, brought))
+    largest = max((size for _, size in flows), default=0)
+    for at, (begin_ms, _) in enumerate(flows):
+        total = 0
+        for end_ms, size_bytes in flows[at:]:
+            total += size_bytes
+            assert total <= limit * (end_ms - begin_ms) / 1_000 + max(largest, 0.6 * limit) + 1
+
+
+@given(limit=st.integers(1, 10**8), sizes=st.lists(st.integers(0, 10**7), min_size=1, max_size=30))
+def test_there_is_room_when_it_was_said_to_be(limit: int, sizes: list[int]) -> None:
+    one = quota(limit)
+    now_ms = NOW_MS
+    for size_bytes in sizes:
+        one.settle(0, size_bytes)
+        one.record(size_bytes, now_ms=now_ms)
+        for _ in range(50):
+            if one.room(now_ms=now_ms):
+                break
+            at_ms = one.room_at_ms(now_ms=now_ms)
+            assert at_ms > now_ms
+            now_ms = at_ms
+        else:
+            raise AssertionError("it was put off for ever")
