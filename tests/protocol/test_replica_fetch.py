@@ -228,8 +228,19 @@ def test_a_request_cut_anywhere_is_refused(codec: Codec) -> None:
         for short in (frame[:size], framed(frame[4:size]), framed(frame[4:size]) + frame):
             with pytest.raises(ProtocolError):
                 read_request(short, 0, body, codec.version)
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+@pytest.mark.parametrize("wrong_by", [1, 2**31 - 1, -1, None])
+def test_a_request_of_another_size_than_stands_in_front_is_refused(codec: Codec, wrong_by: int | None) -> None:
+    frame = codec.frame(codec.example(2))
+    # None: two bytes from the end of the data, if they were counted from there.
+    size_bytes = -4 - 2 if wrong_by is None else min(len(frame) - 4 + wrong_by, 2**31 - 1)
+
+    data = pack(">i", size_bytes) + frame[4:] + (b"??" if wrong_by is None else b"")
+
     with pytest.raises(ProtocolError):
-        read_request(pack(">i", -5) + frame[4:], 0, body, codec.version)
+        read_request(data, 0, body_of(frame), codec.version)
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
@@ -486,6 +497,7 @@ def test_a_length_of_an_old_response_that_cannot_be_is_refused(version: int, lie
     lies = [
         front + pack(">i", lie) + entry + aborted + preferred + pack(">i", 5) + b"12345",
         front + pack(">i", 1) + entry + aborted + preferred + pack(">i", lie) + b"12345",
+        front + pack(">i", 1) + entry + aborted + preferred + pack(">i", lie),
     ]
     if version >= 4:
         lies.append(front + pack(">i", 1) + entry + pack(">i", lie) + preferred + pack(">i", 5) + b"12345")
