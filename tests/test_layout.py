@@ -25,6 +25,7 @@ EXCEPTIONS = {
     # A record that the dialler keeps.
     "proxy/upstream.py": "tests/proxy/test_dialler.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
+    "proxy/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
     "proxy/commands/run.py": "tests/end_to_end/test_reload.py",
 }
 

@@ -1,0 +1,183 @@
+"""What the cluster's own throttles are, as a watcher sees them: real brokers, Kafka's own tools."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from config.model import Address, AdminClient, Replication
+from config.throttled_replicas import ALL_REPLICAS, parse
+from config.units import parse_addresses
+from proxy.admin_client import connect
+from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, ClusterView
+from proxy.replication_watcher import ReplicationWatcher
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.kafka import Kafka
+
+_BOTH_RATES = f"{LEADER_RATE},{FOLLOWER_RATE}"
+_BOTH_LISTS = f"{LEADER_REPLICAS},{FOLLOWER_REPLICAS}"
+
+
+class Watched:
+    """A watcher that runs, and the views that it told of."""
+
+    def __init__(self, kafka: Kafka, replication: Replication) -> None:
+        self.view = ClusterView()
+        self.upstreams = parse_addresses(kafka.bootstrap_servers)
+        self.watcher = ReplicationWatcher(
+            replication, dict.fromkeys(self.upstreams), fallback=self.upstreams, on_view=self._see
+        )
+
+    def _see(self, view: ClusterView) -> None:
+        self.view = view
+
+    async def until(self, is_so: Callable[[ClusterView], object], *, timeout_s: float = 15) -> ClusterView:
+        """Return the first view that is so."""
+        async with asyncio.timeout(timeout_s):
+            while not is_so(self.view):  # noqa: ASYNC110 - views are told to a function
+                await asyncio.sleep(0.05)
+        return self.view
+
+
+@asynccontextmanager
+async def watched(kafka: Kafka, replication: Replication) -> AsyncIterator[Watched]:
+    """Watch a cluster for the length of the block."""
+    found = Watched(kafka, replication)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(found.watcher.run())
+        yield found
+        task.cancel()
+
+
+async def configure(kafka: Kafka, entity: str, *change: str) -> None:
+    """Run kafka-configs.sh on an entity, such as ``topics NAME`` or ``brokers`` for the default of all."""
+    kind, _, name = entity.partition(" ")
+    which = ("--entity-name", name) if name else ("--entity-default",)
+    arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--alter", "--entity-type", kind, *which, *change)
+    await asyncio.to_thread(kafka.run_java, "kafka.admin.ConfigCommand", *arguments)
+
+
+async def reassign(kafka: Kafka, plan: Path, *what: str) -> None:
+    """Run kafka-reassign-partitions.sh on a plan."""
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--reassignment-json-file", str(plan), *what)
+    await asyncio.to_thread(kafka.run_java, tool, *arguments)
+
+
+def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
+    """Make a topic whose partition p is on broker p % nodes + 1, and return its name."""
+    name = f"moving-{uuid.uuid4().hex[:12]}"
+    assignments = {p: [kafka.brokers[p % len(kafka.brokers)].node_id] for p in range(partitions)}
+    with connect(AdminClient(), parse_addresses(kafka.bootstrap_servers)) as admin:
+        admin.create_topics({name: {"assignments": assignments}})
+    return name
+
+
+@pytest.mark.end_to_end
+@pytest.mark.parametrize("version", [KAFKA_4, KAFKA_3_9])
+async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str, tmp_path: Path) -> None:
+    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
+    racks = {"broker.rack": "east"}
+    with Kafka(version, nodes=2, config=racks) as kafka:
+        topic = _topic_of_one_replica_each(kafka, partitions=2)
+        async with watched(kafka, replication) as cluster:
+            view = await cluster.until(lambda view: len(view.node_ids) == 2)
+            assert view.node_ids == {
+                Address(host="127.0.0.1", port=broker.listeners["DIRECT"].port): broker.node_id
+                for broker in kafka.brokers
+            }
+            assert view.racks == {1: "east", 2: "east"}
+            assert topic in view.topic_names.values()
+            assert not view.has_throttle
+            assert cluster.watcher.is_successful
+
+            # kafka-configs.sh, the default of all brokers among it
+            await configure(kafka, "brokers", "--add-config", f"{LEADER_RATE}=1111111")
+            await configure(kafka, "brokers 2", "--add-config", f"{LEADER_RATE}=2222222,{FOLLOWER_RATE}=3333333")
+            await configure(
+                kafka, f"topics {topic}", "--add-config", f"{LEADER_REPLICAS}=[0:1,1:2],{FOLLOWER_REPLICAS}=*"
+            )
+            view = await cluster.until(
+                lambda view: view.leader_rates == {1: 1111111.0, 2: 2222222.0} and view.follower_replicas
+            )
+            assert view.follower_rates == {2: 3333333.0}
+            assert view.leader_replicas == {topic: parse("0:1,1:2")}
+            assert view.follower_replicas == {topic: ALL_REPLICAS}
+            assert not view.moving
+
+            # and deleted
+            await configure(kafka, "brokers", "--delete-config", LEADER_RATE)
+            await configure(kafka, "brokers 2", "--delete-config", _BOTH_RATES)
+            await configure(kafka, f"topics {topic}", "--delete-config", _BOTH_LISTS)
+            await cluster.until(lambda view: not view.has_throttle)
+
+            # kafka-reassign-partitions.sh --throttle, of something that has records, so that it takes a while
+            plan = tmp_path / "plan.json"
+            moves = [
+                {"topic": topic, "partition": 0, "replicas": [2]},
+                {"topic": topic, "partition": 1, "replicas": [1]},
+            ]
+            plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+            await reassign(kafka, plan, "--execute", "--throttle", "4444444")
+            view = await cluster.until(lambda view: view.leader_replicas and len(view.follower_rates) == 2)
+            assert view.leader_rates == view.follower_rates == {1: 4444444.0, 2: 4444444.0}
+            assert set(view.leader_replicas) | set(view.follower_replicas) == {topic}
+            await reassign(kafka, plan, "--verify")
+            await cluster.until(lambda view: not view.has_throttle and not view.moving)
+
+
+@pytest.mark.end_to_end
+async def test_a_throttle_that_lost_its_reassignment_is_dropped_and_the_cluster_left_alone(
+    kafka_4: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = create_topic(kafka_4)
+    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=3_000)
+    await configure(kafka_4, f"topics {topic}", "--add-config", f"{LEADER_REPLICAS}=*")
+    await configure(kafka_4, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
+    try:
+        async with watched(kafka_4, replication) as cluster:
+            await cluster.until(lambda view: view.leader_replicas == {topic: ALL_REPLICAS} and view.leader_rates)
+
+            await cluster.until(lambda view: not view.has_throttle)
+
+            assert f"topics {topic}; broker 1 (leader 5000000 B/s, follower unlimited)" in caplog.text
+            assert "the cluster still has it" in caplog.text
+            # Whoever lengthens the lease has it again: nothing was written to the cluster.
+            cluster.watcher.update(replace(replication, lease_ms=None))
+            view = await cluster.until(lambda view: view.has_throttle)
+            assert view.leader_rates == {1: 5000000.0}
+    finally:
+        await configure(kafka_4, f"topics {topic}", "--delete-config", LEADER_REPLICAS)
+        await configure(kafka_4, "brokers 1", "--delete-config", LEADER_RATE)
+
+
+@pytest.mark.end_to_end
+async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None, admin_client=AdminClient())
+    with Kafka(KAFKA_4) as kafka:
+        topic = create_topic(kafka)
+        await configure(kafka, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
+        async with watched(kafka, replication) as cluster:
+            view = await cluster.until(lambda view: view.leader_rates and topic in view.topic_names.values())
+
+            await asyncio.to_thread(kafka.broker.kill)
+            async with asyncio.timeout(30):
+                while cluster.watcher.is_successful:  # noqa: ASYNC110 - a flag
+                    await asyncio.sleep(0.1)
+            before = cluster.watcher.last_success_s
+            assert replace(cluster.view, node_ids={}) == replace(view, node_ids={})
+            assert caplog.text.count("what was known last stays in force") == 1
+
+            await asyncio.to_thread(kafka.broker.restart)
+            async with asyncio.timeout(30):
+                while not cluster.watcher.is_successful:  # noqa: ASYNC110 - a flag
+                    await asyncio.sleep(0.1)
+            assert cluster.watcher.last_success_s > before
