@@ -13,7 +13,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
-from config.model import Address, AdminClient, ProxyConfig
+from config.model import Address, AdminClient
 
 CLIENT_ID: Final = "kafka-quota-proxy"
 # A poll that waits longer than this says less than the one after it.
@@ -32,7 +32,7 @@ def connect(
 
     Args:
         settings: The file's ``replication.admin_client``.
-        fallback: Whom to ask where it has no ``bootstrap_servers``: ``servers_behind`` of the whole file.
+        fallback: Whom to ask where it has no ``bootstrap_servers``: ``proxy.cluster_view.servers_behind``.
         timeout_ms: How long it may take to reach the first broker.
 
     Raises:
@@ -64,17 +64,6 @@ def connect(
             client.close()
             client._net.stop()  # noqa: SLF001
         raise
-
-
-def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
-    servers: dict[Address, None] = {}
-    for listener in config.listeners:
-        if listener.inter_broker and listener.upstream is not None:
-            servers[listener.upstream] = None
-        if listener.inter_broker and listener.cluster is not None:
-            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
-    return tuple(servers)
 
 
 def _security(settings: AdminClient) -> Mapping[str, object]:

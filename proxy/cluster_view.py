@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from config.model import UNLIMITED, Address
+from config.model import UNLIMITED, Address, ProxyConfig
 from config.throttled_replicas import ThrottledReplicas, read
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -54,6 +54,17 @@ class Readings:
     broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # values by key, those that are set
     topic_configs: Mapping[str, Mapping[str, str | None]] | None = None
     moving: frozenset[tuple[str, int]] = frozenset()
+
+
+def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
+    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+    servers: dict[Address, None] = {}
+    for listener in config.listeners:
+        if listener.inter_broker and listener.upstream is not None:
+            servers[listener.upstream] = None
+        if listener.inter_broker and listener.cluster is not None:
+            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
+    return tuple(servers)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:

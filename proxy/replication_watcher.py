@@ -67,7 +67,7 @@ class ReplicationWatcher:
         Args:
             replication: The file's section.
             upstreams: Those of the listeners, each with its node id where the file says it.
-            fallback: Whom to ask where the section does not say: ``proxy.admin_client.servers_behind``.
+            fallback: Whom to ask where the section does not say: ``proxy.cluster_view.servers_behind``.
             on_view: Is called on the loop with each view that differs from the one before.
             connect: Returns what reads the cluster, in a thread; left out: a ``proxy.cluster_reader.ClusterReader``.
         """

@@ -16,9 +16,10 @@ from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, UpstreamTls
+from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, Replication, UpstreamTls
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
+from proxy.cluster_view import ClusterView, servers_behind
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
 from proxy.dialler import Dialler, probe
@@ -28,6 +29,7 @@ from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
 from proxy.replication.throttle import Throttle
+from proxy.replication_watcher import ReplicationWatcher
 from proxy.throttle_log import ThrottleLog
 from proxy.tls import TlsContext
 from proxy.tls import watch as watch_tls
@@ -58,6 +60,8 @@ class Server:
         self._brokers: dict[Address, Upstream] = {}
         self._doors: list[Gate | Front] = []  # of each listener
         self._tls_doors: list[TlsDoor] = []
+        self.watcher: ReplicationWatcher | None = None  # where limits on replication are set
+        self._following: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._tasks: asyncio.TaskGroup
@@ -86,6 +90,7 @@ class Server:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
         self.config = config
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
+        self._follow_cluster(config.replication)
         by_name = {listener.name: listener for listener in config.listeners}
         for port, door in zip(self.ports, self._doors, strict=True):
             listener = by_name.get(port.name)
@@ -99,6 +104,25 @@ class Server:
             fleet = self.fleets.get(frozenset(listener.cluster.bootstrap_servers)) if listener.cluster else None
             if fleet is not None:
                 fleet.update(config, listener.shaping)
+
+    def _follow_cluster(self, replication: Replication | None) -> None:
+        """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any."""
+        if replication is None:
+            if self._following is not None:
+                self._following.cancel()
+            self.watcher = self._following = None
+        elif self.watcher is not None:
+            self.watcher.update(replication)
+        else:
+            upstreams = {one.upstream: one.node_id for one in self.started_with.listeners if one.upstream}
+            self.watcher = ReplicationWatcher(
+                replication, upstreams, fallback=servers_behind(self.started_with), on_view=self._see
+            )
+            self.throttle.ask = self.watcher.request
+            self._following = self._tasks.create_task(self.watcher.run())
+
+    def _see(self, view: ClusterView) -> None:
+        self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def _door(self, listener: Listener, port: Port) -> Gate | Front:
         """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
@@ -181,6 +205,7 @@ class Server:
             *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
             *([self._tasks.create_task(beside())] if beside else []),
         ]
+        self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
             acceptor.close()
@@ -188,6 +213,7 @@ class Server:
             fleet.close()
         await self._drain()
         self._dialler.cancel()
+        self._follow_cluster(None)
         for task in background:
             task.cancel()
 

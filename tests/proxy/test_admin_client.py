@@ -14,7 +14,8 @@ import pytest
 from kafka.errors import KafkaError
 
 from config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, SaslMechanism, SecurityProtocol
-from proxy.admin_client import ADMIN_ERRORS, connect, servers_behind
+from proxy.admin_client import ADMIN_ERRORS, connect
+from proxy.cluster_view import servers_behind
 
 BIND = Address(host="127.0.0.1", port=0)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from config.model import Address, KafkaSettings, Replication, ReplicationPath
-from config.throttled_replicas import parse
+from config.throttled_replicas import ThrottledReplicas, parse
 from proxy.cluster_view import ClusterView
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Throttle
@@ -14,7 +14,7 @@ NOW_MS = 86_400_000
 ADDRESS = Address(host="127.0.0.1", port=9092)
 
 
-def lists(**values: str) -> Mapping[str, object]:
+def lists(**values: str) -> Mapping[str, ThrottledReplicas]:
     return {topic: parse(value) for topic, value in values.items()}
 
 
@@ -71,7 +71,7 @@ def test_v44_the_lists_of_a_reassignment_throttle_its_sources_and_its_destinatio
         follower_replicas=lists(foo="0:5,1:7,1:8,2:3,2:4,3:5,3:6,4:3,5:3,5:4,5:5,5:6", bar="0:1"),
         leader_rates=dict.fromkeys(range(1, 9), 10.0),
         follower_rates=dict.fromkeys(range(1, 9), 20.0),
-    )  # type: ignore[arg-type]
+    )
     throttle = throttle_of(view, from_cluster=True)
     for (topic, partition), (sources, destinations) in SOURCES_AND_DESTINATIONS.items():
         for broker in range(1, 9):
@@ -86,7 +86,7 @@ def test_v47_each_broker_has_the_rate_that_was_set_last() -> None:
         follower_rates=rates,
         leader_replicas=lists(foo="*", bar="*"),
         follower_replicas=lists(bar="*"),
-    )  # type: ignore[arg-type]
+    )
     throttle = throttle_of(view, from_cluster=True)
     for broker, rate in ((0, 100), (1, 1_000), (2, 1_000), (3, 100)):
         assert limits_of(throttle, "foo", 0, leader=broker, follower=broker) == [rate], "foo has no list of followers"
@@ -186,9 +186,9 @@ def test_nothing_is_active_without_a_limit_or_without_a_replica() -> None:
     assert not is_active()
     assert not is_active(leader_rate=1.0, leader_replicas={}, follower_replicas={})
     assert not is_active(from_cluster=True)
-    assert not is_active(ClusterView(leader_replicas=lists(t="*")), from_cluster=True)  # type: ignore[arg-type]
-    assert is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={1: 5.0}), from_cluster=True)  # type: ignore[arg-type]
-    assert not is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={2: 5.0}), from_cluster=True)  # type: ignore[arg-type]
+    assert not is_active(ClusterView(leader_replicas=lists(t="*")), from_cluster=True)
+    assert is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={1: 5.0}), from_cluster=True)
+    assert not is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={2: 5.0}), from_cluster=True)
     assert is_active(paths=(ReplicationPath(follower=3, rate=1.0),))
     assert not is_active(paths=(ReplicationPath(follower=4, rate=1.0),))
 
