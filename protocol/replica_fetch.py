@@ -383,6 +383,11 @@ def whole_batches(data: Buffer, begin: int, end: int) -> int:
     return at
 
 
+def first_batch_bytes(data: Buffer, begin: int) -> int:
+    """Return the size of a batch that ``whole_batches`` found to be whole, or of a message of magic 0 or 1."""
+    return _BATCH_FRONT_BYTES + int(_BATCH_LENGTH.unpack_from(data, begin)[0])
+
+
 def cut(data: bytes, partition: ResponsePartition, records_end: int, api_version: int) -> tuple[Buffer, ...]:
     """Return an entry of a response with its records up to ``records_end``, and all else as it was.
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from protocol import replica_fetch
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
-from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID
+from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID, UNLIMITED_BYTES
 from protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Charge, Leader, Limits
@@ -70,9 +70,9 @@ class Seen:
         "bytes_per_offset",
         "fetch_offset",
         "high_watermark",
-        "is_hungry",
         "last_stable_offset",
         "leader_epoch",
+        "least_bytes",
         "log_start_offset",
         "turn",
     )
@@ -82,7 +82,7 @@ class Seen:
         self.fetch_offset = 0
         self.brought_bytes = 0  # by the last answer
         self.turn = 0  # when it lagged and got records; a number that grows
-        self.is_hungry = False  # it lags and was asked for, and not a batch came
+        self.least_bytes = 0  # in less than that likely not a batch fits
         self.see(partition, leader_epoch)
 
     @property
@@ -286,13 +286,11 @@ class Follower:
         left_out: set[tuple[Charge, ...]] = set()
         for each in lagging:
             room = min(rooms[charge.quota] for charge in each.charges)
-            if room <= 0:
+            # A share in which no batch fits is wasted; but whoever has waited longest gets his batch, however large.
+            if room <= 0 or (granted and room < each.seen.least_bytes):
                 left_out.add(each.charges)
                 continue
-            most = each.partition.max_bytes
-            if not each.seen.is_hungry and room < most:
-                most = max(int(room), 1)
-            shares[each.key] = most
+            most = shares[each.key] = min(each.partition.max_bytes, max(int(room), each.seen.least_bytes, 1))
             expected = each.seen.lag_bytes(most)
             for charge in each.charges:
                 rooms[charge.quota] -= expected
@@ -348,7 +346,8 @@ class _Trimming:
             seen.see(one, request.leader_epoch)
         is_lagging = request.fetch_offset < one.high_watermark
         if one.records == one.records_end:
-            seen.is_hungry = is_lagging
+            if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
+                seen.least_bytes = min(max(2 * seen.least_bytes, _FIRST_LOOK_BYTES), UNLIMITED_BYTES)
             return _whole(self._data, one)
         end = self._end(one, charges) if is_lagging else one.records_end
         entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, version))
@@ -357,7 +356,7 @@ class _Trimming:
             seen.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
         if is_lagging and size_bytes:
-            seen.is_hungry = False
+            seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records)
             seen.turn = follower.next_turn()
         return entry
 

@@ -1,0 +1,247 @@
+"""Replicas that catch up, from the first fetch to the last: how fast, in which order, at what cost to the others."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from config.model import Replication, ReplicationPath
+from config.throttled_replicas import parse
+from tests.support.move import Move, delivered
+from tests.support.replica_frames import Place
+from tests.support.replicas import SESSION_NOT_FOUND, Follower
+from tests.support.wire import START_MS
+
+# Names; names and sessions; topic ids, sessions and the replica's id at the end.
+VERSIONS = (3, 11, 17)
+MOVING = ("moving", 0)
+BUSY = ("busy", 0)
+TO_TOPIC = {"moving": parse("*")}
+
+
+def limited(rate: float, **more: object) -> Replication:
+    """Return a limit on every replica that lags."""
+    return Replication(leader_rate=rate, **more)  # type: ignore[arg-type]
+
+
+def listed(rate: float) -> Replication:
+    """Return a limit on one topic."""
+    return Replication(leader_rate=rate, leader_replicas=TO_TOPIC, follower_replicas={})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("rate", [200_000, 5_000_000])
+@pytest.mark.parametrize(("batch_bytes", "partitions"), [(16_000, 1), (16_000, 7), (60_000, 3)])
+def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: int, partitions: int) -> None:
+    count = 30 * rate // batch_bytes // partitions + 2
+    logs: dict[Place, tuple[int, int]] = {("moving", number): (batch_bytes, count) for number in range(partitions)}
+    move = Move(version, logs, limited(rate))
+    follower = move.add(Follower(3, version, logs))
+    move.run(25_000)
+    measured = delivered(follower, START_MS + 5_000, START_MS + 25_000) / 20
+    assert measured == pytest.approx(rate, rel=0.02)
+    assert follower.requests < 15 * 25, "nothing spins"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_in_sync_comes_at_once_beside_what_lags(version: int) -> None:
+    logs = {("moving", number): (16_000, 400) for number in range(3)} | {BUSY: (1_000, 0)}
+    move = Move(version, logs, listed(300_000))
+    follower = move.add(Follower(3, version, logs))
+    appended: list[int] = []
+
+    def append() -> None:
+        move.leader.logs[BUSY].append(1_000)
+        appended.append(move.now_ms)
+
+    move.every(37, 20_000, append)
+    move.run(20_100)
+    came = [one.at_ms for one in follower.deliveries if one.place == BUSY for _ in range(one.size_bytes // 1_000)]
+    assert len(came) == len(appended)
+    assert max(after - before for before, after in zip(appended, came, strict=True)) <= 10
+    assert delivered(follower, START_MS + 5_000, START_MS + 20_000) / 15 == pytest.approx(300_000, rel=0.07)
+
+
+def test_a_move_ends_and_what_lagged_is_in_sync() -> None:
+    logs = {("moving", number): (10_000, 50) for number in range(4)}
+    move = Move(17, logs, limited(400_000))
+    follower = move.add(Follower(3, 17, logs))
+    move.run(8_000)
+    assert follower.offsets == dict.fromkeys(logs, 50)
+    requests = follower.requests
+    move.run(10_000)
+    assert follower.requests - requests <= 21, "in sync it polls as ever"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_limit_that_is_lifted_is_gone_with_the_next_fetch(version: int) -> None:
+    logs = {MOVING: (100_000, 1_000)}
+    move = Move(version, logs, limited(200_000))
+    follower = move.add(Follower(3, version, logs))
+    move.run(10_000)
+    assert delivered(follower, START_MS, START_MS + 10_000) < 2_300_000
+    move.change(None)
+    move.run(1_000)
+    assert follower.offsets[MOVING] == 1_000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_rate_that_changes_takes_effect_within_a_second(version: int) -> None:
+    logs = {MOVING: (10_000, 3_000)}
+    move = Move(version, logs, limited(1_000))
+    follower = move.add(Follower(3, version, logs))
+    move.run(10_000)
+    assert delivered(follower, START_MS, START_MS + 10_000) <= 20_000
+    move.change(limited(1_000_000))
+    move.run(21_000)
+    assert delivered(follower, START_MS + 11_000, START_MS + 31_000) / 20 == pytest.approx(1_000_000, rel=0.03)
+
+
+def test_very_slow_nothing_spins() -> None:
+    logs = {("moving", number): (16_000, 100) for number in range(10)} | {BUSY: (100, 0)}
+    move = Move(17, logs, listed(1_000))
+    follower = move.add(Follower(3, 17, logs))
+    move.run(60_000)
+    assert follower.requests / 60 <= 4
+    assert move.leader.requests / 60 <= 4
+    assert delivered(follower, START_MS, START_MS + 60_000) <= 1_000 * 60 + 16_000
+
+
+def test_a_batch_larger_than_every_limit_comes_and_is_paid_for() -> None:
+    logs = {MOVING: (3_000_000, 4), BUSY: (1_000, 0)}
+    move = Move(17, logs, listed(1_000_000))
+    follower = move.add(Follower(3, 17, logs, max_bytes=500_000, partition_max_bytes=100_000))
+    move.every(200, 20_000, lambda: move.leader.logs[BUSY].append(1_000))
+    move.run(20_000)
+    assert follower.offsets[MOVING] == 4
+    times = [one.at_ms for one in follower.deliveries if one.place == MOVING]
+    assert all(after - before >= 2_990 for before, after in zip(times, times[1:], strict=False))
+
+
+def test_a_batch_larger_than_its_share_comes_although_others_always_have_records() -> None:
+    """The leader lets only the first partition with records go over its limit (KIP-74), and the share is ours."""
+    logs = {BUSY: (1_000, 1), MOVING: (90_000, 20)}
+    move = Move(17, logs, listed(50_000))
+    follower = move.add(Follower(3, 17, logs, rotates=False))
+    move.every(3, 40_000, lambda: move.leader.logs[BUSY].append(1_000))
+    move.run(40_000)
+    assert delivered(follower, START_MS, START_MS + 40_000) >= 0.9 * 40 * 50_000 - 90_000
+
+
+def test_no_partition_starves_even_where_the_follower_does_not_rotate() -> None:
+    logs = {("moving", number): (20_000, 1_000) for number in range(8)}
+    move = Move(17, logs, limited(400_000))
+    follower = move.add(Follower(3, 17, logs, rotates=False))
+    move.run(30_000)
+    shares = [follower.offsets[place] for place in logs]
+    assert min(shares) > 0.8 * sum(shares) / len(shares)
+
+
+def test_followers_of_one_leader_share_its_limit_fairly() -> None:
+    logs = {("moving", number): (20_000, 2_000) for number in range(2)}
+    move = Move(17, logs, limited(900_000))
+    followers = [move.add(Follower(node_id, 17, logs)) for node_id in (3, 4, 5)]
+    move.run(30_000)
+    shares = [delivered(one, START_MS + 5_000, START_MS + 30_000) / 25 for one in followers]
+    assert sum(shares) == pytest.approx(900_000, rel=0.03)
+    assert min(shares) > 0.8 * 300_000
+
+
+def test_a_followers_limit_holds_for_all_that_it_fetches() -> None:
+    logs = {MOVING: (20_000, 2_000)}
+    move = Move(17, logs, Replication(follower_rate=200_000, paths=(ReplicationPath(follower=4, rate=100_000),)))
+    third, fourth = (move.add(Follower(node_id, 17, logs)) for node_id in (3, 4))
+    move.run(25_000)
+    assert delivered(third, START_MS + 5_000, START_MS + 25_000) / 20 == pytest.approx(200_000, rel=0.03)
+    assert delivered(fourth, START_MS + 5_000, START_MS + 25_000) / 20 == pytest.approx(100_000, rel=0.03)
+
+
+@pytest.mark.parametrize("version", [11, 17])
+def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: int) -> None:
+    logs = {("moving", number): (5_000, 0) for number in range(20)}
+    move = Move(version, logs, None)
+    follower = move.add(Follower(3, version, logs))
+    move.run(2_000)
+    assert (move.leader.built, len(move.leader.sessions)) == (1, 1)
+    move.change(limited(50_000))
+    move.leader.logs[MOVING].append(5_000, 60)
+    move.run(3_000)
+    assert follower.errors == [SESSION_NOT_FOUND]
+    assert (move.leader.built, len(move.leader.sessions)) == (1, 0), "it is closed, and none is built for each fetch"
+    assert delivered(follower, START_MS + 2_000, START_MS + 5_000) == pytest.approx(150_000, rel=0.2)
+    move.change(None)
+    move.run(5_000)
+    assert (move.leader.built, len(move.leader.sessions)) == (2, 1)
+    assert follower.errors == [SESSION_NOT_FOUND]
+    assert follower.offsets[MOVING] == 60
+
+
+def test_little_of_what_the_leader_reads_is_thrown_away() -> None:
+    logs = {("moving", number): (16_000, 2_000) for number in range(4)}
+    move = Move(17, logs, limited(2_000_000))
+    follower = move.add(Follower(3, 17, logs))
+    move.run(20_000)
+    assert move.leader.read_bytes < 1.06 * sum(one.size_bytes for one in follower.deliveries)
+
+
+@dataclass(frozen=True)
+class Plan:
+    version: int
+    rate: int
+    rates: list[tuple[int, int]]  # after so many ms, this rate
+    partitions: list[tuple[int, int]]  # size of a batch, how many
+    appends: list[tuple[int, int, int]]  # after so many ms, to which, of what size
+    rotates: bool
+    partition_max_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+
+
+PLANS = st.builds(
+    Plan,
+    version=st.sampled_from(VERSIONS),
+    rate=st.integers(1_000, 2_000_000),
+    rates=st.lists(st.tuples(st.integers(0, 9_000), st.integers(1_000, 2_000_000)), max_size=3),
+    partitions=st.lists(st.tuples(st.integers(100, 80_000), st.integers(0, 80)), min_size=1, max_size=6),
+    appends=st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 5), st.integers(100, 50_000)), max_size=12),
+    rotates=st.booleans(),
+    partition_max_bytes=st.sampled_from([1_000, 100_000, 1_048_576]),
+    max_bytes=st.sampled_from([2_000, 200_000, 10_485_760]),
+    max_wait_ms=st.sampled_from([0, 100, 500, 30_000]),
+)
+
+
+@given(PLANS)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_is_fetched_at_whatever_rate(plan: Plan) -> None:
+    """Order, completeness and high watermarks are what the model of a follower insists on with each answer."""
+    logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
+    places = list(logs)
+    move = Move(plan.version, logs, limited(plan.rate))
+    follower = move.add(
+        Follower(
+            3, plan.version, logs, rotates=plan.rotates, max_bytes=plan.max_bytes,
+            partition_max_bytes=plan.partition_max_bytes, max_wait_ms=plan.max_wait_ms,
+        )
+    )  # fmt: skip
+    for after_ms, rate in plan.rates:
+        move.at(after_ms, lambda rate=rate: move.change(limited(rate)))  # type: ignore[misc]
+    for after_ms, number, size_bytes in plan.appends:
+        place = places[number % len(places)]
+        move.at(after_ms, lambda place=place, size=size_bytes: move.leader.logs[place].append(size))  # type: ignore[misc]
+    move.run(10_000)
+    # As long as something lags it goes on, and what cannot wait has not.
+    lagging = [one for one in follower.deliveries if one.was_lagging]
+    highest = max([plan.rate, *(rate for _, rate in plan.rates)])
+    largest = max(max((one.size_bytes for one in lagging), default=0), max(size for size, _ in plan.partitions), 50_000)
+    for at, first in enumerate(lagging):
+        total = 0
+        for one in lagging[at:]:
+            total += one.size_bytes
+            assert total <= highest * (one.at_ms - first.at_ms) / 1_000 + 0.6 * highest + 2 * largest
+    owed_ms = 1_000 * largest / min([plan.rate, *(rate for _, rate in plan.rates)])
+    if any(follower.offsets[place] < log.end_offset for place, log in move.leader.logs.items()):
+        last_ms = max((one.at_ms for one in follower.deliveries), default=START_MS)
+        assert move.now_ms - last_ms <= max(2_000, 11_000, owed_ms)
+    assert follower.requests <= 10_000 / 2 + 10
