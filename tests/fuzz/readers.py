@@ -138,7 +138,8 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
     if api_key == ApiKey.PRODUCE:
         acks = _said(produce.read_acks, data, body, version, end=end)
         early = _said(produce.read_acks, data[:size], body, version, end=end)
-        assert early is None or early == acks
+        # What is a lie in a whole frame may be too short in one that is still coming.
+        assert early is None or early == acks or (isinstance(early, str) and isinstance(acks, str))
         assert acks is not None or end > len(data)
         if isinstance(acks, int):
             plain = produce.end_of_plain_acks(data, body, version)

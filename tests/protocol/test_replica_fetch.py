@@ -504,6 +504,9 @@ def test_a_length_of_an_old_response_that_cannot_be_is_refused(version: int, lie
     for wrong in map(framed, lies):
         with pytest.raises(ProtocolError):
             read_response(wrong, 0, len(wrong), version)
+    longer = framed(lies[1])
+    with pytest.raises(Truncated if lie > 0 else MalformedLength):
+        read_response(longer, 0, len(longer), version)
 
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
