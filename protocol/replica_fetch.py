@@ -383,9 +383,14 @@ def whole_batches(data: Buffer, begin: int, end: int) -> int:
     return at
 
 
-def first_batch_bytes(data: Buffer, begin: int) -> int:
-    """Return the size of a batch that ``whole_batches`` found to be whole, or of a message of magic 0 or 1."""
-    return _BATCH_FRONT_BYTES + int(_BATCH_LENGTH.unpack_from(data, begin)[0])
+def first_batch_bytes(data: Buffer, begin: int, end: int) -> int:
+    """Return the size of the batch, or of the message of magic 0 or 1, at ``begin``: as it says, perhaps beyond ``end``.
+
+    0 if too little of it is there to say so, or what it says cannot be.
+    """
+    if begin + _BATCH_FRONT_BYTES > end:
+        return 0
+    return max(_BATCH_FRONT_BYTES + int(_BATCH_LENGTH.unpack_from(data, begin)[0]), 0)
 
 
 def cut(data: bytes, partition: ResponsePartition, records_end: int, api_version: int) -> tuple[Buffer, ...]:

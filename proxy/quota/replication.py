@@ -6,8 +6,9 @@ Two measures have to agree before bytes flow:
 * a bucket of tokens, which only what lags takes from. Kafka's measure alone lets ten seconds' worth pass at once after
   some quiet; with the tokens, what lags stays under rate times time plus one response, whatever the time.
 
-What a fetch may bring is taken when it is passed on, and settled when its response is there, so that several followers
-of one leader do not all get the same room.
+What a fetch may bring is taken when it is passed on, and settled when its response is there, so that several who fetch
+do not all get the same room. Who finds none waits in a line, in which those come first who were served longest ago;
+else whoever asks first when there is room, which is mostly who was served last, would get all of it.
 
 Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 """
@@ -22,6 +23,8 @@ from proxy.quota.rate import SimpleRate
 _STEP_S: Final = 0.1
 # How much room can be saved up, in seconds of the limit: by a follower whose fetch waits elsewhere meanwhile.
 _SAVED_S: Final = 0.5
+# How late somebody may come to his turn.
+_LATE_MS: Final = 100
 # Where the limit is 0, room never comes.
 _FAR_MS: Final = 1 << 62
 
@@ -36,7 +39,7 @@ class ReplicationQuota:
         now_ms: from when on tokens come.
     """
 
-    __slots__ = ("_at_ms", "_taken", "_tokens", "limit", "rate", "total")
+    __slots__ = ("_at_ms", "_line", "_taken", "_tokens", "limit", "rate", "total")
 
     def __init__(self, limit: float | None, *, samples: int, window_ms: int, now_ms: int) -> None:
         self.limit = limit
@@ -45,6 +48,7 @@ class ReplicationQuota:
         self._tokens = 0.0  # bytes; below 0: what has flowed is not paid for yet
         self._taken = 0  # bytes that were granted and not settled
         self._at_ms = now_ms  # when the tokens were counted last
+        self._line: dict[object, tuple[int, int]] = {}  # ticket, and until when the place is kept, of who waits
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
         """Put another limit in force. What was measured stays; what is not paid for is paid at the new rate."""
@@ -84,6 +88,31 @@ class ReplicationQuota:
         self._refill(now_ms)
         paid_ms = now_ms + ceil(-self._tokens / limit * 1_000)
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._taken, now_ms=now_ms), now_ms)
+
+    def wait(self, who: object, ticket: int, *, now_ms: int) -> int:
+        """Take a place in the line, or keep it; return when it will be one's turn, about.
+
+        Args:
+            who: a connection; ``leave`` when it waits no more.
+            ticket: whose is lower comes first.
+            now_ms: as it is.
+        """
+        ahead = self.ahead(ticket, now_ms=now_ms)
+        room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
+        self._line[who] = (ticket, room_at_ms + _LATE_MS)
+        return room_at_ms
+
+    def leave(self, who: object) -> None:
+        """Give up one's place, if there is one."""
+        self._line.pop(who, None)
+
+    def ahead(self, ticket: int, *, now_ms: int) -> int:
+        """Return how many wait that come first. A place that was not taken up in time is lost."""
+        if not self._line:
+            return 0
+        for who in [who for who, (_, until_ms) in self._line.items() if until_ms < now_ms]:
+            del self._line[who]
+        return sum(1 for place, _ in self._line.values() if place < ticket)
 
     def take(self, size_bytes: int) -> None:
         """Set aside what a fetch may bring, until ``settle``."""

@@ -18,6 +18,7 @@ Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSess
 """
 
 from collections.abc import Iterable
+from math import inf
 from typing import Final, NamedTuple
 
 from protocol import replica_fetch
@@ -125,7 +126,17 @@ class _Asked:
 class Follower:
     """What one connection's fetches have seen, and the one that is under way. Nothing is kept while no limit holds."""
 
-    __slots__ = ("_asked", "_held_since_ms", "_is_released", "_leader", "_left_session", "_limits", "_turn", "seen")
+    __slots__ = (
+        "_asked",
+        "_held_since_ms",
+        "_is_released",
+        "_leader",
+        "_left_session",
+        "_limits",
+        "_ticket",
+        "_turn",
+        "seen",
+    )
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
@@ -134,6 +145,7 @@ class Follower:
         self._held_since_ms = 0  # of the fetch that waits here; 0: none does
         self._left_session = 0  # the leader still has it, its follower does not
         self._turn = 0
+        self._ticket = leader.throttle.next_ticket()
         self._is_released = False
         self.seen: dict[Key, Seen] = {}  # of throttled partitions only
 
@@ -281,8 +293,14 @@ class Follower:
         """Divide the room among those that lag, who had none for longest first; return when the others have some."""
         lagging.sort(key=_turn_of)
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
+        turns_ms: dict[ReplicationQuota, int] = {}  # of those that have no room for us now
         for quota in rooms:
-            rooms[quota] = quota.room(now_ms=now_ms)
+            if not quota.ahead(self._ticket, now_ms=now_ms):
+                rooms[quota] = quota.room(now_ms=now_ms)
+            if rooms[quota] > 0:
+                quota.leave(self)
+            else:
+                turns_ms[quota] = quota.wait(self, self._ticket, now_ms=now_ms)
         left_out: set[tuple[Charge, ...]] = set()
         for each in lagging:
             room = min(rooms[charge.quota] for charge in each.charges)
@@ -297,9 +315,13 @@ class Follower:
                 granted[charge.quota] = granted.get(charge.quota, 0) + expected
         for quota, size_bytes in granted.items():
             quota.take(size_bytes)
-        return min(
-            (max(charge.quota.room_at_ms(now_ms=now_ms) for charge in charges) for charges in left_out), default=_FAR_MS
-        )
+        if granted:
+            self._ticket = self._leader.throttle.next_ticket()
+        return min((self._turn_ms(charges, turns_ms, now_ms) for charges in left_out), default=_FAR_MS)
+
+    def _turn_ms(self, charges: tuple[Charge, ...], turns_ms: dict[ReplicationQuota, int], now_ms: int) -> int:
+        quotas = [charge.quota for charge in charges]
+        return max(turns_ms[one] if one in turns_ms else one.room_at_ms(now_ms=now_ms) for one in quotas)
 
     def _put_back(self, asked: _Asked) -> list[Entry]:
         return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]
@@ -356,7 +378,7 @@ class _Trimming:
             seen.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
         if is_lagging and size_bytes:
-            seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records)
+            seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
             seen.turn = follower.next_turn()
         return entry
 
@@ -370,15 +392,22 @@ class _Trimming:
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
         """Return where the records end that may flow of what lags: behind a whole batch, or where they begin."""
-        if not all(self._has_room(charge.quota) for charge in charges):
+        room = min(self._room(charge.quota) for charge in charges)
+        if room <= 0:
             return one.records
         if self._asked.api_version < FIRST_MAX_BYTES:
             return one.records_end  # a batch that is cut short tells the follower to ask for more
-        return replica_fetch.whole_batches(self._data, one.records, one.records_end)
+        end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
+        # Whoever is let through at all gets a batch, as from the leader.
+        first_end = one.records + replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
+        return replica_fetch.whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
 
-    def _has_room(self, quota: ReplicationQuota) -> bool:
-        granted = self._asked.granted.get(quota, 0)
-        return self._brought.get(quota, 0) < granted or quota.room(now_ms=self._now_ms) > 0
+    def _room(self, quota: ReplicationQuota) -> float:
+        """Return how much may still come. A fetch that was granted something is not counted byte by byte again."""
+        brought = self._brought.get(quota, 0)
+        if brought < self._asked.granted.get(quota, 0):
+            return inf
+        return quota.room(now_ms=self._now_ms) - brought
 
     def _count(self, entry: Entry, size_bytes: int, charges: tuple[Charge, ...], *, is_lagging: bool) -> None:
         for charge in charges:

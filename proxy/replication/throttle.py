@@ -42,6 +42,7 @@ class Throttle:
         self._samples = kafka.replication_quota_window_num
         self._window_ms = kafka.replication_quota_window_size_seconds * 1_000
         self.leaders: list[Leader] = []
+        self._last_ticket = 0
         self.followers: dict[int, ReplicationQuota] = {}
         self.paths: dict[tuple[object, ...], ReplicationQuota] = {}
 
@@ -60,6 +61,11 @@ class Throttle:
         leader = Leader(self, address, node_id)
         self.leaders.append(leader)
         return leader
+
+    def next_ticket(self) -> int:
+        """Return a number above all that were returned: for places in the line of a quota."""
+        self._last_ticket += 1
+        return self._last_ticket
 
     def leader_rate(self, node_id: int | None) -> float | None:
         """Return the limit of a broker as a leader; None: there is none."""

@@ -39,9 +39,11 @@ class Move:
     ) -> None:
         self.throttle = Throttle(replication, KafkaSettings())
         self.throttle.see(cluster or view({topic for topic, _ in logs}), now_ms=START_MS)
+        self.throttled = self.throttle.leader(UPSTREAM)
         self.leader = Leader(version, {place: Log() for place in logs})
         for place, (size_bytes, count) in logs.items():
             self.leader.logs[place].append(size_bytes, count)
+            self.leader.logs[place].is_in_sync = not count  # what is written later is replicated as it comes
         self.now_ms = START_MS
         self._ways: list[_Way] = []
         self._plans: list[tuple[int, Callable[[], None]]] = []
@@ -90,7 +92,7 @@ class _Way:
         self.due_ms = move.now_ms  # when something happens next
         self._move = move
         self._follower = follower
-        self._wire = Wire(is_inter_broker=True, throttle=move.throttle)
+        self._wire = Wire(is_inter_broker=True, leader=move.throttled)
         self._waits_at_leader: bytes | None = None
         self._response: bytes | None = None  # on its way to the session
         self._is_idle = True

@@ -32,21 +32,16 @@ class Batch(NamedTuple):
 
 
 class Log:
-    """One partition: batches of one offset each, and how far all in-sync replicas have got."""
+    """One partition: batches of one offset each. Where its follower is in sync, so far is the high watermark."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.start_offset = 0
-        self.high_watermark: int | None = None  # None: the end
-        self.leader_epoch = 3
+        self.is_in_sync = False
 
     @property
     def end_offset(self) -> int:
         return self.start_offset + len(self.batches)
-
-    @property
-    def told_high_watermark(self) -> int:
-        return self.end_offset if self.high_watermark is None else self.high_watermark
 
     def append(self, size_bytes: int, count: int = 1) -> None:
         """Add batches of that size, each."""
@@ -86,15 +81,16 @@ class Leader:
     def answer(self, frame: bytes, *, has_waited: bool) -> bytes | None:
         """Return the response; None where there is nothing yet and the request may wait."""
         request = read_request(frame, self.version)
-        asked, session_id, error = self._resolve(request)
-        if error:
-            return write_response(self.version, Response(request.correlation_id, error, 0, {}))
+        asked = self._asked(request)
+        if asked is None:
+            return write_response(self.version, Response(request.correlation_id, SESSION_NOT_FOUND, 0, {}))
         found = self._read(request, asked)
         if not has_waited and not any(found.values()):
             return None
+        session_id = self._session_for(request)
         self.requests += 1
         self.read_bytes += sum(map(len, found.values()))
-        entries = {place: self._entry(place, records) for place, records in found.items()}
+        entries = {place: self._entry(place, asked[place], records) for place, records in found.items()}
         if request.session_epoch > 0:
             entries = {place: entry for place, entry in entries.items() if self._is_news(session_id, place, entry)}
         return write_response(self.version, Response(request.correlation_id, 0, session_id, entries))
@@ -103,9 +99,10 @@ class Leader:
         """Return how long a fetch may wait."""
         return read_request(frame, self.version).max_wait_ms
 
-    def _entry(self, place: Place, records: bytes) -> Entry:
+    def _entry(self, place: Place, part: Part, records: bytes) -> Entry:
         log = self.logs[place]
-        return Entry(0, log.told_high_watermark, log.told_high_watermark, log.start_offset, records)
+        high_watermark = part.fetch_offset if log.is_in_sync else log.end_offset
+        return Entry(0, high_watermark, high_watermark, log.start_offset, records)
 
     def _is_news(self, session_id: int, place: Place, entry: Entry) -> bool:
         told = self.told.setdefault(session_id, {})
@@ -113,19 +110,24 @@ class Leader:
         told[place] = entry.high_watermark
         return is_news
 
-    def _resolve(self, request: Request) -> tuple[dict[Place, Part], int, int]:
+    def _asked(self, request: Request) -> dict[Place, Part] | None:
+        """Return what is fetched; None where its session is not known."""
+        if request.session_epoch <= 0:
+            return request.parts
+        session = self.sessions.get(request.session_id)
+        return None if session is None else {**session, **request.parts}
+
+    def _session_for(self, request: Request) -> int:
+        """Return the session that the answer names, made, kept or closed as the epoch says."""
         if request.session_epoch == -1:
             self.sessions.pop(request.session_id, None)
-            return request.parts, 0, 0
+            return 0
         if request.session_epoch == 0:
             self.built += 1
             self.sessions[self.built] = dict(request.parts)
-            return request.parts, self.built, 0
-        session = self.sessions.get(request.session_id)
-        if session is None:
-            return {}, 0, SESSION_NOT_FOUND
-        session.update(request.parts)
-        return session, request.session_id, 0
+            return self.built
+        self.sessions[request.session_id].update(request.parts)
+        return request.session_id
 
     def _read(self, request: Request, asked: dict[Place, Part]) -> dict[Place, bytes]:
         limit, min_one = request.max_bytes, True

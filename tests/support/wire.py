@@ -6,7 +6,7 @@ from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
-from proxy.replication.throttle import Throttle
+from proxy.replication.throttle import Leader
 from proxy.session import Session
 
 # As from time.monotonic_ns: neither 0 nor an epoch.
@@ -30,7 +30,7 @@ class Wire:
         max_throttle_time_ms: int | None = None,
         max_buckets: int = MAX_BUCKETS,
         addresses: Addresses | None = None,
-        throttle: Throttle | None = None,
+        leader: Leader | None = None,
     ) -> None:
         self.config = ProxyConfig(
             listeners=(),
@@ -42,9 +42,7 @@ class Wire:
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")
-        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses)
-        if throttle is not None:
-            self.listening.leader = throttle.leader(UPSTREAM)
+        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses, leader)
         self.session = Session(self.listening)
 
     def client(self, *data: bytes) -> bytes:
