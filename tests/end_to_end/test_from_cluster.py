@@ -95,8 +95,9 @@ async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str,
                 for broker in kafka.brokers
             }
             assert view.racks == {1: "east", 2: "east"}
-            assert topic in view.topic_names.values()
             assert not view.has_throttle
+            cluster.watcher.request()  # another broker may have heard of the topic later
+            await cluster.until(lambda view: topic in view.topic_names.values())
             assert cluster.watcher.is_successful
 
             # kafka-configs.sh, the default of all brokers among it
