@@ -85,7 +85,6 @@ def connect(
         # Its constructor leaves the thread behind, a further one with each attempt.
         for client in clients:
             client.close()
-            client._net.stop()  # noqa: SLF001
         raise
 
 
