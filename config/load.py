@@ -33,11 +33,11 @@ from config.model import (
     UpstreamTls,
 )
 from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection, ReplicationSection, Section
-from config.tls_files import FILE_KEYS, check_files
+from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
 from config.units import default_broker_ports
 from config.wording import faults_of
 
-_PATHS: Final = (*FILE_KEYS, "sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
+_PATHS: Final = (*FILE_KEYS, *ADMIN_CLIENT_FILE_KEYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,7 @@ def _load(data: bytes, *, file: str, reads_files: bool) -> Loaded:
     faults = [*document.faults, *check(document)]
     if reads_files:
         faults += check_files(document, Path(file).parent, now=datetime.now(UTC))
+        faults += check_admin_client_files(document, Path(file).parent)
     try:
         section = FileSection.model_validate(document.data)
     except ValidationError as error:

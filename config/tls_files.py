@@ -15,8 +15,11 @@ from typing import Final, ParamSpec
 from config.certificate import CertificateError, certificates_of, validity_of
 from config.document import Document, key_path
 from config.errors import Fault, Severity, TlsFileError
+from config.raw import mapping_at
 
 FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
+ADMIN_CLIENT: Final = ("replication", "admin_client")
+ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 _SECTIONS: Final = ("client_tls", "upstream_tls")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
@@ -98,6 +101,22 @@ def check_files(document: Document, directory: Path, *, now: datetime) -> list[F
         for index, section, files in _sections(document, directory)
         for key, message, severity in _faults(files, now)
     ]
+
+
+def check_admin_client_files(document: Document, directory: Path) -> list[Fault]:
+    """Return which files of ``replication.admin_client`` cannot be read; the first connect sees if they are right."""
+    settings = mapping_at(document, *ADMIN_CLIENT) or {}
+    faults: list[Fault] = []
+    for key in ADMIN_CLIENT_FILE_KEYS:
+        name, location = settings.get(key), (*ADMIN_CLIENT, key)
+        try:
+            if name and isinstance(name, str):
+                (directory / name).read_bytes()
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            message = f"{directory / str(name)} cannot be read: {getattr(error, 'strerror', None) or error}"
+            line = document.line(location)
+            faults.append(Fault(file=document.file, line=line, key=key_path(location), message=message))
+    return faults
 
 
 def _sections(document: Document, directory: Path) -> Iterator[tuple[int, str, dict[str, str]]]:

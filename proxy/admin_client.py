@@ -7,11 +7,13 @@ takes a tenth of a second, so this module is imported only where the file has ``
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from socket import socket
 from typing import Final
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
 
 from config.model import Address, AdminClient
 
@@ -23,6 +25,26 @@ _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 # What is a reason to try again later: all that kafka-python raises about brokers, and what sockets, TLS and the files
 # of passwords and certificates raise. It means AssertionError and ValueError for answers that it does not understand.
 ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
+
+
+class _ClosedWhenRefused(KafkaNetSocket):  # type: ignore[misc]  # it ships no types
+    """Unlike its own, a socket whose connect fails is closed, where a broker that is away would cost one each second.
+
+    They hang in cycles of exceptions and their frames until a garbage collection, which a proxy that is busy with bytes
+    alone comes to rarely.
+    """
+
+    SCHEMES = ("closing",)  # what kafka-python finds the class by
+
+    async def sock_connect(
+        self, net: object, sock: socket, sockaddr: object, timeout_at: float | None = None
+    ) -> socket:
+        try:
+            connected: socket = await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+        return connected
 
 
 def connect(
@@ -56,13 +78,13 @@ def connect(
             bootstrap_timeout_ms=timeout_ms,
             reconnect_backoff_max_ms=1_000,
             kafka_client=network,
+            proxy_url=f"{_ClosedWhenRefused.SCHEMES[0]}://",
             **_security(settings),
         )
     except BaseException:
         # Its constructor leaves the thread behind, a further one with each attempt.
         for client in clients:
             client.close()
-            client._net.stop()  # noqa: SLF001
         raise
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from uuid import UUID
 
 from kafka import errors
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from config.model import Address, AdminClient
 from proxy.admin_client import connect
@@ -24,7 +24,6 @@ _REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 # Answers are decoded in Python, which holds up the event loop's thread now and then: 500 topics take about 10 ms.
 _TOPICS_AT_ONCE: Final = 500
 _IDENTIFY_TIMEOUT_MS: Final = 3_000
-_NO_TOPIC_ID: Final = bytes(16)
 
 
 class ClusterReader:
@@ -50,17 +49,14 @@ class ClusterReader:
             has_configs: Whether the brokers' throttles are, and which partitions are being reassigned.
             has_topic_configs: Whether the topics' lists of throttled replicas are.
         """
-        cluster = self._client.describe_cluster()
-        racks = {
-            broker["broker_id"]: broker.get("rack") for broker in cluster["brokers"] if not broker.get("is_fenced")
-        }
-        topics = self._client.describe_topics() if has_topics or has_topic_configs else []
-        names = [topic["name"] for topic in topics if topic["error_code"] == 0]
+        metadata = self._metadata(has_topics=has_topics or has_topic_configs)
+        racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        topics = [topic for topic in metadata.topics if topic.error_code == 0]
         return Readings(
             racks=racks,
             topic_names=_topic_names(topics) if has_topics or has_topic_configs else None,
             broker_configs=self._broker_configs(racks) if has_configs else None,
-            topic_configs=self._topic_configs(names) if has_topic_configs else None,
+            topic_configs=self._topic_configs([topic.name for topic in topics]) if has_topic_configs else None,
             moving=frozenset(
                 (at.topic, at.partition) for at in self._client.list_partition_reassignments()
             ) if has_configs else frozenset(),
@@ -84,6 +80,11 @@ class ClusterReader:
             raise response
         found = [int(result.resource_name) for result in response.results if result.error_code == 0]
         return found[0] if len(found) == 1 else None
+
+    def _metadata(self, *, has_topics: bool) -> Any:  # noqa: ANN401 - kafka-python has no types
+        """Ask for the brokers, and all topics. Its own ``describe_cluster`` fails with brokers before 3.7."""
+        request = MetadataRequest(topics=None if has_topics else [], allow_auto_topic_creation=False)
+        return self._client._manager.run(self._client._manager.send, request)  # noqa: SLF001
 
     def _broker_configs(self, node_ids: Iterable[int]) -> Mapping[int, Mapping[str, str | None] | None]:
         """Each broker tells its own, at once. One that is away tells nothing."""
@@ -148,8 +149,6 @@ def _values(result: Any) -> Mapping[str, str | None]:  # noqa: ANN401 - kafka-py
     return {config.name: config.value for config in result.configs}
 
 
-def _topic_names(topics: Iterable[Mapping[str, Any]]) -> Mapping[bytes, str]:
+def _topic_names(topics: Iterable[Any]) -> Mapping[bytes, str]:
     """Return names by id. Brokers below 2.8, or with an older inter.broker.protocol.version, have no ids."""
-    names = {UUID(str(topic.get("topic_id") or UUID(int=0))).bytes: topic["name"] for topic in topics}
-    names.pop(_NO_TOPIC_ID, None)
-    return names
+    return {topic.topic_id.bytes: topic.name for topic in topics if topic.topic_id and topic.topic_id.int}

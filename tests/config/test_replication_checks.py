@@ -149,6 +149,19 @@ def test_paths_of_files_start_from_the_configurations_directory(tmp_path: Path) 
     assert found.admin_client.sasl_password_file == str(tmp_path / "secret")
 
 
+def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+    admin_client = "{security_protocol: SSL, ssl_cafile: missing.pem}"
+    text = f"{LISTENERS}replication: {{from_cluster: true, admin_client: {admin_client}}}\n"
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "f.yaml")
+
+    key = f"{tmp_path / 'f.yaml'}:2: replication.admin_client.ssl_cafile"
+    assert str(caught.value) == f"{key}: {tmp_path / 'missing.pem'} cannot be read: No such file or directory"
+    assert load(tmp_path / "f.yaml", reads_files=False).config.replication
+
+
 @pytest.mark.parametrize(
     ("section", "fault"),
     [

@@ -34,7 +34,8 @@ class Script:
         self.asked: list[dict[str, bool]] = []
         self.closed = 0
         self.views: list[ClusterView] = []
-        self.held: threading.Event | None = None
+        self.held: threading.Event | None = None  # a connect waits for it,
+        self.answer_held: threading.Event | None = None  # and an answer does
 
     def connect(self, settings: AdminClient, fallback: tuple[Address, ...]) -> "Script":
         self.connects.append((settings, fallback))
@@ -44,9 +45,12 @@ class Script:
 
     def read(self, **asked: bool) -> Readings:
         self.asked.append(asked)
+        readings = self.readings
+        if self.answer_held:
+            self.answer_held.wait(10)
         if self.failure:
             raise self.failure
-        return self.readings
+        return readings
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
         assert list(node_ids) == [1]
@@ -126,6 +130,18 @@ async def test_all_topics_are_asked_for_only_while_there_is_a_throttle_or_somebo
 
 
 @on_uvloop
+async def test_the_lists_that_go_with_a_new_rate_are_read_at_once() -> None:
+    script = Script()
+    async with watching(script) as watcher:
+        await polled(script, 1)
+        script.readings = replace(THROTTLED, topic_configs=None)
+        watcher._requested.set()  # the poll of the hour
+        await polled(script, 3)
+
+    assert [asked["has_topic_configs"] for asked in script.asked] == [True, False, True]
+
+
+@on_uvloop
 async def _a_cluster_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     script = Script(THROTTLED)
     async with watching(script) as watcher:
@@ -192,13 +208,13 @@ async def test_a_changed_section_is_taken_and_other_servers_are_asked_from_then_
 @on_uvloop
 async def test_an_answer_to_what_is_not_asked_any_more_is_passed_over() -> None:
     script = Script(THROTTLED)
-    script.held = threading.Event()
+    script.answer_held = threading.Event()
     async with watching(script) as watcher:
-        await eventually(lambda: script.connects)
+        await polled(script, 1)
         watcher.update(Replication(leader_rate=1.0))
         script.readings = Readings(racks={1: "b"})
-        script.held.set()
-        await eventually(lambda: watcher.view.racks)
+        script.answer_held.set()
+        await eventually(lambda: watcher.view.racks == {1: "b"})
 
     assert not any(view.has_throttle for view in script.views)
 

@@ -20,6 +20,7 @@ class TlsKafka(Kafka):
         authority: Signs it, and is trusted for the certificates of clients.
         tls: By name, what each listener has of its own, such as ``ssl.client.auth``.
         unproxied: Those of them that advertise themselves.
+        sasl: Those of them that want a login.
         nodes: How many brokers.
         config: Broker settings over the harness's own.
     """
@@ -32,6 +33,7 @@ class TlsKafka(Kafka):
         *,
         tls: Mapping[str, Mapping[str, str]],
         unproxied: Sequence[str] = (),
+        sasl: Sequence[str] = (),
         nodes: int = 1,
         config: Mapping[str, str | int] | None = None,
     ) -> None:
@@ -49,6 +51,7 @@ class TlsKafka(Kafka):
         super().__init__(version, nodes=nodes, config={**stores, **(config or {})})
         self._tls = tls
         self._self_advertised = frozenset(unproxied)
+        self._sasl = frozenset(sasl)
         self.tls: dict[tuple[int, str], Endpoint] = {}
 
     def tls_endpoint(self, name: str, node_id: int = 1) -> Endpoint:
@@ -64,7 +67,8 @@ class TlsKafka(Kafka):
             endpoint = self.tls[node_id, name] = Endpoint(port=port, advertised_port=told)
             own["listeners"] = f"{own['listeners']},{name}://{endpoint.address}"
             own["advertised.listeners"] = f"{own['advertised.listeners']},{name}://{endpoint.advertised_address}"
-            own["listener.security.protocol.map"] = f"{own['listener.security.protocol.map']},{name}:SSL"
+            protocol = "SASL_SSL" if name in self._sasl else "SSL"
+            own["listener.security.protocol.map"] = f"{own['listener.security.protocol.map']},{name}:{protocol}"
             for key, value in settings.items():
                 # To a file of properties a backslash is not a backslash.
                 own[f"listener.name.{name.lower()}.{key}"] = value.replace("\\", "\\\\")
