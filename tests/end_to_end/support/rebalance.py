@@ -225,7 +225,7 @@ class Growth:
 
         By default over the steady part: without the first two seconds and without the first and the last tenth.
         """
-        steps = self._steps()
+        steps = self.steps()
         if since_s is None:
             tenth = self._load.size_bytes / 10
             since_s = max(steps[0].at_s + _STARTS_UP_S, next(at for at, size in steps if size >= tenth))
@@ -234,7 +234,7 @@ class Growth:
         inside = [step for step in steps if since_s <= step.at_s <= until_s]
         return statistics.linear_regression(*zip(*inside, strict=True)).slope
 
-    def _steps(self) -> list[Sample]:
+    def steps(self) -> list[Sample]:
         """The samples with more than before: data comes in chunks, and the time between them says little."""
         return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
 
