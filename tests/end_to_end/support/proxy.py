@@ -210,11 +210,7 @@ def _completed(settings: Settings, upstream: Kafka | None) -> dict[str, Any]:
             {"name": name, "bind": endpoint.advertised_address, "upstream": endpoint.address}
             for name, endpoint in upstream.broker.listeners.items()
             if endpoint.advertised_port != endpoint.port and endpoint != upstream.broker.listeners.get(REPLICATION)
-        ] + [
-            replication_listener(broker)
-            for broker in upstream.brokers
-            if REPLICATION in broker.listeners
-        ]
+        ] + [replication_listener(broker) for broker in upstream.brokers if REPLICATION in broker.listeners]
     return whole
 
 
