@@ -18,7 +18,7 @@ from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
 MB: Final = 1_000_000
 RATE: Final = 5 * MB
-SIZE: Final = 30 * MB
+SIZE: Final = 20 * MB
 RECORD_BYTES: Final = 16_300
 # Whichever topic, but only while it lags: what a whole broker is held to.
 THROTTLED: Final[dict[str, Any]] = {"replication": {"leader.replication.throttled.rate": RATE}}
@@ -131,12 +131,13 @@ def test_the_proxy_is_killed_in_the_middle(bed: Bed) -> None:
 
 
 def test_a_follower_that_fetches_a_thousand_partitions(bed: Bed) -> None:
-    calm = create_topic(bed.kafka, partitions=1_000, replicas=[1, 3])
+    create_topic(bed.kafka, partitions=1_000, replicas=[1, 3])
+    calm = create_topic(bed.kafka, replicas=[1, 3])
     moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
     reassignment = Reassignment(load=moving, to=[1, 3])
 
     with (
-        SteadyClients(bed.kafka, calm, records_per_second=100) as clients,
+        SteadyClients(bed.kafka, calm, records_per_second=20) as clients,
         SyncWatch(bed.kafka) as watch,
         Growth(moving, bed.kafka.brokers[2]) as growth,
     ):

@@ -237,11 +237,13 @@ class Growth:
         """
         steps = self.steps()
         if since_s is None:
-            tenth = self._load.size_bytes / 10
-            since_s = max(steps[0].at_s + _STARTS_UP_S, next(at for at, size in steps if size >= tenth))
+            a_tenth_s = next(at for at, size in steps if size >= self._load.size_bytes / 10)
+            since_s = max(steps[0].at_s + _STARTS_UP_S, a_tenth_s)
         if until_s is None:
             until_s = next(at for at, size in steps if size >= self._load.size_bytes * 0.9)
         inside = [step for step in steps if since_s <= step.at_s <= until_s]
+        if len(inside) < 3:
+            raise AssertionError(f"no steady part: {self._load.size_bytes:,} bytes came in {len(steps)} steps")
         return statistics.linear_regression(*zip(*inside, strict=True)).slope
 
     def steps(self) -> list[Sample]:
