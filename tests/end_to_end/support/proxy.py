@@ -210,11 +210,7 @@ def _completed(settings: Settings, upstream: Kafka | None) -> dict[str, Any]:
             {"name": name, "bind": endpoint.advertised_address, "upstream": endpoint.address}
             for name, endpoint in upstream.broker.listeners.items()
             if endpoint.advertised_port != endpoint.port and endpoint != upstream.broker.listeners.get(REPLICATION)
-        ] + [
-            replication_listener(broker) | ({"node_id": broker.node_id} if "replication" in whole else {})
-            for broker in upstream.brokers
-            if REPLICATION in broker.listeners
-        ]
+        ] + [replication_listener(broker) for broker in upstream.brokers if REPLICATION in broker.listeners]
     return whole
 
 
@@ -226,4 +222,5 @@ def replication_listener(broker: Broker) -> dict[str, Any]:
         "bind": endpoint.advertised_address,
         "upstream": endpoint.address,
         "inter_broker": True,
+        "node_id": broker.node_id,
     }

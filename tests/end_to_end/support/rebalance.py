@@ -43,23 +43,33 @@ _STARTS_UP_S: Final = 2.0
 @contextlib.contextmanager
 def behind_proxies(version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None) -> Iterator[Bed]:
     """A cluster of three brokers that reach each other by one proxy, for the length of a ``with`` block."""
-    with cluster(version, inter_broker_proxied=True, config=config) as kafka, Proxy(settings, kafka) as proxy:
-        # A broker of old hears of the others by them.
-        wait_until(lambda: knows_its_brokers(kafka), timeout_s=30, what="the brokers know each other")
+    with _three_brokers(version, inter_broker_proxied=True, config=config) as kafka, Proxy(settings, kafka) as proxy:
+        _wait_for_each_other(kafka)
         yield Bed(kafka, proxy)
 
 
-def cluster(version: str, *, inter_broker_proxied: bool, config: Mapping[str, str | int] | None = None) -> Kafka:
-    """Three brokers; those of 2.8 speak to each other as 0.10.1 does."""
+@contextlib.contextmanager
+def without_proxies(version: str) -> Iterator[Kafka]:
+    """A cluster of three brokers that reach each other as they do anywhere, for the length of a ``with`` block."""
+    with _three_brokers(version, inter_broker_proxied=False, config=None) as kafka:
+        _wait_for_each_other(kafka)
+        yield kafka
+
+
+def _three_brokers(version: str, *, inter_broker_proxied: bool, config: Mapping[str, str | int] | None) -> Kafka:
     if version == KAFKA_2_8:
         return OldKafka(nodes=3, inter_broker_proxied=inter_broker_proxied, config=config)
     return Kafka(version, nodes=3, proxied=(), inter_broker_proxied=inter_broker_proxied, config=config)
 
 
-def knows_its_brokers(kafka: Kafka) -> bool:
-    """Whether clients hear of every broker."""
-    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-    return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
+def _wait_for_each_other(kafka: Kafka) -> None:
+    """Wait until clients hear of every broker; a client that comes before that may wait in vain."""
+
+    def all_are_known() -> bool:
+        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+        return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
+
+    wait_until(all_are_known, timeout_s=60, what="the brokers know each other")
 
 
 class Bed(NamedTuple):
@@ -225,16 +235,18 @@ class Growth:
 
         By default over the steady part: without the first two seconds and without the first and the last tenth.
         """
-        steps = self._steps()
+        steps = self.steps()
         if since_s is None:
-            tenth = self._load.size_bytes / 10
-            since_s = max(steps[0].at_s + _STARTS_UP_S, next(at for at, size in steps if size >= tenth))
+            a_tenth_s = next(at for at, size in steps if size >= self._load.size_bytes / 10)
+            since_s = max(steps[0].at_s + _STARTS_UP_S, a_tenth_s)
         if until_s is None:
             until_s = next(at for at, size in steps if size >= self._load.size_bytes * 0.9)
         inside = [step for step in steps if since_s <= step.at_s <= until_s]
+        if len(inside) < 3:
+            raise AssertionError(f"no steady part: {self._load.size_bytes:,} bytes came in {len(steps)} steps")
         return statistics.linear_regression(*zip(*inside, strict=True)).slope
 
-    def _steps(self) -> list[Sample]:
+    def steps(self) -> list[Sample]:
         """The samples with more than before: data comes in chunks, and the time between them says little."""
         return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
 

@@ -1,0 +1,173 @@
+"""A throttled move goes on, and ends with the same bytes everywhere, whatever happens to it on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_4
+from tests.end_to_end.support.clients import QUIET, create_topic, end_offset
+from tests.end_to_end.support.kafka import QUICK_TO_RETURN
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
+from tests.end_to_end.support.steady import SteadyClients, SyncWatch
+
+MB: Final = 1_000_000
+RATE: Final = 5 * MB
+SIZE: Final = 20 * MB
+RECORD_BYTES: Final = 16_300
+# Whichever topic, but only while it lags: what a whole broker is held to.
+THROTTLED: Final[dict[str, Any]] = {"replication": {"leader.replication.throttled.rate": RATE}}
+
+
+@pytest.fixture(scope="module", params=[KAFKA_4])
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    config = {} if request.param == KAFKA_2_8 else QUICK_TO_RETURN
+    with behind_proxies(request.param, THROTTLED, config=config) as bed:
+        yield bed
+        # Otherwise the next test's brokers would come back to a half-finished move.
+        assert all(broker.is_running for broker in bed.kafka.brokers)
+
+
+def same_on(moved: Load, *node_ids: int) -> bool:
+    """Whether these brokers have the same bytes of it."""
+    digests = [moved.digests(broker) for broker in moved.kafka.brokers if broker.node_id in node_ids]
+    return all(one == digests[0] for one in digests)
+
+
+def elect_the_preferred(moved: Load) -> None:
+    client = AdminClient({"bootstrap.servers": moved.kafka.bootstrap_servers, **QUIET})
+    partitions = [TopicPartition(moved.topic, number) for number in range(moved.partitions)]
+    for error in client.elect_leaders(ElectionType.PREFERRED, partitions).result(timeout=30).values():
+        assert error is None, error
+
+
+def leaders(moved: Load) -> set[int]:
+    client = AdminClient({"bootstrap.servers": moved.kafka.bootstrap_servers, **QUIET})
+    found = client.list_topics(moved.topic, timeout=30).topics[moved.topic]
+    return {one.leader for one in found.partitions.values()}
+
+
+def test_new_records_of_a_moving_partition_move_too(bed: Bed) -> None:
+    moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    reassignment = Reassignment(load=moving, to=[1, 3])
+
+    with SteadyClients(bed.kafka, moving.topic, records_per_second=200) as clients:
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+        clients.go_on()
+
+    assert clients.failures == []
+    written = SIZE // RECORD_BYTES + len(clients.acknowledged)
+    assert sum(end_offset(bed.kafka, moving.topic, partition=n) for n in range(moving.partitions)) == written
+    wait_until(lambda: same_on(moving, 1, 3), timeout_s=10, what="the last records are on both brokers")
+
+
+def test_the_leader_changes_in_the_middle(bed: Bed) -> None:
+    moving = load(bed.kafka, on=[1, 2], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    wait_until(lambda: same_on(moving, 1, 2), timeout_s=30, what="both replicas have all")
+
+    with Growth(moving, bed.kafka.brokers[2]) as growth:
+        Reassignment(load=moving, to=[1, 2, 3]).execute()
+        growth.wait_for(SIZE / 3, timeout_s=30)
+        reassignment = Reassignment(load=moving, to=[2, 1, 3])
+        reassignment.execute("--additional")
+        elect_the_preferred(moving)
+        assert leaders(moving) == {2}
+        assert growth.samples[-1].size_bytes < SIZE
+        reassignment.wait(timeout_s=60)
+
+    assert same_on(moving, 1, 2, 3)
+
+
+def test_the_leader_is_killed_in_the_middle(bed: Bed) -> None:
+    moving = load(bed.kafka, on=[1, 2], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    wait_until(lambda: same_on(moving, 1, 2), timeout_s=30, what="both replicas have all")
+    reassignment = Reassignment(load=moving, to=[2, 1, 3])
+
+    with Growth(moving, bed.kafka.brokers[2]) as growth:
+        reassignment.execute()
+        growth.wait_for(SIZE / 3, timeout_s=30)
+        bed.kafka.broker.kill()
+        growth.wait_for(SIZE * 0.9, timeout_s=60)
+        bed.kafka.broker.restart()
+        reassignment.wait(timeout_s=60)
+
+    assert same_on(moving, 1, 2, 3)
+
+
+def test_the_new_replicas_broker_is_killed_in_the_middle(bed: Bed) -> None:
+    target = bed.kafka.brokers[2]
+    moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    reassignment = Reassignment(load=moving, to=[1, 3])
+
+    with Growth(moving, target) as growth:
+        reassignment.execute()
+        growth.wait_for(SIZE / 3, timeout_s=30)
+        target.kill()
+        target.restart()
+        reassignment.wait(timeout_s=60)
+
+    assert same_on(moving, 1, 3)
+
+
+def test_the_proxy_is_killed_in_the_middle(bed: Bed) -> None:
+    moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    reassignment = Reassignment(load=moving, to=[1, 3])
+
+    with Growth(moving, bed.kafka.brokers[2]) as growth, SyncWatch(bed.kafka) as watch:
+        reassignment.execute()
+        growth.wait_for(SIZE / 3, timeout_s=30)
+        bed.proxy.kill()
+        bed.proxy.start()
+        reassignment.wait(timeout_s=60)
+
+    assert same_on(moving, 1, 3)
+    assert watch.under_replicated == {moving.topic}
+
+
+def test_a_follower_that_fetches_a_thousand_partitions(bed: Bed) -> None:
+    create_topic(bed.kafka, partitions=1_000, replicas=[1, 3])
+    calm = create_topic(bed.kafka, replicas=[1, 3])
+    moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
+    reassignment = Reassignment(load=moving, to=[1, 3])
+
+    with (
+        SteadyClients(bed.kafka, calm, records_per_second=20) as clients,
+        SyncWatch(bed.kafka) as watch,
+        Growth(moving, bed.kafka.brokers[2]) as growth,
+    ):
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+
+    assert clients.failures == []
+    assert watch.under_replicated == {moving.topic}
+    assert growth.rate() == pytest.approx(RATE, rel=0.1)
+    assert same_on(moving, 1, 3)
+
+
+@pytest.mark.parametrize("bed", [KAFKA_4, KAFKA_2_8], indirect=True)
+def test_records_that_are_larger_than_every_limit(bed: Bed) -> None:
+    """``replica.fetch.max.bytes`` is 1 MiB, ``replica.fetch.response.max.bytes`` 10 MiB, and the rate 5 MB/s."""
+    record_bytes = 11 * MB
+    moving = load(
+        bed.kafka,
+        on=[1],
+        size_bytes=3 * record_bytes,
+        record_bytes=record_bytes,
+        partitions=1,
+        config={"max.message.bytes": str(12 * MB)},
+    )
+    reassignment = Reassignment(load=moving, to=[1, 3])
+
+    with Growth(moving, bed.kafka.brokers[2]) as growth:
+        reassignment.execute()
+        reassignment.wait(timeout_s=60)
+
+    assert same_on(moving, 1, 3)
+    first, last = growth.steps()[0], growth.steps()[-1]
+    assert (last.size_bytes - first.size_bytes) / (last.at_s - first.at_s) < RATE * 1.1
