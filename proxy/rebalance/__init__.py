@@ -5,5 +5,5 @@
 * ``rates``: how fast logs grow. No I/O, no clock.
 * ``throttles``: which rate holds for which replica, by the operator's file or the cluster's configs. No I/O.
 * ``reading``: the samples, from a cluster. It never writes.
-* ``text``: what a person and what a script reads. No I/O.
+* ``text``, ``words``: what a person and what a script reads. No I/O, no clock.
 """

@@ -1,9 +1,9 @@
 """The arithmetic of a reassignment: what is left, how fast it goes, when it ends, which rate would end it.
 
-A new replica has to copy what lies there and what comes in
-meanwhile, so with R for what reaches it and A for what comes in, L bytes to go take L / (R − A), and it never ends
-where A is not below R. Source: the questions and answers of KIP-73, which gives this for one throttle; here it is
-taken for each leader, each follower and each path that a throttle holds for, and the slowest of them is the end.
+A new replica copies what lies there and what comes in meanwhile: with R for what reaches it and A for what comes in,
+L bytes take L / (R − A), and they never end where A is not below R. Source: the questions and answers of KIP-73, which
+give this for one throttle. Here it is taken for each leader, each follower and each path that a throttle holds for, and
+the slowest of them is the end.
 
 Sizes are those of log directories, in bytes. They shrink where retention deletes segments, so rates come from growth
 alone, and a step back counts as what the rest of the window would have brought.
@@ -26,6 +26,9 @@ from proxy.rebalance.rates import growth, rate
 WINDOW_MS: Final = 30_000
 # Less says nothing: a throttled follower is given a second's worth at once.
 LEAST_SPAN_MS: Final = 5_000
+# The window of Kafka's quotas. Who was under a throttle, or got a higher one, is given the difference at once and then
+# nothing for the rest of it: that a rate is below its throttle for less than this proves nothing.
+_QUOTA_WINDOW_MS: Final = 11_000
 # What a fetch brings at once: replica.fetch.max.bytes of each partition, replica.fetch.response.max.bytes in all.
 _PARTITION_BYTES: Final = 1 << 20
 _RESPONSE_BYTES: Final = 10 << 20
@@ -52,10 +55,10 @@ class Progress:
             arrived: Moves of earlier samples that have ended well.
         """
         seen = _Seen(sample, {(limit.source, limit.holder): limit for limit in limits})
-        if self._seen and _is_changed(self._seen[-1].limits, seen.limits):
-            self._seen.clear()  # what went under another throttle says nothing of this one
         for move in arrived:
             self._arrived[move] = self._last_size(move)
+        if self._seen and _is_changed(self._seen[-1].limits, seen.limits):
+            self._seen.clear()  # what went under another throttle says nothing of this one
         self._seen.append(seen)
         while len(self._seen) > 2 and self._seen[1].sample.time_ms <= sample.time_ms - WINDOW_MS:
             self._seen.popleft()
@@ -136,7 +139,12 @@ class _Window:
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
         if limit is not None and is_known:
             load = _with_effect(load, (copied + load.in_sync_rate) / limit.rate)
-        verdict, time_left_ms = _outlook(load, limit.rate if limit else None, copied if is_known else None)
+        verdict, time_left_ms = _outlook(
+            load,
+            limit.rate if limit else None,
+            copied if is_known else None,
+            is_settled=self.span_ms >= _QUOTA_WINDOW_MS,
+        )
         return Estimate(
             load=load,
             source=limit.source if limit else None,
@@ -257,11 +265,15 @@ def first_responses_ms(
     return leaders * response_bytes * 1_000 / min(rates) if rates else None
 
 
-def _outlook(load: Load, limit: float | None, copied: float | None) -> tuple[Verdict, float | None]:
+def _outlook(
+    load: Load, limit: float | None, copied: float | None, *, is_settled: bool
+) -> tuple[Verdict, float | None]:
     """Return what becomes of a load: by what is copied where that is known, else by what the limit promises."""
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0
     promised = None if limit is None else limit - load.in_sync_rate
+    if promised is not None and copied is not None and copied <= load.incoming_rate < promised and not is_settled:
+        copied = None
     if copied == 0 and (promised is None or promised > load.incoming_rate):
         return Verdict.STANDS_STILL, None
     arriving = promised if copied is None else copied

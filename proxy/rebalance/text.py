@@ -1,22 +1,17 @@
-"""A report of a reassignment for a person, as lines, and for a script, as an object. No I/O, no clock.
-
-Rates and sizes are written in powers of 1,000, as ``kafka-reassign-partitions.sh --throttle`` takes them, and as the
-file's ``10MB`` says.
-"""
+"""A report of a reassignment for a person, as lines, and for a script, as an object. No I/O, no clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from proxy.rebalance.model import Estimate, Holder, Report, Row, Side, Source, Verdict
+from proxy.rebalance.words import clock_text, duration_text, rate_text, size_text
 
-_UNITS: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _BAR: Final = 24
 _FILLED, _EMPTY = "█", "░"
-_LONGEST_MS: Final = 366 * 86_400_000
 _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", "time left", "ends")
 
 
@@ -33,9 +28,7 @@ def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[
     """Yield the report; ``now`` is the local time of its last sample."""
     yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
     yield summary(report, now=now)
-    yield from (_too_low(estimate) for estimate in report.estimates if estimate.verdict is Verdict.TOO_LOW)
-    if report.verdict is Verdict.TOO_LOW:
-        yield f"it ends with a throttle above {rate_text(report.smallest_rate)}"
+    yield from _too_low(report)
     yield from _answers(report, now=now, question=question)
     yield from notes
 
@@ -149,24 +142,34 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join([*words, *numbers]).rstrip()
 
 
-def _too_low(estimate: Estimate) -> str:
+def _too_low(report: Report) -> Iterator[str]:
+    """Yield why it never ends; what holds for a leader and its follower alike is said once."""
+    said: dict[str, list[str]] = {}
+    for estimate in report.estimates:
+        if estimate.verdict is Verdict.TOO_LOW:
+            said.setdefault(_reason(estimate), []).append(_who(estimate.load.holder))
+    for reason, whom in said.items():
+        yield f"{', '.join(whom)}: {reason}"
+    if len(said) > 1:
+        yield f"with a throttle above {rate_text(report.smallest_rate)} at all of them it would end"
+
+
+def _reason(estimate: Estimate) -> str:
     load = estimate.load
     incoming = load.incoming_rate + load.in_sync_rate
     parts = f"incoming {rate_text(incoming)}"
     if load.in_sync_rate:
         parts += f" ({rate_text(load.in_sync_rate)} of it to replicas in sync, which the throttle counts as well)"
     if estimate.limit is None:
-        return (
-            f"{_who(load.holder)}: more comes in than is copied: {parts} is above {_rate(estimate)}, without a throttle"
-        )
+        return f"no throttle, yet too slow: {parts} is above the {_rate(estimate)} that are copied, this never ends"
     if incoming >= estimate.limit:
-        said = f"too low: {parts} is above the throttle {rate_text(estimate.limit)}, this never ends"
+        than = f"the throttle {rate_text(estimate.limit)}"
     else:
-        said = (
-            f"too low: {parts} is above the {_rate(estimate)} that come through under the throttle "
-            f"{rate_text(estimate.limit)}, this never ends"
-        )
-    return f"{_who(load.holder)}{_whose(estimate.source)}: {said}; more than {rate_text(load.smallest_rate)} would end"
+        than = f"the {_rate(estimate)} that come through the throttle {rate_text(estimate.limit)}"
+    return (
+        f"too low: {parts} is above {than}{_whose(estimate.source)}, this never ends; "
+        f"above {rate_text(load.smallest_rate)} it would"
+    )
 
 
 def _rate(estimate: Estimate) -> str:
@@ -197,7 +200,7 @@ def _who(holder: Holder) -> str:
 
 
 def _whose(source: Source | None) -> str:
-    return f" (throttle of the {source.value})" if source else ""
+    return f" of the {source.value}" if source else ""
 
 
 def _word(verdict: Verdict) -> str:
@@ -228,43 +231,3 @@ def _percent(one: Report | Row) -> str:
 
 def _whole(number: float | None) -> int | None:
     return None if number is None else round(number)
-
-
-def size_text(size_bytes: float) -> str:
-    """Return a size with the unit that leaves at least 1 before the point."""
-    for unit, factor in _UNITS:
-        if size_bytes >= factor * 0.9995:  # 999.96 kB are 1.00 MB
-            return f"{size_bytes / factor:.{_digits(size_bytes / factor)}f} {unit}"
-    return f"{size_bytes:.0f} B"
-
-
-def rate_text(rate: float) -> str:
-    """Return bytes per second with the unit that fits."""
-    return f"{size_text(rate)}/s"
-
-
-def _digits(number: float) -> int:
-    return 1 if number < 99.95 else 0
-
-
-def duration_text(duration_ms: float) -> str:
-    """Return a time in its two largest units: ``3 h 20 min``."""
-    if duration_ms > _LONGEST_MS:
-        return "over a year"
-    seconds = round(duration_ms / 1_000)
-    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    if minutes:
-        return f"{minutes} min {seconds % 60} s"
-    return f"{seconds} s"
-
-
-def clock_text(now: datetime, duration_ms: float) -> str:
-    """Return the time of day then; with the date where it is another one."""
-    if duration_ms > _LONGEST_MS:
-        return "no date"
-    then = now + timedelta(milliseconds=duration_ms)
-    return f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
