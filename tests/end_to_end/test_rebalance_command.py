@@ -22,7 +22,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import scratch, wait_until
+from tests.end_to_end.support.processes import scratch
 from tests.end_to_end.support.tools import producer_performance
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -57,11 +57,13 @@ def _produce(kafka: Kafka, *, records: int, record_size_bytes: int, throughput: 
 @contextmanager
 def _steady_producer(kafka: Kafka) -> Iterator[None]:
     """Bring ``_INCOMING`` bytes a second, ten times a second."""
-    is_over = threading.Event()
+    is_flowing, is_over = threading.Event(), threading.Event()
     record = os.urandom(10_000)
 
     def produce() -> None:
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=20)
+        producer.send(_TOPIC, record).get(timeout=20)
+        is_flowing.set()
         due_s = time.monotonic()
         while not is_over.wait(max(0, due_s - time.monotonic())):
             due_s += 0.1
@@ -72,6 +74,7 @@ def _steady_producer(kafka: Kafka) -> Iterator[None]:
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(produce)
         try:
+            assert is_flowing.wait(30)
             yield
         finally:
             is_over.set()
