@@ -43,15 +43,16 @@ class Side(Enum):
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    PATH = "path"  # from one leader to one follower
+    PATH = "path"  # between leaders and followers that the file names
 
 
 class Holder(NamedTuple):
-    """Who counts: a leader, a follower, or both of a path, as node ids."""
+    """Who counts: a leader or a follower, by its node id, or a path."""
 
     side: Side
     leader: int | None
     follower: int | None
+    path: str = ""  # its ends in words, for one that counts for a path
 
 
 class Source(Enum):

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from proxy.rebalance.model import Estimate, Holder, Limit, Load, Move, Report, Row, Sample, Side, Sizes, Source, Verdict
@@ -137,7 +138,7 @@ class _Window:
         copied = self._rate(self._copied[move] for move in self._ever(limit, moves))
         is_known = self._is_known(limit.rate if limit else None, len(moves))
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
-        if limit is not None and is_known:
+        if limit is not None and limit.rate > 0 and is_known:
             load = _with_effect(load, (copied + load.in_sync_rate) / limit.rate)
         verdict, time_left_ms = _outlook(
             load,
@@ -262,7 +263,9 @@ def first_responses_ms(
     rates = [
         rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
     ]
-    return leaders * response_bytes * 1_000 / min(rates) if rates else None
+    if not rates:
+        return None
+    return leaders * response_bytes * 1_000 / min(rates) if min(rates) > 0 else inf
 
 
 def _outlook(
@@ -310,10 +313,10 @@ def _leader_bytes(before: Sizes, after: Sizes) -> int | None:
 
 
 def _by_name(limit: Limit) -> tuple[str, str, int, int]:
-    side, leader, follower = limit.holder
+    side, leader, follower, path = limit.holder
     return (
         limit.source.value,
-        side.value,
+        side.value + path,
         -1 if leader is None else leader,
         -1 if follower is None else follower,
     )

@@ -16,20 +16,25 @@ from kafka.admin import ConfigResource
 from config.model import UNLIMITED, Address, ProxyConfig, Replication
 from config.throttled_replicas import ThrottledReplicas
 from config.throttled_replicas import read as read_replicas
+from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from proxy.rebalance.model import Limit, Move, Sample, Sizes
-from proxy.rebalance.throttles import BrokerConfigs, ClusterThrottles, bursts, cluster_limits, file_limits, unlisted
+from proxy.rebalance.throttles import (
+    BrokerConfigs,
+    ClusterThrottles,
+    bursts,
+    cluster_limits,
+    file_limits,
+    unlisted,
+    untold,
+)
 
 _CONFIGS_EVERY_MS: Final = 2_000
-_LEADER_RATE: Final = "leader.replication.throttled.rate"
-_FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-_LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
-_FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
 _FETCH_BYTES: Final = "replica.fetch.max.bytes"
 _WINDOWS: Final = "replication.quota.window.num"
 _WINDOW_S: Final = "replication.quota.window.size.seconds"
-_OF_BROKERS: Final = (_LEADER_RATE, _FOLLOWER_RATE, _RESPONSE_BYTES, _FETCH_BYTES, _WINDOWS, _WINDOW_S)
-_OF_TOPICS: Final = (_LEADER_REPLICAS, _FOLLOWER_REPLICAS)
+_OF_BROKERS: Final = (LEADER_RATE, FOLLOWER_RATE, _RESPONSE_BYTES, _FETCH_BYTES, _WINDOWS, _WINDOW_S)
+_OF_TOPICS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _UNKNOWN_TOPIC: Final = 3  # UNKNOWN_TOPIC_OR_PARTITION: it was deleted meanwhile
 
 # As kafka-python gives them: the fields of Kafka's messages.
@@ -119,7 +124,11 @@ class Reader:
             limits=limits,
             arrived=tuple(sorted(arrived)),
             given_up=tuple(sorted(gone - arrived)),
-            notes=(*unlisted(moves, self._throttles), *bursts(moves, limits, self._throttles)),
+            notes=(
+                *untold(self._throttles),
+                *unlisted(moves, self._throttles),
+                *bursts(moves, limits, self._throttles),
+            ),
         )
 
     def _limits(self, moves: Mapping[Move, Sizes]) -> Iterable[Limit]:
@@ -169,10 +178,13 @@ class Reader:
             config_filter="all",
         )
         of_topics = {topic: _values(found["topic"].get(topic, {})) for topic in topics}
+        of_brokers = {broker: _values(found["broker"].get(str(broker), {})) for broker in brokers}
         self._throttles = ClusterThrottles(
-            brokers={broker: _broker_configs(_values(found["broker"].get(str(broker), {}))) for broker in brokers},
-            leader_replicas=_lists(of_topics, _LEADER_REPLICAS),
-            follower_replicas=_lists(of_topics, _FOLLOWER_REPLICAS),
+            brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},
+            # A broker that tells has values for some of them, if only defaults.
+            unknown=tuple(broker for broker, values in of_brokers.items() if not values),
+            leader_replicas=_lists(of_topics, LEADER_REPLICAS),
+            follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
         )
         if self._replication is not None and _names_racks(self._replication):
             told = self._admin.describe_cluster()["brokers"]
@@ -247,8 +259,8 @@ def _lists(of_topics: Mapping[str, Mapping[str, str]], key: str) -> dict[str, Th
 
 def _broker_configs(values: Mapping[str, str]) -> BrokerConfigs:
     return BrokerConfigs(
-        leader_rate=_rate(values.get(_LEADER_RATE)),
-        follower_rate=_rate(values.get(_FOLLOWER_RATE)),
+        leader_rate=_rate(values.get(LEADER_RATE)),
+        follower_rate=_rate(values.get(FOLLOWER_RATE)),
         response_bytes=int(values.get(_RESPONSE_BYTES, BrokerConfigs().response_bytes)),
         fetch_bytes=int(values.get(_FETCH_BYTES, BrokerConfigs().fetch_bytes)),
         window_ms=int(values.get(_WINDOWS, "11")) * int(values.get(_WINDOW_S, "1")) * 1_000,

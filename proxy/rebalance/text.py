@@ -88,6 +88,7 @@ def _throttle(estimate: Estimate) -> dict[str, Any]:
         "side": load.holder.side.value,
         "leader": load.holder.leader,
         "follower": load.holder.follower,
+        "path": load.holder.path or None,
         "source": estimate.source.value if estimate.source else None,
         "limit": estimate.limit,
         "rate": estimate.rate,
@@ -196,7 +197,7 @@ def _who(holder: Holder) -> str:
         case Side.FOLLOWER:
             return f"broker {holder.follower}"
         case Side.PATH:
-            return f"path from {holder.leader} to {holder.follower}"
+            return f"path {holder.path}"
 
 
 def _whose(source: Source | None) -> str:

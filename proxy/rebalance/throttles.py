@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from config.model import Replication
+from config.model import Replication, ReplicationPath
 from config.throttled_replicas import ThrottledReplicas
 from proxy.rebalance.model import Holder, Limit, Move, Side, Sizes, Source
 from proxy.rebalance.progress import first_responses_ms
@@ -34,6 +34,7 @@ class ClusterThrottles:
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
     follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
+    unknown: tuple[int, ...] = ()  # brokers that do not tell their configs
 
 
 _NOBODY = BrokerConfigs()
@@ -96,6 +97,12 @@ def file_limits(
         ),
         *_by_path(behind, replication, racks),
     ]
+
+
+def untold(cluster: ClusterThrottles) -> Iterator[str]:
+    """Yield a sentence for each broker whose throttle is not known."""
+    for broker in cluster.unknown:
+        yield f"whether broker {broker} has a throttle is not known: reading its configs takes DESCRIBE_CONFIGS"
 
 
 def unlisted(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
@@ -182,22 +189,35 @@ def _by_side(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    together: dict[tuple[int, int], set[Move]] = {}
-    for move, sizes in moves.items():
-        together.setdefault((sizes.leader, move.follower), set()).add(move)
-    for (leader, follower), its in together.items():
-        rates = [
-            path.rate
-            for path in replication.paths
-            if path.leader in (None, leader)
-            and path.follower in (None, follower)
-            and path.leader_rack in (None, racks.get(leader))
-            and path.follower_rack in (None, racks.get(follower))
-        ]
-        if rates:  # where several fit, each of them holds
-            yield Limit(
-                source=Source.FILE,
-                holder=Holder(Side.PATH, leader, follower),
-                rate=min(rates),
-                moves=frozenset(its),
-            )
+    """Yield a limit for each path: all that fits a rule shares it. Of several that fit, each holds."""
+    at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
+    listed = set(moves)
+    if not replication.from_cluster and at_leader is not None and at_follower is not None:
+        listed = _listed_at_leader(moves, at_leader) | _listed_at_follower(moves, at_follower)
+    for path in replication.paths:
+        its = frozenset(move for move in listed if _fits(path, moves[move].leader, move.follower, racks))
+        if its:
+            holder = Holder(Side.PATH, path.leader, path.follower, _ends(path))
+            yield Limit(source=Source.FILE, holder=holder, rate=path.rate, moves=its)
+
+
+def _fits(path: ReplicationPath, leader: int, follower: int, racks: Mapping[int, str | None]) -> bool:
+    return (
+        path.leader in (None, leader)
+        and path.follower in (None, follower)
+        and path.leader_rack in (None, racks.get(leader))
+        and path.follower_rack in (None, racks.get(follower))
+    )
+
+
+def _ends(path: ReplicationPath) -> str:
+    """Return whence and where to, as "broker 1 to rack b"."""
+    ends = ((path.leader, path.leader_rack), (path.follower, path.follower_rack))
+    words = [
+        " of ".join(
+            [*([f"broker {broker}"] if broker is not None else []), *([f"rack {rack}"] if rack is not None else [])]
+        )
+        or "anywhere"
+        for broker, rack in ends
+    ]
+    return f"from {words[0]} to {words[1]}"

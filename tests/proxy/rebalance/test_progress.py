@@ -304,8 +304,23 @@ def test_a_throttle_that_covers_only_one_side_of_the_moves_leaves_the_others_as_
 def test_nothing_copied_though_there_is_room_is_said_to_stand_still_and_not_too_low() -> None:
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
-    assert _report(*_even(0, 2 * MB), limits=(limit,)).verdict is Verdict.STANDS_STILL
-    assert _report(*_even(0, 12 * MB), limits=(limit,)).verdict is Verdict.TOO_LOW
+    assert _report(*_even(0, 2 * MB, seconds=12), limits=(limit,)).verdict is Verdict.STANDS_STILL
+    assert _report(*_even(0, 12 * MB, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
+
+
+def test_who_has_had_his_share_in_advance_rests_for_a_window_and_no_longer() -> None:
+    """A throttle that was raised gives at once what it would have given in ten seconds, and then nothing for ten."""
+    limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
+
+    assert _report(*_even(MB, 2 * MB), limits=(limit,)).verdict is Verdict.ENDS
+    assert _report(*_even(MB, 2 * MB, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
+
+
+def test_a_throttle_of_0_never_ends() -> None:
+    """Kafka takes it, and lets nothing pass."""
+    limit = _limit(Side.FOLLOWER, 4, 0, _ORDERS)
+
+    assert _report(*_even(0, 0, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
 
 
 def test_a_new_throttle_makes_what_was_measured_under_the_old_one_void() -> None:
@@ -399,7 +414,7 @@ _ANY_LIMIT = st.builds(
     Limit,
     source=st.sampled_from(Source),
     holder=st.builds(Holder, st.sampled_from(Side), st.integers(1, 2), st.integers(3, 4)),
-    rate=st.floats(1, 1e15),
+    rate=st.one_of(st.just(0.0), st.floats(1, 1e15)),
     moves=st.frozensets(_MOVES),
     charges_in_sync=st.booleans(),
 )
@@ -450,6 +465,7 @@ def test_whatever_sizes_do_nothing_is_negative_or_more_than_there_is(
         (500, 2 * MB, MB, 100 * MB, 10),  # and its other one, where the follower's side is the bottleneck
         (1, 10 * MB, 10 * MB, 5 * MB, 2),
         (1, 10 * MB, None, None, None),
+        (1, 10 * MB, 0, MB, float("inf")),  # Kafka takes a rate of 0
     ],
 )
 def test_the_first_responses_take_as_long_as_kip_73_says(

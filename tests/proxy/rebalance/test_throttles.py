@@ -14,6 +14,7 @@ from proxy.rebalance.throttles import (
     cluster_limits,
     file_limits,
     unlisted,
+    untold,
 )
 
 MB = 1_000_000
@@ -29,7 +30,7 @@ _RATES = BrokerConfigs(leader_rate=8 * MB, follower_rate=5 * MB)
 
 
 def _told(limits: list[Limit]) -> set[tuple[Side, int | None, int | None, float, frozenset[Move]]]:
-    return {(*limit.holder, limit.rate, limit.moves) for limit in limits}
+    return {(*limit.holder[:3], limit.rate, limit.moves) for limit in limits}
 
 
 def test_a_cluster_throttles_what_its_lists_name_at_the_brokers_that_have_rates() -> None:
@@ -92,22 +93,37 @@ def test_a_file_with_lists_throttles_what_they_name() -> None:
     assert [limit.charges_in_sync for limit in limits] == [True, False]
 
 
-def test_a_path_has_its_rate_for_each_pair_that_fits_and_of_several_the_lowest() -> None:
+def test_all_that_fits_a_path_shares_its_rate_and_of_several_paths_each_holds() -> None:
     section = Replication(
         paths=(
             ReplicationPath(leader_rack="a", follower_rack="b", rate=9 * MB),
             ReplicationPath(follower=4, rate=7 * MB),
+            ReplicationPath(leader=2, leader_rack="a", rate=5 * MB),
             ReplicationPath(leader=3, rate=1 * MB),
         )
     )
 
     limits = file_limits(_MOVES, section, leaders=None, racks={1: "a", 2: "a", 4: "c", 5: "b"})
 
-    assert _told(limits) == {
-        (Side.PATH, 1, 4, 7 * MB, frozenset({_A})),
-        (Side.PATH, 2, 4, 7 * MB, frozenset({_B})),
-        (Side.PATH, 2, 5, 9 * MB, frozenset({_C})),
+    assert {(limit.holder.path, limit.rate, limit.moves) for limit in limits} == {
+        ("from rack a to rack b", 9 * MB, frozenset({_C})),
+        ("from anywhere to broker 4", 7 * MB, frozenset({_A, _B})),
+        ("from broker 2 of rack a to anywhere", 5 * MB, frozenset({_B, _C})),
     }
+
+
+@pytest.mark.parametrize("from_cluster", [False, True])
+def test_a_path_holds_for_what_the_files_lists_name_on_either_side(from_cluster: bool) -> None:
+    section = Replication(
+        paths=(ReplicationPath(follower=4, rate=7 * MB),),
+        leader_replicas=None if from_cluster else {"orders": parse("0:1")},
+        follower_replicas=None if from_cluster else {},
+        from_cluster=from_cluster,
+    )
+
+    (limit,) = file_limits(_MOVES, section, leaders=None, racks={})
+
+    assert limit.moves == ({_A, _B} if from_cluster else {_A})
 
 
 def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_throttle() -> None:
@@ -148,6 +164,13 @@ def test_first_responses_that_do_not_fit_into_the_window_are_told(rate: int, par
     )
 
     assert list(bursts(moves, cluster_limits(moves, cluster), cluster)) == said
+
+
+def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
+    assert [note[:37] for note in untold(ClusterThrottles(unknown=(1, 4)))] == [
+        "whether broker 1 has a throttle is no",
+        "whether broker 4 has a throttle is no",
+    ]
 
 
 def test_the_file_brings_no_bursts_for_the_proxy_narrows_what_a_fetch_may_bring() -> None:
