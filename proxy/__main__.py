@@ -40,6 +40,16 @@ _COMMANDS: Final = {
         "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n\n"
         "With --json: an object for each kind of quota, null where nothing limits.",
     ),
+    "rebalance": _Command(
+        "show how far a reassignment is, when it ends, and whether its throttle lets it end",
+        "example: kafka-quota-proxy rebalance config.yaml --throttle 50MB --by 06:00\n\n"
+        "For each topic and broker that gets replicas of it: bytes left, the rate beside the limit, the time left.\n"
+        "Asks the brokers of replication.admin_client, else those behind the listeners, and changes nothing.\n"
+        "Throttles are those of the file and those of the cluster's configs. Where more comes in than a throttle\n"
+        "lets through it says: too low. Rates and sizes are in powers of 1,000 (MB), as kafka-reassign-partitions.sh\n"
+        "--throttle takes them.\n\n"
+        "Exit status: 0 done, or it will be; 1 it never ends, was cancelled, or no broker answers; 2 wrong usage.",
+    ),
 }
 
 

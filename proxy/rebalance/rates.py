@@ -1,0 +1,47 @@
+"""How fast logs grow, from sizes that were read now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+
+def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
+    """Return how much a log grew from each sample to the next, in bytes.
+
+    Args:
+        steps: Its size less the size before; None where one of the two was not read.
+        durations_ms: The time between the two.
+
+    Returns:
+        The steps; for one backwards (retention took a segment), what the mean of the others would have brought.
+    """
+    forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
+    forward_ms = sum(ms for _, ms in forward)
+    mean = sum(step for step, _ in forward) / forward_ms if forward_ms else 0.0
+    return [
+        0.0 if step is None else mean * ms if step < 0 else float(step)
+        for step, ms in zip(steps, durations_ms, strict=True)
+    ]
+
+
+def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
+    """Return bytes per second of several logs together.
+
+    A throttled log grows in steps, often one a second. Counted from the end of a step to the end of a step, it does not
+    matter where between them the samples begin and end.
+
+    Args:
+        growths: Of each log, as ``growth`` returns it.
+        times_ms: Of the samples, one more than a log has steps.
+    """
+    steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
+    ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]
+    if not ends:
+        return 0.0
+    if len(ends) == 1:
+        return sum(steps) * 1_000 / (times_ms[-1] - times_ms[0])
+    longest_rest_ms = max(after - before for before, after in pairwise(ends))
+    end = ends[-1] if times_ms[-1] - ends[-1] <= longest_rest_ms else times_ms[-1]
+    grown = sum(step for at, step in zip(times_ms[1:], steps, strict=True) if at > ends[0])
+    return grown * 1_000 / (end - ends[0])

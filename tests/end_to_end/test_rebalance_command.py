@@ -1,0 +1,160 @@
+"""Proof 8: when a reassignment ends is known at a quarter of it, and a throttle that is too low is told from others."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import scratch
+from tests.end_to_end.support.tools import producer_performance
+
+_ROOT: Final = Path(__file__).parents[2]
+_MB: Final = 1_000_000
+_SIZE: Final = 160 * _MB
+_INCOMING: Final = 3 * _MB
+_TOO_LOW: Final = 2 * _MB
+_TOPIC: Final = "moving"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Kafka]:
+    with Kafka(KAFKA_4, nodes=3, config={"log.segment.bytes": 64 * _MB}) as kafka:
+        admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        admin.create_topics([NewTopic(_TOPIC, replica_assignments={0: [1]})])
+        admin.close()
+        _produce(kafka, records=_SIZE // 100_000, record_size_bytes=100_000)
+        yield kafka
+
+
+def _produce(kafka: Kafka, *, records: int, record_size_bytes: int, throughput: int = -1) -> None:
+    producer_performance(
+        kafka,
+        bootstrap_servers=kafka.bootstrap_servers,
+        topic=_TOPIC,
+        records=records,
+        record_size_bytes=record_size_bytes,
+        throughput=throughput,
+    )
+
+
+@contextmanager
+def _steady_producer(kafka: Kafka) -> Iterator[None]:
+    """Bring ``_INCOMING`` bytes a second, ten times a second."""
+    is_flowing, is_over = threading.Event(), threading.Event()
+    record = os.urandom(10_000)
+
+    def produce() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=20)
+        producer.send(_TOPIC, record).get(timeout=20)
+        is_flowing.set()
+        due_s = time.monotonic()
+        while not is_over.wait(max(0, due_s - time.monotonic())):
+            due_s += 0.1
+            for _ in range(_INCOMING // 10 // len(record)):
+                producer.send(_TOPIC, record)
+        producer.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(produce)
+        try:
+            assert is_flowing.wait(30)
+            yield
+        finally:
+            is_over.set()
+            running.result()
+
+
+@contextmanager
+def _file(kafka: Kafka) -> Iterator[Path]:
+    with scratch("rebalance") as directory:
+        path = directory / "proxy.yaml"
+        listener = {"name": "clients", "bind": "127.0.0.1:9092", "upstream": kafka.bootstrap_servers.split(",")[0]}
+        path.write_text(yaml.safe_dump({"listeners": [listener]}))
+        yield path
+
+
+def _reassign(kafka: Kafka, node_id: int, *arguments: str) -> None:
+    with scratch("plan") as directory:
+        plan = directory / "plan.json"
+        plan.write_text(json.dumps({"partitions": [{"topic": _TOPIC, "partition": 0, "replicas": [node_id]}]}))
+        where = ("--bootstrap-server", kafka.bootstrap_servers, "--reassignment-json-file", plan)
+        kafka.run_java("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *where, *arguments)
+
+
+def _rebalance(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "proxy", "rebalance", str(path), *arguments]
+    return subprocess.run(command, cwd=_ROOT, text=True, capture_output=True, check=False, timeout=120)
+
+
+def _reports(run: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
+    assert run.stderr == ""
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
+    with _file(cluster) as path, _steady_producer(cluster):
+        _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
+
+        asked = _rebalance(path, "--json", "--every", "8s", "--by", "30s")
+        spoken = _rebalance(path, "--every", "5s")
+
+        (report,) = _reports(asked)
+        assert (asked.returncode, report["state"]) == (1, "too low")
+        assert report["incoming_rate"] == pytest.approx(_INCOMING, rel=0.1)
+        assert _INCOMING * 0.95 < report["smallest_rate"] < _INCOMING / 0.7 * 1.05
+        assert spoken.returncode == 1
+        assert re.search(
+            r"^broker 2, leader 1: too low: incoming [\d.]+ MB/s is above the throttle 2.0 MB/s of the cluster, "
+            r"this never ends; above [\d.]+ MB/s it would$",
+            spoken.stdout,
+            re.MULTILINE,
+        )
+
+        # To another broker, whose quota has no past: one that was raised gives the difference of ten seconds at once.
+        _reassign(cluster, 2, "--cancel")
+        _reassign(cluster, 3, "--execute", "--throttle", str(round(report["by"]["rate"])))
+        began_ms = time.time() * 1_000
+        watched = _reports(_rebalance(path, "--watch", "--json", "--every", "5s"))
+
+    *reports, end = watched
+    assert end["state"] == "done"
+    assert {one["state"] for one in reports} == {"ends"}
+    quarter = next(one for one in reports if one["done_percent"] >= 25)
+    assert quarter["time_left_ms"] == pytest.approx(end["time_ms"] - quarter["time_ms"], rel=0.15)
+    took_ms = report["by"]["time_left_ms"] * reports[0]["size_bytes"] / report["left_bytes"]
+    assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.2)
+
+
+def test_without_a_reassignment_it_says_so(cluster: Kafka) -> None:
+    with _file(cluster) as path:
+        run = _rebalance(path)
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
+
+
+def test_without_a_broker_it_says_so_and_fails() -> None:
+    with scratch("rebalance") as directory:
+        path = directory / "proxy.yaml"
+        path.write_text("listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1}]\n")
+
+        run = _rebalance(path)
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("kafka-quota-proxy rebalance: ")
