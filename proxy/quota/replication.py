@@ -4,7 +4,8 @@ Two measures have to agree before bytes flow:
 
 * Kafka's: the ``SimpleRate`` of all that was charged is not above the limit (``ReplicationQuotaManager``);
 * a bucket of tokens, which only what lags takes from. Kafka's measure alone lets ten seconds' worth pass at once after
-  some quiet; with the tokens, what lags stays under rate times time plus one response, whatever the time.
+  some quiet; with the tokens, what lags stays under rate times time plus one response, whatever the time. A fetch that
+  comes late may make up for a quarter of a second, else the rate would never be reached.
 
 What a fetch may bring is taken when it is passed on, and settled when its response is there, so that several who fetch
 do not all get the same room. Who finds none waits in a line, in which those come first who were served longest ago;
@@ -21,8 +22,8 @@ from proxy.quota.rate import SimpleRate
 # What one response may bring above what there is room for, in seconds of the limit. Small enough that a partition in
 # sync, whose records come in the same response, does not wait for it; large enough that few requests are made.
 _STEP_S: Final = 0.1
-# How much room can be saved up, in seconds of the limit: by a follower whose fetch waits elsewhere meanwhile.
-_SAVED_S: Final = 0.5
+# How much room can be saved up, in seconds of the limit, while the fetches that would use it wait elsewhere.
+_SAVED_S: Final = 0.25
 # How late somebody may come to his turn.
 _LATE_MS: Final = 100
 # Where the limit is 0, room never comes.
