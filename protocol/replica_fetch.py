@@ -384,7 +384,7 @@ def whole_batches(data: Buffer, begin: int, end: int) -> int:
 
 
 def first_batch_bytes(data: Buffer, begin: int, end: int) -> int:
-    """Return the size of the batch, or of the message of magic 0 or 1, at ``begin``: as it says, perhaps beyond ``end``.
+    """Return the size of the batch at ``begin``, or of the message of magic 0 or 1, as it says: perhaps beyond ``end``.
 
     0 if too little of it is there to say so, or what it says cannot be.
     """

@@ -37,6 +37,8 @@ _MAX_HELD_MS: Final = 500
 _MIN_HELD_MS: Final = 50
 # What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
 _FIRST_LOOK_BYTES: Final = 64 * 1024
+# Over how long what is written to a partition is measured.
+_BYTES_IN_EVERY_MS: Final = 5_000
 _FAR_MS: Final = 1 << 62
 
 Key = tuple[bytes, int]  # topic and partition
@@ -67,7 +69,9 @@ class Seen:
     """What was seen last of a throttled partition, by one follower."""
 
     __slots__ = (
+        "_since",
         "brought_bytes",
+        "bytes_in_rate",
         "bytes_per_offset",
         "fetch_offset",
         "high_watermark",
@@ -78,21 +82,28 @@ class Seen:
         "turn",
     )
 
-    def __init__(self, partition: ResponsePartition, leader_epoch: int) -> None:
+    def __init__(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
+        self._since = (now_ms, partition.high_watermark)
+        self.bytes_in_rate = 0.0  # what is written to the partition, bytes per second
         self.bytes_per_offset = 0.0  # 0: not known yet
         self.fetch_offset = 0
         self.brought_bytes = 0  # by the last answer
         self.turn = 0  # when it lagged and got records; a number that grows
         self.least_bytes = 0  # in less than that likely not a batch fits
-        self.see(partition, leader_epoch)
+        self.see(partition, leader_epoch, now_ms)
 
     @property
     def lag(self) -> int:
         """How many offsets are missing, by the last fetch and the last answer."""
         return max(self.high_watermark - self.fetch_offset, 0)
 
-    def see(self, partition: ResponsePartition, leader_epoch: int) -> None:
+    def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
         """Take up what an answer says; put back later, it must be what the follower was told last."""
+        since_ms, since_offset = self._since
+        if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
+            offsets = max(partition.high_watermark - since_offset, 0)
+            self.bytes_in_rate = offsets * self.bytes_per_offset * 1_000 / (now_ms - since_ms)
+            self._since = (now_ms, partition.high_watermark)
         self.leader_epoch = leader_epoch
         self.high_watermark = partition.high_watermark
         self.last_stable_offset = partition.last_stable_offset
@@ -135,6 +146,7 @@ class Follower:
         "_limits",
         "_ticket",
         "_turn",
+        "has_ids",
         "seen",
     )
 
@@ -147,6 +159,7 @@ class Follower:
         self._turn = 0
         self._ticket = leader.throttle.next_ticket()
         self._is_released = False
+        self.has_ids = False  # its fetches name topics by id
         self.seen: dict[Key, Seen] = {}  # of throttled partitions only
 
     @property
@@ -181,6 +194,7 @@ class Follower:
         Raises:
             ProtocolError: it is no Fetch request.
         """
+        self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
@@ -256,17 +270,17 @@ class Follower:
         self._turn += 1
         return self._turn
 
-    def charges(self, key: Key, api_version: int) -> tuple[Charge, ...]:
+    def charges(self, key: Key) -> tuple[Charge, ...]:
         """Return what a partition is charged to."""
         limits = self._limits
-        return limits.charges(*key, is_id=api_version >= FIRST_TOPIC_ID) if limits else ()
+        return limits.charges(*key, is_id=self.has_ids) if limits else ()
 
     def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
         """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
         shares: dict[Key, int] = {}  # of what is not asked for as it came
         lagging: list[_Candidate] = []
         for key, one in asked.partitions.items():
-            charges = self.charges(key, asked.api_version)
+            charges = self.charges(key)
             if not charges:
                 continue
             seen = self.seen.get(key)
@@ -355,24 +369,24 @@ class _Trimming:
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
         """Return the entry of a partition as the follower gets it."""
-        follower, version = self._follower, self._asked.api_version
-        charges = follower.charges(key, version)
+        follower = self._follower
+        charges = follower.charges(key)
         if one.error_code or not charges:
             follower.seen.pop(key, None)
             return _whole(self._data, one)
         seen = follower.seen.get(key)
         if seen is None:
-            seen = follower.seen[key] = Seen(one, request.leader_epoch)
+            seen = follower.seen[key] = Seen(one, request.leader_epoch, self._now_ms)
             seen.arrive_at(request.fetch_offset)
         else:
-            seen.see(one, request.leader_epoch)
+            seen.see(one, request.leader_epoch, self._now_ms)
         is_lagging = request.fetch_offset < one.high_watermark
         if one.records == one.records_end:
             if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
                 seen.least_bytes = min(max(2 * seen.least_bytes, _FIRST_LOOK_BYTES), UNLIMITED_BYTES)
             return _whole(self._data, one)
         end = self._end(one, charges) if is_lagging else one.records_end
-        entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, version))
+        entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, self._asked.api_version))
         size_bytes = end - one.records
         if size_bytes:
             seen.brought_bytes = size_bytes

@@ -23,6 +23,15 @@ Lists = Mapping[str, ThrottledReplicas] | None
 Listing = tuple[Lists, int | None]
 
 
+class Path(NamedTuple):
+    """What a rate of its own is for: None fits any."""
+
+    leader: int | None
+    follower: int | None
+    leader_rack: str | None
+    follower_rack: str | None
+
+
 class Charge(NamedTuple):
     """One quota that a partition is charged to."""
 
@@ -44,7 +53,7 @@ class Throttle:
         self.leaders: list[Leader] = []
         self._last_ticket = 0
         self.followers: dict[int, ReplicationQuota] = {}
-        self.paths: dict[tuple[object, ...], ReplicationQuota] = {}
+        self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
         """Put the file's rules in force, from the next fetch on; what was used stays."""
@@ -236,8 +245,8 @@ def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | Non
     return replicas.holds(partition, broker)
 
 
-def _key_of(path: ReplicationPath) -> tuple[object, ...]:
-    return path.leader, path.follower, path.leader_rack, path.follower_rack
+def _key_of(path: ReplicationPath) -> Path:
+    return Path(path.leader, path.follower, path.leader_rack, path.follower_rack)
 
 
 def _change(limits: Iterable[tuple[ReplicationQuota, float | None]], now_ms: int) -> None:

@@ -5,7 +5,9 @@ from typing import Final
 
 from config.model import KafkaSettings, Replication
 from proxy.cluster_view import ClusterView
+from proxy.replication.throttle import Leader as ThrottledLeader
 from proxy.replication.throttle import Throttle
+from proxy.session import Session
 from tests.support.replica_frames import Place, topic_id
 from tests.support.replicas import Follower, Leader, Log
 from tests.support.wire import START_MS, UPSTREAM, Wire
@@ -28,6 +30,8 @@ class Move:
         logs: size of each batch and their number, by partition.
         replication: what the file says.
         cluster: what the cluster says; absent: the names of the topics, and which broker the leader is.
+        throttle: a server's; absent: one of these rules.
+        leader: of it.
     """
 
     def __init__(
@@ -36,10 +40,14 @@ class Move:
         logs: Mapping[Place, tuple[int, int]],
         replication: Replication | None,
         cluster: ClusterView | None = None,
+        *,
+        throttle: Throttle | None = None,
+        leader: ThrottledLeader | None = None,
     ) -> None:
-        self.throttle = Throttle(replication, KafkaSettings())
-        self.throttle.see(cluster or view({topic for topic, _ in logs}), now_ms=START_MS)
-        self.throttled = self.throttle.leader(UPSTREAM)
+        self.throttle = throttle or Throttle(replication, KafkaSettings())
+        if throttle is None or cluster is not None:
+            self.throttle.see(cluster or view({topic for topic, _ in logs}), now_ms=START_MS)
+        self.throttled = leader or self.throttle.leader(UPSTREAM)
         self.leader = Leader(version, {place: Log() for place in logs})
         for place, (size_bytes, count) in logs.items():
             self.leader.logs[place].append(size_bytes, count)
@@ -47,6 +55,11 @@ class Move:
         self.now_ms = START_MS
         self._ways: list[_Way] = []
         self._plans: list[tuple[int, Callable[[], None]]] = []
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The proxy's end of each connection."""
+        return [way.session for way in self._ways]
 
     def add(self, follower: Follower) -> Follower:
         """Connect a follower."""
@@ -96,6 +109,10 @@ class _Way:
         self._waits_at_leader: bytes | None = None
         self._response: bytes | None = None  # on its way to the session
         self._is_idle = True
+
+    @property
+    def session(self) -> Session:
+        return self._wire.session
 
     def go_on(self) -> None:
         wire, move = self._wire, self._move

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -117,7 +118,7 @@ def test_a_batch_larger_than_every_limit_comes_and_is_paid_for() -> None:
     move.run(20_000)
     assert follower.offsets[MOVING] == 4
     times = [one.at_ms for one in follower.deliveries if one.place == MOVING]
-    assert all(after - before >= 2_990 for before, after in zip(times, times[1:], strict=False))
+    assert all(after - before >= 2_990 for before, after in pairwise(times))
 
 
 def test_a_batch_larger_than_its_share_comes_although_others_always_have_records() -> None:
