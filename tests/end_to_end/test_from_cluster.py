@@ -204,7 +204,9 @@ async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.end_to_end
-async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(tmp_path: Path) -> None:
+async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     authority = Authority("everybody's")
     (tmp_path / "password").write_text(f"{secret_of('watcher')}\n")
     ca = authority.save(tmp_path, "ca")
@@ -241,3 +243,5 @@ async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(tmp_pat
             )
             await until_it_is(cluster, successful=False)
             assert cluster.view.leader_rates == {1: 5000000.0}
+            assert "want another security_protocol, certificate or login" in caplog.text
+            assert secret_of("watcher") not in caplog.text
