@@ -85,7 +85,9 @@ def connect(
     except KafkaTimeoutError as error:
         _end(clients)
         # Brokers hang up on a login that fails, so that it looks no different.
-        message = f"no answer of {','.join(servers)} as {settings.security_protocol.value}: they are away, or want another"
+        message = (
+            f"no answer of {','.join(servers)} as {settings.security_protocol.value}: they are away, or want another"
+        )
         raise KafkaTimeoutError(f"{message} security_protocol, certificate or login") from error
     except BaseException:
         _end(clients)
