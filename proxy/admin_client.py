@@ -11,7 +11,7 @@ from socket import socket
 from typing import Final
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
 
@@ -70,9 +70,10 @@ def connect(
         clients.append(KafkaNetClient(**configs))
         return clients[-1]
 
+    servers = [str(address) for address in settings.bootstrap_servers or fallback]
     try:
         return KafkaAdminClient(
-            bootstrap_servers=[str(address) for address in settings.bootstrap_servers or fallback],
+            bootstrap_servers=servers,
             client_id=CLIENT_ID,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
             bootstrap_timeout_ms=timeout_ms,
@@ -81,11 +82,22 @@ def connect(
             proxy_url=f"{_ClosedWhenRefused.SCHEMES[0]}://",
             **_security(settings),
         )
+    except KafkaTimeoutError as error:
+        _end(clients)
+        # Brokers hang up on a login that fails, so that it looks no different.
+        message = (
+            f"no answer of {','.join(servers)} as {settings.security_protocol.value}: they are away, or want another"
+        )
+        raise KafkaTimeoutError(f"{message} security_protocol, certificate or login") from error
     except BaseException:
-        # Its constructor leaves the thread behind, a further one with each attempt.
-        for client in clients:
-            client.close()
+        _end(clients)
         raise
+
+
+def _end(clients: list[KafkaNetClient]) -> None:
+    """Close what a constructor that failed has left behind: a thread, a further one with each attempt."""
+    for client in clients:
+        client.close()
 
 
 def _security(settings: AdminClient) -> Mapping[str, object]:

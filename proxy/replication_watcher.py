@@ -88,6 +88,7 @@ class ReplicationWatcher:
         self._warn_from_ms = 0
         self._all_topics_from_ms = 0
         self._identify_from_ms = 0
+        self._identified_among: frozenset[int] = frozenset()
 
     def request(self) -> None:
         """Read it all again soon, topic ids in particular: at most twice a second, however often this is called."""
@@ -178,9 +179,10 @@ class ReplicationWatcher:
     async def _identify(self, node_ids: tuple[int, ...]) -> None:
         """Find out which broker each upstream is that the file does not say it of."""
         reader, now_ms = self._reader, monotonic_ns() // 1_000_000
-        if reader is None or not self._unidentified or now_ms < self._identify_from_ms:
+        is_early = now_ms < self._identify_from_ms and frozenset(node_ids) == self._identified_among
+        if reader is None or not self._unidentified or is_early:
             return
-        self._identify_from_ms = now_ms + _IDENTIFY_AGAIN_MS
+        self._identify_from_ms, self._identified_among = now_ms + _IDENTIFY_AGAIN_MS, frozenset(node_ids)
         for upstream in tuple(self._unidentified):
             why = "none of the cluster's brokers says that it is it"
             try:

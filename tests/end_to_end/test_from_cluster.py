@@ -23,8 +23,6 @@ from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.logins import add_scram_users, secret_of
 from tests.end_to_end.support.old_kafka import OldKafka
-from tests.end_to_end.support.processes import wait_until
-from tests.end_to_end.support.rebalance import knows_its_brokers
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.support.certificates import Authority
 
@@ -107,11 +105,9 @@ async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str,
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
     racks = {"broker.rack": "east"}
     with _cluster(version, racks) as kafka:
-        # A broker of old hears of the others by them.
-        await asyncio.to_thread(wait_until, lambda: knows_its_brokers(kafka), timeout_s=30, what="they know each other")
-        topic = _topic_of_one_replica_each(kafka, partitions=2)
         async with watched(kafka, replication) as cluster:
-            view = await cluster.until(lambda view: len(view.node_ids) == 2)
+            view = await cluster.until(lambda view: len(view.racks) == len(view.node_ids) == 2)
+            topic = await asyncio.to_thread(_topic_of_one_replica_each, kafka, partitions=2)
             assert view.node_ids == {
                 Address(host="127.0.0.1", port=broker.listeners["DIRECT"].port): broker.node_id
                 for broker in kafka.brokers
@@ -204,7 +200,9 @@ async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.end_to_end
-async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(tmp_path: Path) -> None:
+async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     authority = Authority("everybody's")
     (tmp_path / "password").write_text(f"{secret_of('watcher')}\n")
     ca = authority.save(tmp_path, "ca")
@@ -241,3 +239,5 @@ async def test_a_cluster_that_wants_certificates_and_a_login_is_asked_so(tmp_pat
             )
             await until_it_is(cluster, successful=False)
             assert cluster.view.leader_rates == {1: 5000000.0}
+            assert "want another security_protocol, certificate or login" in caplog.text
+            assert secret_of("watcher") not in caplog.text

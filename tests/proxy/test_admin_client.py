@@ -42,6 +42,7 @@ def test_reaching_nobody_is_an_error_and_leaves_no_thread_behind() -> None:
         connect(AdminClient(), (nobody(),), timeout_ms=200)
 
     assert isinstance(caught.value, ADMIN_ERRORS)
+    assert "as PLAINTEXT: they are away, or want another security_protocol, certificate or login" in str(caught.value)
     assert threading.active_count() == threads
     assert open_sockets() == sockets  # at once, not when garbage is collected
 

@@ -53,8 +53,7 @@ class Script:
         return readings
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        assert list(node_ids) == [1]
-        return self.node_ids.get(upstream)
+        return next((node_id for node_id in node_ids if node_id == self.node_ids.get(upstream)), None)
 
     def close(self) -> None:
         self.closed += 1
@@ -185,6 +184,17 @@ async def _node_ids(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_an_upstream_is_who_the_file_says_or_who_it_says_it_is(caplog: pytest.LogCaptureFixture) -> None:
     _node_ids(caplog)
+
+
+@on_uvloop
+async def test_an_upstream_is_asked_again_as_soon_as_there_are_other_brokers() -> None:
+    script = Script()
+    script.node_ids = {ONE: 2}
+    async with watching(script, upstreams={ONE: None}) as watcher:
+        await eventually(lambda: script.views)
+        script.readings = replace(QUIET, racks={1: "a", 2: "a"})
+        watcher.request()
+        await eventually(lambda: watcher.view.node_ids == {ONE: 2})
 
 
 @on_uvloop
