@@ -21,9 +21,13 @@ EVERY_VERSION: Final = [KAFKA_4, KAFKA_3_9, KAFKA_2_8]
 RECORD_BYTES: Final = 16_300
 
 
+# The brokers' own throttle lets as much through at once as its windows hold: with eleven of them, a short move.
+FEW_WINDOWS: Final[dict[str, str | int]] = {"replication.quota.window.num": 3}
+
+
 @pytest.fixture(scope="module", params=[KAFKA_4])
 def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with behind_proxies(request.param, {}) as bed:
+    with behind_proxies(request.param, {}, config=FEW_WINDOWS) as bed:
         yield bed
 
 
@@ -55,18 +59,21 @@ def test_a_replica_grows_at_the_rate_of_the_file_and_is_the_same_to_the_byte(bed
     assert "still in progress" not in reassignment.verify()
 
 
-def test_the_throttle_of_kafkas_own_tool_is_kept_where_the_file_says_so(bed: Bed) -> None:
+def test_the_throttle_of_kafkas_own_tool_is_kept_and_hardly_doubled(bed: Bed) -> None:
     kafka, proxy = bed
-    moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
-    assert proxy.reload({"replication": {"from_cluster": True, "poll_interval": "200ms"}})
+    rates = []
+    for settings in ({}, {"replication": {"from_cluster": True, "poll_interval": "200ms"}}):
+        moving = load(kafka, on=[1], size_bytes=60 * MB, record_bytes=RECORD_BYTES)
+        assert proxy.reload(settings)
+        reassignment = Reassignment(load=moving, to=[3], throttle=10 * MB)
+        with Growth(moving, kafka.brokers[2]) as growth:
+            reassignment.execute()
+            reassignment.wait(timeout_s=60)
+        assert "Clearing topic-level throttles" in reassignment.verify()
+        rates.append(growth.rate())
 
-    reassignment = Reassignment(load=moving, to=[3], throttle=10 * MB)
-    with Growth(moving, kafka.brokers[2]) as growth:
-        reassignment.execute()
-        reassignment.wait(timeout_s=60)
-
-    assert 0.85 <= growth.rate() / (10 * MB) <= 1.05  # Kafka itself throws away what ends inside a batch, and is late
-    assert "Clearing topic-level throttles" in reassignment.verify()
+    kafkas_own, both = rates
+    assert 0.9 * kafkas_own <= both <= 10.5 * MB  # 0.95 over whole minutes: test_rebalances_measured.py
 
 
 def test_only_the_moving_replicas_are_out_of_sync_and_clients_go_on(bed: Bed) -> None:
@@ -99,7 +106,7 @@ def test_a_throttle_that_is_lifted_gives_full_speed_within_a_second(bed: Bed) ->
         reassignment.wait(timeout_s=20)
 
     assert growth.between(lifted_s, lifted_s + 1) > 30 * MB
-    assert growth.rate(until_s=lifted_s) == pytest.approx(5 * MB, rel=0.05)
+    assert growth.rate(since_s=lifted_s - 2, until_s=lifted_s) == pytest.approx(5 * MB, rel=0.1)
 
 
 def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
@@ -112,6 +119,7 @@ def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
 
     with SyncWatch(kafka) as watch:
         idle = Effort(bed, seconds)
+        began_s = time.monotonic()
         reassignment.execute()
         with Growth(moving, kafka.brokers[2]) as growth, SteadyClients(kafka, calm, records_per_second=2):
             busy = Effort(bed, seconds)
@@ -120,7 +128,8 @@ def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
     for process, cores in busy.cores.items():
         assert cores - idle.cores[process] < 0.05, process
     assert busy.fetches_per_second < idle.fetches_per_second + 10
-    assert 0 < growth.samples[-1].size_bytes <= rate * (seconds + 5) + RECORD_BYTES
+    # What a window of eleven seconds holds is free at first, and each partition gets a record, or it would never move.
+    assert 0 < growth.samples[-1].size_bytes <= rate * (busy.ended_s - began_s + 11) + moving.partitions * RECORD_BYTES
 
 
 class Effort:
@@ -132,6 +141,7 @@ class Effort:
         before = {name: process.cpu_seconds() for name, process in processes.items()}
         fetches = _fetches(bed)
         time.sleep(seconds)
+        self.ended_s = time.monotonic()
         self.cores = {name: (process.cpu_seconds() - before[name]) / seconds for name, process in processes.items()}
         self.fetches_per_second = (_fetches(bed) - fetches) / seconds
 

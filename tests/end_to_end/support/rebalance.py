@@ -63,13 +63,14 @@ def _three_brokers(version: str, *, inter_broker_proxied: bool, config: Mapping[
 
 
 def _wait_for_each_other(kafka: Kafka) -> None:
-    """Wait until clients hear of every broker; a client that comes before that may wait in vain."""
+    # A client that comes before that may wait in vain.
+    wait_until(lambda: knows_its_brokers(kafka), timeout_s=60, what="the brokers know each other")
 
-    def all_are_known() -> bool:
-        client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-        return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
 
-    wait_until(all_are_known, timeout_s=60, what="the brokers know each other")
+def knows_its_brokers(kafka: Kafka) -> bool:
+    """Whether clients hear of every broker."""
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    return len(client.list_topics(timeout=30).brokers) == len(kafka.brokers)
 
 
 class Bed(NamedTuple):
