@@ -86,6 +86,17 @@ def _is_changed(before: _Limits, now: _Limits) -> bool:
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
+class _Held(NamedTuple):
+    """What shares a limit, or has none, and what was seen of it."""
+
+    load: Load
+    limit: Limit | None
+    moves: frozenset[Move]
+    copied: float  # bytes per second
+    is_known: bool  # whether that can be believed yet
+    is_reached: bool  # whether the limit is what holds it back
+
+
 class _Window:
     """The samples of one report, and the growth between them."""
 
@@ -104,7 +115,9 @@ class _Window:
         return self._times[-1] - self._times[0]
 
     def report(self) -> Report:
-        estimates = tuple(self._estimate(holder, limit, moves) for holder, limit, moves in self._groups())
+        held = [self._held(holder, limit, moves) for holder, limit, moves in self._groups()]
+        bound = frozenset().union(*(one.moves for one in held if one.is_reached))
+        estimates = tuple(self._estimate(one, is_decisive=one.is_reached or not one.moves <= bound) for one in held)
         rows = tuple(self._row(topic, follower, estimates) for topic, follower in self._places())
         verdict, time_left_ms = _worst(estimates)
         return Report(
@@ -134,26 +147,37 @@ class _Window:
             groups.append((Holder(Side.FOLLOWER, None, follower), None, moves))
         return groups
 
-    def _estimate(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> Estimate:
+    def _held(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> _Held:
         copied = self._rate(self._copied[move] for move in self._ever(limit, moves))
         is_known = self._is_known(limit.rate if limit else None, len(moves))
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
-        if limit is not None and limit.rate > 0 and is_known:
-            load = _with_effect(load, (copied + load.in_sync_rate) / limit.rate)
+        share = (copied + load.in_sync_rate) / limit.rate if limit is not None and limit.rate > 0 and is_known else 0.0
+        return _Held(
+            load=_with_effect(load, share) if share else load,
+            limit=limit,
+            moves=moves,
+            copied=copied,
+            is_known=is_known,
+            is_reached=share >= _REACHED,
+        )
+
+    def _estimate(self, held: _Held, *, is_decisive: bool) -> Estimate:
+        """Return when it ends: by what is copied, or by its throttle where another one is what holds its moves back."""
+        limit = held.limit.rate if held.limit else None
         verdict, time_left_ms = _outlook(
-            load,
-            limit.rate if limit else None,
-            copied if is_known else None,
+            held.load,
+            limit,
+            held.copied if held.is_known and is_decisive else None,
             is_settled=self.span_ms >= _QUOTA_WINDOW_MS,
         )
         return Estimate(
-            load=load,
-            source=limit.source if limit else None,
-            limit=limit.rate if limit else None,
-            rate=copied if self.span_ms >= LEAST_SPAN_MS else None,
+            load=held.load,
+            source=held.limit.source if held.limit else None,
+            limit=limit,
+            rate=held.copied if self.span_ms >= LEAST_SPAN_MS else None,
             verdict=verdict,
             time_left_ms=time_left_ms,
-            moves=moves,
+            moves=held.moves,
         )
 
     def _ever(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
@@ -214,10 +238,12 @@ class _Window:
         incoming = self._rate(self._incoming[move] for move in moves)
         copied = self._rate(self._copied[move] for move in moves)
         verdict, time_left_ms = _worst(over)
-        if verdict is Verdict.ENDS and time_left_ms is not None and self.span_ms >= LEAST_SPAN_MS:
+        own_ms = time_to_copy_ms(left_bytes, copied - incoming) if self.span_ms >= LEAST_SPAN_MS else None
+        if own_ms is not None and verdict is Verdict.TOO_LOW:
+            verdict, time_left_ms = Verdict.ENDS, own_ms  # it is another one's lag that grows
+        elif own_ms is not None and time_left_ms is not None:
             # Later than all that it shares a throttle with it cannot be; sooner it may.
-            own_ms = time_to_copy_ms(left_bytes, copied - incoming)
-            time_left_ms = time_left_ms if own_ms is None else min(own_ms, time_left_ms)
+            time_left_ms = min(own_ms, time_left_ms)
         return Row(
             topic=topic,
             follower=follower,
