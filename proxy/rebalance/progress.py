@@ -94,7 +94,7 @@ class _Held(NamedTuple):
     moves: frozenset[Move]
     copied: float  # bytes per second
     is_known: bool  # whether that can be believed yet
-    is_reached: bool  # whether the limit is what holds it back
+    share: float  # how much of the limit is used; 0 where that is not known
 
 
 class _Window:
@@ -116,15 +116,20 @@ class _Window:
 
     def report(self) -> Report:
         held = [self._held(holder, limit, moves) for holder, limit, moves in self._groups()]
-        bound = frozenset().union(*(one.moves for one in held if one.is_reached))
-        estimates = tuple(self._estimate(one, is_decisive=one.is_reached or not one.moves <= bound) for one in held)
+        reached = [one for one in held if one.share >= _REACHED]
+        bound = frozenset().union(*(one.moves for one in reached))
+        # The one that is used best shows what arrives of a throttle; the others are less used for its sake.
+        effect = min(1.0, max((one.share for one in reached), default=1.0))
+        estimates = tuple(
+            self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in held
+        )
         rows = tuple(self._row(topic, follower, estimates) for topic, follower in self._places())
         verdict, time_left_ms = _worst(estimates)
         return Report(
             span_ms=self.span_ms,
             rows=rows,
             estimates=estimates,
-            loads=tuple(self._loads(estimates)),
+            loads=tuple(replace(load, effect=effect) for load in self._loads()),
             left_bytes=sum(row.left_bytes for row in rows),
             size_bytes=sum(row.size_bytes for row in rows),
             rate=self._rate(self._copied.values()) if self.span_ms >= LEAST_SPAN_MS else None,
@@ -153,15 +158,15 @@ class _Window:
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
         share = (copied + load.in_sync_rate) / limit.rate if limit is not None and limit.rate > 0 and is_known else 0.0
         return _Held(
-            load=_with_effect(load, share) if share else load,
+            load=load,
             limit=limit,
             moves=moves,
             copied=copied,
             is_known=is_known,
-            is_reached=share >= _REACHED,
+            share=share,
         )
 
-    def _estimate(self, held: _Held, *, is_decisive: bool) -> Estimate:
+    def _estimate(self, held: _Held, *, effect: float, is_decisive: bool) -> Estimate:
         """Return when it ends: by what is copied, or by its throttle where another one is what holds its moves back."""
         limit = held.limit.rate if held.limit else None
         verdict, time_left_ms = _outlook(
@@ -171,7 +176,7 @@ class _Window:
             is_settled=self.span_ms >= _QUOTA_WINDOW_MS,
         )
         return Estimate(
-            load=held.load,
+            load=replace(held.load, effect=effect),
             source=held.limit.source if held.limit else None,
             limit=limit,
             rate=held.copied if self.span_ms >= LEAST_SPAN_MS else None,
@@ -194,21 +199,17 @@ class _Window:
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
-    def _loads(self, estimates: Sequence[Estimate]) -> Iterable[Load]:
+    def _loads(self) -> Iterable[Load]:
         """Return what each leader and each follower has before it, under one throttle for all."""
-        effects = {estimate.load.holder: estimate.load.effect for estimate in estimates}
-        common = min(effects.values(), default=1.0)
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         for leader in sorted({sizes.leader for sizes in self._now.values()}):
             moves = frozenset(move for move, sizes in self._now.items() if sizes.leader == leader)
             holder = Holder(Side.LEADER, leader, None)
-            load = self._load(holder, moves, charges_in_sync=charges_in_sync)
-            yield _with_effect(load, effects.get(holder, common))
+            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
         for follower in sorted({move.follower for move in self._now}):
             moves = frozenset(move for move in self._now if move.follower == follower)
             holder = Holder(Side.FOLLOWER, None, follower)
-            load = self._load(holder, moves, charges_in_sync=charges_in_sync)
-            yield _with_effect(load, effects.get(holder, common))
+            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
 
     def _load(self, holder: Holder, moves: frozenset[Move], *, charges_in_sync: bool) -> Load:
         return Load(
@@ -318,11 +319,6 @@ def _worst(estimates: Sequence[Estimate]) -> tuple[Verdict, float | None]:
         if verdict in verdicts:
             return verdict, None
     return Verdict.ENDS, max((estimate.time_left_ms or 0.0 for estimate in estimates), default=0.0)
-
-
-def _with_effect(load: Load, share: float) -> Load:
-    effect = min(1.0, share) if share >= _REACHED else 1.0
-    return replace(load, effect=effect)
 
 
 def _left_bytes(sizes: Sizes) -> int:

@@ -356,6 +356,19 @@ def test_a_throttle_that_is_far_from_reached_where_another_one_is_does_not_make_
     assert [row.time_left_ms for row in report.rows] == [pytest.approx(38_000), pytest.approx(64 / 3 * 1_000)]
 
 
+def test_what_arrives_of_a_throttle_is_seen_at_the_one_that_is_used_best() -> None:
+    """The leader's is used up, three quarters of it by its replica in sync; so the follower's cannot be."""
+    samples = [
+        {_ORDERS: _sizes(1_000 * MB + second * 6 * MB, round(second * 1.5 * MB), in_sync_followers=1)}
+        for second in range(13)
+    ]
+    limits = (_limit(Side.FOLLOWER, 4, 2 * MB, _ORDERS), _limit(Side.LEADER, 1, 8 * MB, _ORDERS, charges_in_sync=True))
+
+    report = _report(*samples, limits=limits)
+
+    assert report.smallest_rate == pytest.approx(12 * MB / (7.5 / 8))
+
+
 def test_a_throttle_of_0_never_ends() -> None:
     """Kafka takes it, and lets nothing pass."""
     limit = _limit(Side.FOLLOWER, 4, 0, _ORDERS)
