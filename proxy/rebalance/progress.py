@@ -86,6 +86,17 @@ def _is_changed(before: _Limits, now: _Limits) -> bool:
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
+class _Held(NamedTuple):
+    """What shares a limit, or has none, and what was seen of it."""
+
+    load: Load
+    limit: Limit | None
+    moves: frozenset[Move]
+    copied: float  # bytes per second
+    is_known: bool  # whether that can be believed yet
+    share: float  # how much of the limit is used; 0 where that is not known
+
+
 class _Window:
     """The samples of one report, and the growth between them."""
 
@@ -104,14 +115,21 @@ class _Window:
         return self._times[-1] - self._times[0]
 
     def report(self) -> Report:
-        estimates = tuple(self._estimate(holder, limit, moves) for holder, limit, moves in self._groups())
+        held = [self._held(holder, limit, moves) for holder, limit, moves in self._groups()]
+        reached = [one for one in held if one.share >= _REACHED]
+        bound = frozenset().union(*(one.moves for one in reached))
+        # The one that is used best shows what arrives of a throttle; the others are less used for its sake.
+        effect = min(1.0, max((one.share for one in reached), default=1.0))
+        estimates = tuple(
+            self._estimate(one, effect=effect, is_decisive=one in reached or not one.moves <= bound) for one in held
+        )
         rows = tuple(self._row(topic, follower, estimates) for topic, follower in self._places())
         verdict, time_left_ms = _worst(estimates)
         return Report(
             span_ms=self.span_ms,
             rows=rows,
             estimates=estimates,
-            loads=tuple(self._loads(estimates)),
+            loads=tuple(replace(load, effect=effect) for load in self._loads()),
             left_bytes=sum(row.left_bytes for row in rows),
             size_bytes=sum(row.size_bytes for row in rows),
             rate=self._rate(self._copied.values()) if self.span_ms >= LEAST_SPAN_MS else None,
@@ -134,26 +152,37 @@ class _Window:
             groups.append((Holder(Side.FOLLOWER, None, follower), None, moves))
         return groups
 
-    def _estimate(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> Estimate:
+    def _held(self, holder: Holder, limit: Limit | None, moves: frozenset[Move]) -> _Held:
         copied = self._rate(self._copied[move] for move in self._ever(limit, moves))
         is_known = self._is_known(limit.rate if limit else None, len(moves))
         load = self._load(holder, moves, charges_in_sync=limit is not None and limit.charges_in_sync)
-        if limit is not None and limit.rate > 0 and is_known:
-            load = _with_effect(load, (copied + load.in_sync_rate) / limit.rate)
+        share = (copied + load.in_sync_rate) / limit.rate if limit is not None and limit.rate > 0 and is_known else 0.0
+        return _Held(
+            load=load,
+            limit=limit,
+            moves=moves,
+            copied=copied,
+            is_known=is_known,
+            share=share,
+        )
+
+    def _estimate(self, held: _Held, *, effect: float, is_decisive: bool) -> Estimate:
+        """Return when it ends: by what is copied, or by its throttle where another one is what holds its moves back."""
+        limit = held.limit.rate if held.limit else None
         verdict, time_left_ms = _outlook(
-            load,
-            limit.rate if limit else None,
-            copied if is_known else None,
+            held.load,
+            limit,
+            held.copied if held.is_known and is_decisive else None,
             is_settled=self.span_ms >= _QUOTA_WINDOW_MS,
         )
         return Estimate(
-            load=load,
-            source=limit.source if limit else None,
-            limit=limit.rate if limit else None,
-            rate=copied if self.span_ms >= LEAST_SPAN_MS else None,
+            load=replace(held.load, effect=effect),
+            source=held.limit.source if held.limit else None,
+            limit=limit,
+            rate=held.copied if self.span_ms >= LEAST_SPAN_MS else None,
             verdict=verdict,
             time_left_ms=time_left_ms,
-            moves=moves,
+            moves=held.moves,
         )
 
     def _ever(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
@@ -170,21 +199,17 @@ class _Window:
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
-    def _loads(self, estimates: Sequence[Estimate]) -> Iterable[Load]:
+    def _loads(self) -> Iterable[Load]:
         """Return what each leader and each follower has before it, under one throttle for all."""
-        effects = {estimate.load.holder: estimate.load.effect for estimate in estimates}
-        common = min(effects.values(), default=1.0)
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         for leader in sorted({sizes.leader for sizes in self._now.values()}):
             moves = frozenset(move for move, sizes in self._now.items() if sizes.leader == leader)
             holder = Holder(Side.LEADER, leader, None)
-            load = self._load(holder, moves, charges_in_sync=charges_in_sync)
-            yield _with_effect(load, effects.get(holder, common))
+            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
         for follower in sorted({move.follower for move in self._now}):
             moves = frozenset(move for move in self._now if move.follower == follower)
             holder = Holder(Side.FOLLOWER, None, follower)
-            load = self._load(holder, moves, charges_in_sync=charges_in_sync)
-            yield _with_effect(load, effects.get(holder, common))
+            yield self._load(holder, moves, charges_in_sync=charges_in_sync)
 
     def _load(self, holder: Holder, moves: frozenset[Move], *, charges_in_sync: bool) -> Load:
         return Load(
@@ -214,10 +239,12 @@ class _Window:
         incoming = self._rate(self._incoming[move] for move in moves)
         copied = self._rate(self._copied[move] for move in moves)
         verdict, time_left_ms = _worst(over)
-        if verdict is Verdict.ENDS and time_left_ms is not None and self.span_ms >= LEAST_SPAN_MS:
+        own_ms = time_to_copy_ms(left_bytes, copied - incoming) if self.span_ms >= LEAST_SPAN_MS else None
+        if own_ms is not None and verdict is Verdict.TOO_LOW:
+            verdict, time_left_ms = Verdict.ENDS, own_ms  # it is another one's lag that grows
+        elif own_ms is not None and time_left_ms is not None:
             # Later than all that it shares a throttle with it cannot be; sooner it may.
-            own_ms = time_to_copy_ms(left_bytes, copied - incoming)
-            time_left_ms = time_left_ms if own_ms is None else min(own_ms, time_left_ms)
+            time_left_ms = min(own_ms, time_left_ms)
         return Row(
             topic=topic,
             follower=follower,
@@ -292,11 +319,6 @@ def _worst(estimates: Sequence[Estimate]) -> tuple[Verdict, float | None]:
         if verdict in verdicts:
             return verdict, None
     return Verdict.ENDS, max((estimate.time_left_ms or 0.0 for estimate in estimates), default=0.0)
-
-
-def _with_effect(load: Load, share: float) -> Load:
-    effect = min(1.0, share) if share >= _REACHED else 1.0
-    return replace(load, effect=effect)
 
 
 def _left_bytes(sizes: Sizes) -> int:

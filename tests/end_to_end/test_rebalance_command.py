@@ -66,7 +66,7 @@ def _steady_producer(kafka: Kafka) -> Iterator[None]:
         is_flowing.set()
         due_s = time.monotonic()
         while not is_over.wait(max(0, due_s - time.monotonic())):
-            due_s += 0.1
+            due_s = max(due_s + 0.1, time.monotonic())  # what a busy machine held up is not sent the faster
             for _ in range(_INCOMING // 10 // len(record)):
                 producer.send(_TOPIC, record)
         producer.close()
@@ -108,6 +108,13 @@ def _reports(run: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
+def test_without_a_reassignment_it_says_so(cluster: Kafka) -> None:
+    with _file(cluster) as path:
+        run = _rebalance(path)
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
+
+
 def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
@@ -117,8 +124,8 @@ def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
 
         (report,) = _reports(asked)
         assert (asked.returncode, report["state"]) == (1, "too low")
-        assert report["incoming_rate"] == pytest.approx(_INCOMING, rel=0.1)
-        assert _INCOMING * 0.95 < report["smallest_rate"] < _INCOMING / 0.7 * 1.05
+        assert report["incoming_rate"] == pytest.approx(_INCOMING, rel=0.2)
+        assert report["incoming_rate"] <= report["smallest_rate"] <= report["incoming_rate"] / 0.7
         assert spoken.returncode == 1
         assert re.search(
             r"^broker 2, leader 1: too low: incoming [\d.]+ MB/s is above the throttle 2.0 MB/s of the cluster, "
@@ -140,13 +147,6 @@ def test_what_is_said_of_a_move_is_what_happens(cluster: Kafka) -> None:
     assert quarter["time_left_ms"] == pytest.approx(end["time_ms"] - quarter["time_ms"], rel=0.15)
     took_ms = report["by"]["time_left_ms"] * reports[0]["size_bytes"] / report["left_bytes"]
     assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.2)
-
-
-def test_without_a_reassignment_it_says_so(cluster: Kafka) -> None:
-    with _file(cluster) as path:
-        run = _rebalance(path)
-
-    assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
 
 
 def test_without_a_broker_it_says_so_and_fails() -> None:

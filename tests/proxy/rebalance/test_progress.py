@@ -316,6 +316,59 @@ def test_who_has_had_his_share_in_advance_rests_for_a_window_and_no_longer() -> 
     assert _report(*_even(MB, 2 * MB, seconds=12), limits=(limit,)).verdict is Verdict.TOO_LOW
 
 
+def test_who_shares_a_throttle_that_is_too_low_for_another_still_ends() -> None:
+    quiet = Move("payments", 0, 4)
+    samples = [
+        {
+            _ORDERS: _sizes(1_000 * MB + second * 2 * MB, second * MB),
+            quiet: _sizes(100 * MB, round(second * 0.5 * MB)),
+        }
+        for second in range(13)
+    ]
+
+    report = _report(*samples, limits=(_limit(Side.FOLLOWER, 4, 1.5 * MB, _ORDERS, quiet),))
+
+    orders, payments = report.rows
+    assert (report.verdict, orders.verdict, payments.verdict) == (Verdict.TOO_LOW, Verdict.TOO_LOW, Verdict.ENDS)
+    assert payments.time_left_ms == pytest.approx(94 / 0.5 * 1_000)
+
+
+def test_a_throttle_that_is_far_from_reached_where_another_one_is_does_not_make_it_late() -> None:
+    """What of broker 4's throttle goes to one topic now goes to the other when the first has arrived."""
+    other = Move("payments", 0, 4)
+    samples = [
+        {
+            _ORDERS: _sizes(200 * MB, second * 3 * MB, leader=1),
+            other: _sizes(100 * MB, second * 3 * MB, leader=2),
+        }
+        for second in range(13)
+    ]
+    limits = (
+        _limit(Side.FOLLOWER, 4, 6 * MB, _ORDERS, other),
+        _limit(Side.LEADER, 1, 6 * MB, _ORDERS),
+        _limit(Side.LEADER, 2, 6 * MB, other),
+    )
+
+    report = _report(*samples, limits=limits)
+
+    assert report.left_bytes == 228 * MB
+    assert report.time_left_ms == pytest.approx(228 / 6 * 1_000)
+    assert [row.time_left_ms for row in report.rows] == [pytest.approx(38_000), pytest.approx(64 / 3 * 1_000)]
+
+
+def test_what_arrives_of_a_throttle_is_seen_at_the_one_that_is_used_best() -> None:
+    """The leader's is used up, three quarters of it by its replica in sync; so the follower's cannot be."""
+    samples = [
+        {_ORDERS: _sizes(1_000 * MB + second * 6 * MB, round(second * 1.5 * MB), in_sync_followers=1)}
+        for second in range(13)
+    ]
+    limits = (_limit(Side.FOLLOWER, 4, 2 * MB, _ORDERS), _limit(Side.LEADER, 1, 8 * MB, _ORDERS, charges_in_sync=True))
+
+    report = _report(*samples, limits=limits)
+
+    assert report.smallest_rate == pytest.approx(12 * MB / (7.5 / 8))
+
+
 def test_a_throttle_of_0_never_ends() -> None:
     """Kafka takes it, and lets nothing pass."""
     limit = _limit(Side.FOLLOWER, 4, 0, _ORDERS)

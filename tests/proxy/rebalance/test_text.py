@@ -76,13 +76,18 @@ def test_a_throttle_that_lets_less_through_than_it_says_is_named_with_what_it_le
 def test_what_followers_in_sync_take_of_a_leaders_throttle_is_part_of_what_comes_in() -> None:
     said = _said(_report(copied=2 * MB, incoming=3 * MB, limit=8 * MB, in_sync_followers=2))
 
-    assert said[-3:] == [
-        "broker 4: too low: incoming 3.0 MB/s is above the 2.0 MB/s that come through the throttle 8.0 MB/s of the "
-        "cluster, this never ends; above 3.0 MB/s it would",
+    assert said[3:] == [
         "leader 1: too low: incoming 9.0 MB/s (6.0 MB/s of it to replicas in sync, which the throttle counts as well) "
         "is above the throttle 8.0 MB/s of the cluster, this never ends; above 9.0 MB/s it would",
-        "with a throttle above 9.0 MB/s at all of them it would end",
     ]
+
+
+def test_of_several_throttles_that_are_too_low_each_is_named_and_then_the_one_rate_for_all() -> None:
+    said = _said(_report(copied=7 * MB, incoming=8 * MB, limit=9 * MB, in_sync_followers=1))
+
+    assert said[3].startswith("broker 4: too low: incoming 8.0 MB/s is above the 7.0 MB/s that come through")
+    assert said[4].startswith("leader 1: too low: incoming 16.0 MB/s (8.0 MB/s of it to replicas in sync")
+    assert said[5:] == ["with a throttle above 16.0 MB/s at all of them it would end"]
 
 
 def test_without_a_throttle_too_slow_is_not_called_too_low() -> None:
