@@ -358,8 +358,10 @@ class Session:
                     size_bytes, change = passes
                 if change:
                     begin, until, replacement = change
-                    # Of a fetch that was answered here nothing passes.
-                    self.to_broker += (part for part in (data[start:begin], replacement) if part)
+                    if replacement:
+                        self.to_broker += (data[start:begin], replacement)
+                    elif begin > start:  # of a fetch that was answered here nothing passes
+                        self.to_broker.append(data[start:begin])
                     start = until
                 position += 4 + size_bytes
                 if position > end:
