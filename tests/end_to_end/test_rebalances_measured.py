@@ -42,7 +42,7 @@ def throttling(version: str, column: str, rate: int) -> Iterator[Kafka]:
 
 
 @pytest.mark.parametrize("column", COLUMNS[RATES])
-@pytest.mark.parametrize(("size", "mb_per_s"), [(SMALL, 10), (SMALL, 20), (SMALL, 50), (LARGE, 20)])
+@pytest.mark.parametrize(("size", "mb_per_s"), [(SMALL, 20), (SMALL, 40), (SMALL, 80), (LARGE, 20)])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_two_gigabytes(version: str, size: int, mb_per_s: int, column: str) -> None:
     rate = mb_per_s * MB
