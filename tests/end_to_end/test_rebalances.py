@@ -59,6 +59,40 @@ def test_a_replica_grows_at_the_rate_of_the_file_and_is_the_same_to_the_byte(bed
     assert "still in progress" not in reassignment.verify()
 
 
+def test_a_follower_is_held_to_its_rate_over_all_its_leaders(bed: Bed) -> None:
+    from_1, from_2 = rates_of_two_moves(bed, {"follower.replication.throttled.rate": 10 * MB})
+
+    assert from_1 + from_2 == pytest.approx(10 * MB, rel=0.1)
+    assert min(from_1, from_2) > 3 * MB
+
+
+def test_each_path_has_a_rate_of_its_own(bed: Bed) -> None:
+    paths = [{"leader": 1, "follower": 3, "rate": 3 * MB}, {"leader": 2, "follower": 3, "rate": 6 * MB}]
+
+    from_1, from_2 = rates_of_two_moves(bed, {"paths": paths})
+
+    assert from_1 == pytest.approx(3 * MB, rel=0.1)
+    assert from_2 == pytest.approx(6 * MB, rel=0.1)
+
+
+def rates_of_two_moves(bed: Bed, replication: dict[str, Any]) -> tuple[float, float]:
+    """Move a load of broker 1 and one of broker 2 to broker 3; return the rate of each while both move."""
+    kafka, proxy = bed
+    loads = [load(kafka, on=[leader], size_bytes=40 * MB, record_bytes=RECORD_BYTES) for leader in (1, 2)]
+    assert proxy.reload({"replication": replication})
+    reassignments = [Reassignment(load=one, to=[3]) for one in loads]
+    with Growth(loads[0], kafka.brokers[2]) as first, Growth(loads[1], kafka.brokers[2]) as second:
+        for reassignment in reassignments:
+            reassignment.execute()
+        since_s = time.monotonic()
+        second.wait_for(20 * MB, timeout_s=30)
+        until_s = time.monotonic()
+        assert proxy.reload({})
+        for reassignment in reassignments:
+            reassignment.wait(timeout_s=30)
+    return first.rate(since_s=since_s, until_s=until_s), second.rate(since_s=since_s, until_s=until_s)
+
+
 def test_the_throttle_of_kafkas_own_tool_is_kept_and_hardly_doubled(bed: Bed) -> None:
     kafka, proxy = bed
     rates = []

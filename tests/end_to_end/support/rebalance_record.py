@@ -36,7 +36,7 @@ _WHAT: Final[Mapping[str, str]] = {
         "cluster's own configs are empty."
     ),
     LATENCIES: (
-        "A producer with acks=all and a consumer, 200 records of 1 kB a second each, of a topic that does not move but "
+        "A producer with acks=all and a consumer, 100 records of 1 kB a second each, of a topic that does not move but "
         "shares its leader and a follower with the one that does: 20 MB/s for a minute. A latency counts from when a "
         "record was due to when it was acknowledged, or read."
     ),
