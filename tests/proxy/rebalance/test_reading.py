@@ -71,7 +71,11 @@ class Cluster:
                             {
                                 "name": topic,
                                 "partitions": [
-                                    {"partition_index": index, "partition_size": size, "is_future_key": is_future}
+                                    {
+                                        "partition_index": index,
+                                        "partition_size": 2 * size if is_future else size,
+                                        "is_future_key": is_future,
+                                    }
                                     for is_future in (False, True)
                                 ],
                             }
@@ -144,6 +148,17 @@ def test_moves_have_the_sizes_of_both_ends_and_those_in_sync_beside_the_leader()
         _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # not there yet
     }
     assert cluster.asked_brokers == [1, 2, 4]
+
+
+def test_a_new_replica_that_is_in_sync_already_is_not_one_of_those_beside_the_leader() -> None:
+    """Of two that are added, one has arrived: the partition is still on its way to both."""
+    cluster = _cluster()
+    cluster.moving = {("orders", 1): [4, 5]}
+    cluster.partitions["orders", 1] = (2, [2, 3, 4])
+
+    moves = Reader(cluster, _config(), clock_ms=lambda: 0).read().sample.moves
+
+    assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
 
 
 def test_the_throttles_of_the_cluster_are_those_below_kafkas_no_limit() -> None:
