@@ -115,6 +115,13 @@ def p99_ms(latencies: list[Latency], *, since_s: float = 0, until_s: float = flo
     return statistics.quantiles(took, n=100)[98] * 1_000
 
 
+def is_in_sync(kafka: Kafka, topic: str) -> bool:
+    """Whether every replica of a topic is."""
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    partitions = client.list_topics(topic, timeout=30).topics[topic].partitions.values()
+    return all(len(one.isrs) == len(one.replicas) for one in partitions)
+
+
 def _latency(message: confluent_kafka.Message) -> Latency:
     due_s = float((message.value() or b"").split(b" ", 1)[0])
     return Latency(due_s, time.monotonic() - due_s)
