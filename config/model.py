@@ -256,7 +256,7 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A rate of its own for each pair of brokers that fits. At least one of the four is set; None fits any."""
+    """A rate that all pairs of brokers that fit share. At least one of the four is set; None fits any."""
 
     leader: int | None = None  # node ids
     follower: int | None = None

@@ -102,6 +102,11 @@ class Lease:
         self._is_told = False
         self._is_dropped = False
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the cluster has a throttle that it has been told of, for nothing is being reassigned."""
+        return self._throttle is not None and self._is_told
+
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
         """Return what of a view is to be enforced, and what an operator should be told, each thing once."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})

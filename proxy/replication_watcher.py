@@ -90,6 +90,11 @@ class ReplicationWatcher:
         self._identify_from_ms = 0
         self._identified_among: frozenset[int] = frozenset()
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the cluster has a throttle while nothing has been reassigned for a while."""
+        return self._lease.is_orphaned
+
     def request(self) -> None:
         """Read it all again soon, topic ids in particular: at most twice a second, however often this is called."""
         self._all_topics_from_ms = 0

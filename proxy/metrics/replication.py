@@ -41,6 +41,11 @@ def families(
     yield from _of_partitions(ports)
     if watcher is not None:
         yield _gauge(
+            "replication_throttle_orphaned",
+            "Whether the cluster's configs throttle replication while nothing is being reassigned.",
+            [("", int(watcher.is_orphaned))],
+        )
+        yield _gauge(
             "cluster_poll_successful",
             "Whether the cluster answered when it was asked last.",
             [("", int(watcher.is_successful))],
