@@ -83,7 +83,7 @@ def rates_of_two_moves(bed: Bed, replication: dict[str, Any]) -> tuple[float, fl
     reassignments = [Reassignment(load=one, to=[3]) for one in loads]
     with Growth(loads[0], kafka.brokers[2]) as first, Growth(loads[1], kafka.brokers[2]) as second:
         for reassignment in reassignments:
-            reassignment.execute()
+            reassignment.execute("--additional")
         since_s = time.monotonic()
         second.wait_for(20 * MB, timeout_s=30)
         until_s = time.monotonic()
