@@ -452,6 +452,9 @@ class Session:
         follower, leader = self._follower, self.account.listening.leader
         if follower is None and leader is not None and leader.throttle.replication is not None:
             follower = self._follower = Follower(leader)
+        if follower is not None and follower.is_asking:
+            self.is_blocked = True
+            return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
             self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
             return NOTHING

@@ -175,7 +175,8 @@ class SimpleRate(Rate):
         total = self.total + more
         if total <= limit * self._window_ms / 1_000:
             return now_ms
-        return min(self._oldest_ms + ceil(total / limit * 1_000), self.exact_before_ms)
+        # The lower of the two first: a limit may be so small that there is no number for the other.
+        return self._oldest_ms + ceil(min(total / limit * 1_000, self.exact_before_ms - self._oldest_ms))
 
     def _stands_for_ms(self, elapsed_ms: int) -> int:
         return max(elapsed_ms, self._window_ms)

@@ -52,9 +52,13 @@ class ReplicationQuota:
         self._line: dict[object, tuple[int, int]] = {}  # ticket, and until when the place is kept, of who waits
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
-        """Put another limit in force. What was measured stays; what is not paid for is paid at the new rate."""
+        """Put a limit in force. What was measured stays; what is not paid for is paid at the new rate.
+
+        Places in the line are given up: they are kept for as long as the old limit said, which may be for ever.
+        """
         self._refill(now_ms)
         self.limit = limit
+        self._line.clear()
 
     def is_exceeded(self, *, now_ms: int) -> bool:
         """Whether Kafka would leave throttled replicas out: the measured rate is above the limit."""
@@ -87,7 +91,7 @@ class ReplicationQuota:
         if not limit:
             return _FAR_MS
         self._refill(now_ms)
-        paid_ms = now_ms + ceil(-self._tokens / limit * 1_000)
+        paid_ms = now_ms + ceil(min(-self._tokens / limit * 1_000, _FAR_MS))
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._taken, now_ms=now_ms), now_ms)
 
     def wait(self, who: object, ticket: int, *, now_ms: int) -> int:
@@ -95,25 +99,26 @@ class ReplicationQuota:
 
         Args:
             who: a connection; ``leave`` when it waits no more.
-            ticket: whose is lower comes first.
+            ticket: whose is lower comes first; who has a place keeps the one that he came with.
             now_ms: as it is.
         """
-        ahead = self.ahead(ticket, now_ms=now_ms)
+        ahead = self.ahead(who, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
-        self._line[who] = (ticket, room_at_ms + _LATE_MS)
+        self._line[who] = (self._place(who, ticket), room_at_ms + _LATE_MS)
         return room_at_ms
 
     def leave(self, who: object) -> None:
         """Give up one's place, if there is one."""
         self._line.pop(who, None)
 
-    def ahead(self, ticket: int, *, now_ms: int) -> int:
-        """Return how many wait that come first. A place that was not taken up in time is lost."""
+    def ahead(self, who: object, ticket: int, *, now_ms: int) -> int:
+        """Return how many others wait that come first. A place that was not taken up in time is lost."""
         if not self._line:
             return 0
-        for who in [who for who, (_, until_ms) in self._line.items() if until_ms < now_ms]:
-            del self._line[who]
-        return sum(1 for place, _ in self._line.values() if place < ticket)
+        for late in [one for one, (_, until_ms) in self._line.items() if until_ms < now_ms]:
+            del self._line[late]
+        own = self._place(who, ticket)
+        return sum(1 for place, _ in self._line.values() if place < own)
 
     def take(self, size_bytes: int) -> None:
         """Set aside what a fetch may bring, until ``settle``."""
@@ -124,6 +129,9 @@ class ReplicationQuota:
         """Give back what was taken; pay for what lagged and came instead."""
         self._taken -= taken_bytes
         self._tokens += taken_bytes - brought_bytes
+
+    def _place(self, who: object, ticket: int) -> int:
+        return self._line[who][0] if who in self._line else ticket
 
     def _refill(self, now_ms: int) -> None:
         limit = self.limit

@@ -167,13 +167,22 @@ class Follower:
         """What held for the last fetch."""
         return self._limits
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a fetch that was passed on awaits its answer; until it is there no other may be decided on."""
+        return self._asked is not None
+
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
         """Whether a fetch is to be handed to ``take``; else it passes as it came, and so does its answer."""
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
+            if limits is not None and limits.follower != replica_id:
+                self._leave()
+                self.seen.clear()
             limits = self._limits = self._leader.limits(replica_id, now_ms=now_ms)
         if limits.is_active and not self._is_released and api_version <= _NEWEST:
             return True
+        self._leave()
         self.seen.clear()
         self._held_since_ms = self._left_session = 0
         return False
@@ -216,7 +225,7 @@ class Follower:
         self._held_since_ms = 0
         self._asked = asked
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
-        session_id, self._left_session = self._left_session, 0
+        session_id, self._left_session = fetch.session_id or self._left_session, 0
         frame = replica_fetch.write_request(
             data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=fetch.max_bytes, session_id=session_id
         )
@@ -234,11 +243,12 @@ class Follower:
         Raises:
             ProtocolError: it is no answer to that.
         """
-        asked, self._asked = self._asked, None
+        asked = self._asked
         if asked is None or self._limits is None:
             raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
         version = asked.api_version
         response = replica_fetch.read_response(data, position, frame_bytes, version)
+        self._asked = None  # not before: where this is no answer, ``close`` gives back what was set aside for it
         if response.error_code:
             _settle(asked.granted, {})
             return data[position : position + frame_bytes]
@@ -264,6 +274,7 @@ class Follower:
         if self._asked is not None:
             _settle(self._asked.granted, {})
             self._asked = None
+        self._leave()
 
     def next_turn(self) -> int:
         """Return a number above all that were returned."""
@@ -277,7 +288,7 @@ class Follower:
 
     def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
         """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
-        shares: dict[Key, int] = {}  # of what is not asked for as it came
+        shares: dict[Key, int | None] = {}  # of what is not asked for as it came; None: not at all
         lagging: list[_Candidate] = []
         for key, one in asked.partitions.items():
             charges = self.charges(key)
@@ -289,18 +300,20 @@ class Follower:
             else:
                 seen.arrive_at(one.fetch_offset)
                 if one.fetch_offset < seen.high_watermark:
-                    shares[key] = -1
+                    shares[key] = None
                     lagging.append(_Candidate(seen.turn, key, one, seen, charges))
         room_at_ms = self._grant(lagging, shares, asked.granted, now_ms) if lagging else _FAR_MS
         chosen = [
-            (one, share) for key, one in asked.partitions.items() if (share := shares.get(key, one.max_bytes)) >= 0
+            (one, share)
+            for key, one in asked.partitions.items()
+            if (share := shares.get(key, one.max_bytes)) is not None
         ]
         return chosen, room_at_ms
 
     def _grant(
         self,
         lagging: "list[_Candidate]",
-        shares: dict[Key, int],
+        shares: dict[Key, int | None],
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
@@ -309,7 +322,7 @@ class Follower:
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
         turns_ms: dict[ReplicationQuota, int] = {}  # of those that have no room for us now
         for quota in rooms:
-            if not quota.ahead(self._ticket, now_ms=now_ms):
+            if not quota.ahead(self, self._ticket, now_ms=now_ms):
                 rooms[quota] = quota.room(now_ms=now_ms)
             if rooms[quota] > 0:
                 quota.leave(self)
@@ -322,8 +335,9 @@ class Follower:
             if room <= 0 or (granted and room < each.seen.least_bytes):
                 left_out.add(each.charges)
                 continue
-            most = shares[each.key] = min(each.partition.max_bytes, max(int(room), each.seen.least_bytes, 1))
-            expected = each.seen.lag_bytes(most)
+            # There is no end of room where quotas only measure. What is below 0 is the leader's to refuse.
+            most = shares[each.key] = int(min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1)))
+            expected = max(each.seen.lag_bytes(most), 0)
             for charge in each.charges:
                 rooms[charge.quota] -= expected
                 granted[charge.quota] = granted.get(charge.quota, 0) + expected
@@ -336,6 +350,11 @@ class Follower:
     def _turn_ms(self, charges: tuple[Charge, ...], turns_ms: dict[ReplicationQuota, int], now_ms: int) -> int:
         quotas = [charge.quota for charge in charges]
         return max(turns_ms[one] if one in turns_ms else one.room_at_ms(now_ms=now_ms) for one in quotas)
+
+    def _leave(self) -> None:
+        """Wait in no line any more."""
+        for quota in self._limits.quotas if self._limits else ():
+            quota.leave(self)
 
     def _put_back(self, asked: _Asked) -> list[Entry]:
         return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]

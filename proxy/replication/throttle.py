@@ -17,6 +17,10 @@ from proxy.quota.replication import ReplicationQuota
 
 _NOTHING: Final = ClusterView()
 
+# Who is believed to be a follower may give any number as his own, and name any partitions.
+_MAX_FOLLOWERS: Final = 1_000
+_MAX_KNOWN_PARTITIONS: Final = 200_000
+
 # What is throttled on one side: replicas by topic, or None: every one that lags.
 Lists = Mapping[str, ThrottledReplicas] | None
 # The same, and the broker that is meant by it; None while nobody knows which that is.
@@ -96,6 +100,8 @@ class Throttle:
         """Return the quota of a broker as a follower: of what it fetches through this process."""
         quota = self.followers.get(follower)
         if quota is None:
+            if len(self.followers) >= _MAX_FOLLOWERS:
+                del self.followers[next(iter(self.followers))]
             quota = self.followers[follower] = self.quota(self.follower_rate(follower), now_ms)
         return quota
 
@@ -176,14 +182,13 @@ class Leader:
 class Limits:
     """What one follower's partitions of one leader are charged to."""
 
-    __slots__ = ("_charges", "_names", "_sides", "_throttle", "follower", "generation", "is_active", "leader_id")
+    __slots__ = ("_charges", "_sides", "_throttle", "follower", "generation", "is_active", "leader_id")
 
     def __init__(self, leader: Leader, follower: int, *, now_ms: int) -> None:
         throttle = self._throttle = leader.throttle
         self.generation = throttle.generation
         self.follower = follower
         self.leader_id = leader.node_id
-        self._names: dict[bytes, str] = {}
         self._charges: dict[tuple[bytes, int], tuple[Charge, ...]] = {}
         self._sides = tuple(self._find(leader, now_ms)) if throttle.replication else ()
         # A side that lists nothing throttles nothing; one without a limit only measures.
@@ -212,8 +217,15 @@ class Limits:
         if name is None:
             self._throttle.ask()
         else:
+            if len(self._charges) >= _MAX_KNOWN_PARTITIONS:
+                self._charges.clear()
             self._charges[topic, partition] = charges
         return charges
+
+    @property
+    def quotas(self) -> Iterator[ReplicationQuota]:
+        """Return all quotas that a partition may be charged to."""
+        return (charge.quota for charge, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:
         """Return a topic's name; None for an id that is not known yet."""
@@ -251,5 +263,4 @@ def _key_of(path: ReplicationPath) -> Path:
 
 def _change(limits: Iterable[tuple[ReplicationQuota, float | None]], now_ms: int) -> None:
     for quota, limit in limits:
-        if quota.limit != limit:
-            quota.change(limit, now_ms=now_ms)
+        quota.change(limit, now_ms=now_ms)

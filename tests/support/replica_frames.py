@@ -1,4 +1,4 @@
-"""A follower's Fetch, v3 to v18, field by field: an opinion of our own on the bytes, for tests."""
+"""A follower's Fetch, v0 to v18, field by field: an opinion of our own on the bytes, for tests."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 FETCH: Final = 1
 CLIENT_ID: Final = b"broker-9-fetcher-0"
+_FIRST_THROTTLE: Final = 1
+_FIRST_MAX_BYTES: Final = 3
 _FIRST_ISOLATION: Final = 4
 _FIRST_START: Final = 5
 FIRST_SESSION: Final = 7
@@ -142,6 +144,14 @@ def topic_id(topic: str) -> bytes:
     return topic.encode().ljust(16, b".")
 
 
+def batches(*sizes_bytes: int) -> bytes:
+    """Return record batches of these sizes, each of one offset; only their lengths are right."""
+    return b"".join(
+        (pack(">qi", offset, size) + bytes(4) + b"\2").ljust(12 + size, bytes([offset & 0xFF]))
+        for offset, size in enumerate(whole - 12 for whole in sizes_bytes)
+    )
+
+
 def by_topic(places: Iterable[Place]) -> list[tuple[str, list[Place]]]:
     """Group neighbours of one topic, as Kafka does."""
     return [(topic, list(group)) for topic, group in groupby(places, key=lambda place: place[0])]
@@ -154,7 +164,9 @@ def write_request(version: int, request: Request) -> bytes:
     out.tags()
     if version < _FIRST_REPLICA_STATE:
         out.ints("i", request.replica_id)
-    out.ints("iii", request.max_wait_ms, 1, request.max_bytes)
+    out.ints("ii", request.max_wait_ms, 1)
+    if version >= _FIRST_MAX_BYTES:
+        out.ints("i", request.max_bytes)
     if version >= _FIRST_ISOLATION:
         out.ints("b", 0)
     if version >= FIRST_SESSION:
@@ -192,7 +204,8 @@ def read_request(frame: bytes, version: int) -> Request:
     assert data.bytes_of(name_bytes) == CLIENT_ID
     data.tags()
     replica_id = data.ints("i")[0] if version < _FIRST_REPLICA_STATE else -1
-    max_wait_ms, _, max_bytes = data.ints("iii")
+    max_wait_ms, _ = data.ints("ii")
+    max_bytes = data.ints("i")[0] if version >= _FIRST_MAX_BYTES else 2**31 - 1
     data.ints("b" if version >= _FIRST_ISOLATION else "")
     session_id, session_epoch = data.ints("ii") if version >= FIRST_SESSION else (0, -1)
     parts = {}
@@ -220,7 +233,8 @@ def write_response(version: int, response: Response) -> bytes:
     out = Writer(version)
     out.ints("i", response.correlation_id)
     out.tags()
-    out.ints("i", 0)
+    if version >= _FIRST_THROTTLE:
+        out.ints("i", 0)
     if version >= FIRST_SESSION:
         out.ints("hi", response.error_code, response.session_id)
     groups = by_topic(response.entries)
@@ -252,7 +266,8 @@ def read_response(frame: bytes, version: int) -> Response:
     size_bytes, correlation_id = data.ints("ii")
     assert size_bytes == len(frame) - 4
     data.tags()
-    assert data.ints("i") == (0,), "a follower is not throttled by a wait"
+    if version >= _FIRST_THROTTLE:
+        assert data.ints("i") == (0,), "a follower is not throttled by a wait"
     error_code, session_id = data.ints("hi") if version >= FIRST_SESSION else (0, 0)
     entries: dict[Place, Entry] = {}
     for _ in range(data.count()):
