@@ -471,7 +471,7 @@ class Session:
             self.to_client.append(decision.frame)
             return position, frame_end, b""
         self._in_flight.append((correlation_id, _TRIMMED, api_version, size_bytes, None))
-        return position, frame_end, decision.frame
+        return (position, frame_end, decision.frame) if decision.frame else NOTHING
 
     def _waits(self, now_ms: int) -> bool:
         """Whether the bucket that was just looked up brought a wait with it, which another connection was given."""

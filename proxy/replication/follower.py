@@ -10,8 +10,10 @@ The rules (KIP-73, but for a proxy):
 * Where nothing else is left, the fetch waits for room, for ``max_wait_ms`` at most, and is then answered without
   records.
 * Records that lag end at a whole batch: a follower throws away the rest, which nobody should have to pay for.
-* Incremental fetches (KIP-227) do not say what they fetch. While a throttle is active there are none:
-  they are refused, and the full ones that follow are passed on without a session.
+* Incremental fetches (KIP-227) do not say what they fetch. When a throttle becomes active they are refused, and the
+  full ones that follow are passed on without a session. Once nothing has lagged for a while, the follower may have a
+  session again, whose fetches pass as they come and are only looked at: with thousands of partitions in sync, full
+  fetches cost all three of us too much to go on for ever. What begins to lag ends it.
 
 Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
 ``AbstractFetcherThread`` in Apache Kafka.
@@ -25,7 +27,7 @@ from protocol import replica_fetch
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
 from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID, UNLIMITED_BYTES
-from protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
+from protocol.replica_fetch import Entry, ReplicaFetch, RequestPartition, ResponsePartition
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Charge, Leader, Limits
 
@@ -37,6 +39,8 @@ _MAX_HELD_MS: Final = 500
 _MIN_HELD_MS: Final = 50
 # What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
 _FIRST_LOOK_BYTES: Final = 64 * 1024
+# How long nothing must have lagged for a follower to have a session again.
+_QUIET_MS: Final = 3_000
 # Over how long what is written to a partition is measured.
 _BYTES_IN_EVERY_MS: Final = 5_000
 _FAR_MS: Final = 1 << 62
@@ -57,7 +61,7 @@ class Answered(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """This passes in its place; its answer is to be handed to ``Follower.answer``, whole."""
+    """This passes in its place, the fetch itself if it is empty; its answer goes to ``Follower.answer``, whole."""
 
     frame: bytes
 
@@ -125,13 +129,21 @@ class Seen:
 class _Asked:
     """A fetch that was passed on, until its answer is there."""
 
-    __slots__ = ("api_version", "correlation_id", "granted", "partitions")
+    __slots__ = ("api_version", "correlation_id", "granted", "is_of_session", "partitions")
 
-    def __init__(self, correlation_id: int, api_version: int, partitions: dict[Key, RequestPartition]) -> None:
+    def __init__(
+        self,
+        correlation_id: int,
+        api_version: int,
+        partitions: dict[Key, RequestPartition],
+        *,
+        is_of_session: bool = False,
+    ) -> None:
         self.correlation_id = correlation_id
         self.api_version = api_version
         self.partitions = partitions  # as they were asked for, left out or not
         self.granted: dict[ReplicationQuota, int] = {}
+        self.is_of_session = is_of_session  # then they are all that the session has, and its answer only looked at
 
 
 class Follower:
@@ -144,6 +156,8 @@ class Follower:
         "_leader",
         "_left_session",
         "_limits",
+        "_quiet_since_ms",
+        "_session",
         "_ticket",
         "_turn",
         "has_ids",
@@ -156,6 +170,8 @@ class Follower:
         self._asked: _Asked | None = None
         self._held_since_ms = 0  # of the fetch that waits here; 0: none does
         self._left_session = 0  # the leader still has it, its follower does not
+        self._quiet_since_ms: int | None = None  # None: something lagged just now, or nobody knows
+        self._session: dict[Key, RequestPartition] | None = None  # what it fetches; None: it has none, by our doing
         self._turn = 0
         self._ticket = leader.throttle.next_ticket()
         self._is_released = False
@@ -179,12 +195,14 @@ class Follower:
             if limits is not None and limits.follower != replica_id:
                 self._leave()
                 self.seen.clear()
+                self._quiet_since_ms = self._session = None
             limits = self._limits = self._leader.limits(replica_id, now_ms=now_ms)
         if limits.is_active and not self._is_released and api_version <= _NEWEST:
             return True
         self._leave()
         self.seen.clear()
         self._held_since_ms = self._left_session = 0
+        self._quiet_since_ms = self._session = None
         return False
 
     def take(
@@ -205,6 +223,13 @@ class Follower:
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
+        if self._may_have_session(fetch, now_ms):
+            session = self._session if self._session is not None and fetch.session_epoch > 0 else {}
+            self.seen.clear()
+            session.update({(one.topic, one.partition): one for one in fetch.partitions})
+            self._session = session
+            self._asked = _Asked(correlation_id, api_version, session, is_of_session=True)
+            return Forward(b"")
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(
@@ -253,6 +278,10 @@ class Follower:
             _settle(asked.granted, {})
             return data[position : position + frame_bytes]
         trimming = _Trimming(self, asked, data, now_ms)
+        if asked.is_of_session:
+            trimming.look_at(response.partitions)
+            self._note(trimming, now_ms)
+            return data[position : position + frame_bytes]
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in asked.partitions.items():
@@ -260,10 +289,25 @@ class Follower:
             if one is not None:
                 entries.append(trimming.entry(key, request, one))
             elif (seen := self.seen.get(key)) is not None:
+                trimming.has_lagging = True
                 entries.append(_empty(key, seen, version))
         entries += (_whole(data, one) for one in found.values())
-        trimming.charge()
+        self._note(trimming, now_ms)
         return replica_fetch.write_response(data, position, response, entries, version)
+
+    def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
+        """Whether a fetch passes as it is: the first of a session, or one of it."""
+        if self._session is not None or fetch.session_epoch != 0:
+            return self._session is not None
+        return self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
+
+    def _note(self, trimming: "_Trimming", now_ms: int) -> None:
+        """Charge what flows, and see whether it goes on as it is."""
+        trimming.charge()
+        if trimming.has_lagging:
+            self._quiet_since_ms = self._session = None
+        elif self._quiet_since_ms is None:
+            self._quiet_since_ms = now_ms
 
     def release(self) -> None:
         """Throttle nothing any more."""
@@ -385,6 +429,7 @@ class _Trimming:
         self._brought: dict[ReplicationQuota, int] = {}  # of what lagged, records
         self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # to be charged as the leader does it
         self._followers: dict[ReplicationQuota, int] = {}  # records, likewise as the follower does it
+        self.has_lagging = False
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
         """Return the entry of a partition as the follower gets it."""
@@ -400,6 +445,7 @@ class _Trimming:
         else:
             seen.see(one, request.leader_epoch, self._now_ms)
         is_lagging = request.fetch_offset < one.high_watermark
+        self.has_lagging |= is_lagging
         if one.records == one.records_end:
             if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
                 seen.least_bytes = min(max(2 * seen.least_bytes, _FIRST_LOOK_BYTES), UNLIMITED_BYTES)
@@ -414,6 +460,19 @@ class _Trimming:
             seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
             seen.turn = follower.next_turn()
         return entry
+
+    def look_at(self, partitions: Iterable[ResponsePartition]) -> None:
+        """Count what passes as it came."""
+        for one in partitions:
+            request = self._asked.partitions.get((one.topic, one.partition))
+            charges = self._follower.charges((one.topic, one.partition))
+            if request is None or one.error_code or not charges:
+                continue
+            is_lagging = request.fetch_offset < one.high_watermark
+            self.has_lagging |= is_lagging
+            if one.records < one.records_end:
+                size_bytes = one.records_end - one.records
+                self._count(_whole(self._data, one), size_bytes, charges, is_lagging=is_lagging)
 
     def charge(self) -> None:
         """Charge what flows."""
