@@ -8,12 +8,13 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 from socket import socket
-from typing import Final
+from typing import Any, Final
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
+from kafka.protocol.metadata import MetadataRequest
 
 from config.model import Address, AdminClient
 
@@ -98,6 +99,24 @@ def _end(clients: list[KafkaNetClient]) -> None:
     """Close what a constructor that failed has left behind: a thread, a further one with each attempt."""
     for client in clients:
         client.close()
+
+
+def metadata_of(client: KafkaAdminClient, *, has_topics: bool) -> Any:  # noqa: ANN401 - kafka-python has no types
+    """Ask for the brokers, and all topics. Its own ``describe_cluster`` fails with brokers before 3.7.
+
+    Returns:
+        A Metadata response as kafka-python has it.
+
+    Raises:
+        Exception: One of ``ADMIN_ERRORS``.
+    """
+    request = MetadataRequest(topics=None if has_topics else [], allow_auto_topic_creation=False)
+    return client._manager.run(client._manager.send, request)  # noqa: SLF001
+
+
+def racks_in(metadata: Any) -> dict[int, str | None]:  # noqa: ANN401
+    """Return the rack of each broker, by node id."""
+    return {broker.node_id: broker.rack for broker in metadata.brokers}
 
 
 def _security(settings: AdminClient) -> Mapping[str, object]:

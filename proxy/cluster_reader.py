@@ -13,10 +13,9 @@ from typing import Any, Final
 from kafka import errors
 from kafka.admin import ConfigResourceType, KafkaAdminClient
 from kafka.protocol.admin import DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
 
 from config.model import Address, AdminClient
-from proxy.admin_client import connect
+from proxy.admin_client import connect, metadata_of, racks_in
 from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, Readings
 
 _RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
@@ -49,8 +48,8 @@ class ClusterReader:
             has_configs: Whether the brokers' throttles are, and which partitions are being reassigned.
             has_topic_configs: Whether the topics' lists of throttled replicas are.
         """
-        metadata = self._metadata(has_topics=has_topics or has_topic_configs)
-        racks = {broker.node_id: broker.rack for broker in metadata.brokers}
+        metadata = metadata_of(self._client, has_topics=has_topics or has_topic_configs)
+        racks = racks_in(metadata)
         topics = [topic for topic in metadata.topics if topic.error_code == 0]
         return Readings(
             racks=racks,
@@ -80,11 +79,6 @@ class ClusterReader:
             raise response
         found = [int(result.resource_name) for result in response.results if result.error_code == 0]
         return found[0] if len(found) == 1 else None
-
-    def _metadata(self, *, has_topics: bool) -> Any:  # noqa: ANN401 - kafka-python has no types
-        """Ask for the brokers, and all topics. Its own ``describe_cluster`` fails with brokers before 3.7."""
-        request = MetadataRequest(topics=None if has_topics else [], allow_auto_topic_creation=False)
-        return self._client._manager.run(self._client._manager.send, request)  # noqa: SLF001
 
     def _broker_configs(self, node_ids: Iterable[int]) -> Mapping[int, Mapping[str, str | None] | None]:
         """Each broker tells its own, at once. One that is away tells nothing."""

@@ -17,7 +17,7 @@ from config.errors import ConfigError, UnitError
 from config.load import load
 from config.model import AdminClient, ProxyConfig
 from config.units import parse_duration_ms, parse_rate
-from proxy.admin_client import ADMIN_ERRORS, connect
+from proxy.admin_client import ADMIN_ERRORS, connect, metadata_of, racks_in
 from proxy.rebalance.display import JsonDisplay, LiveDisplay, PlainDisplay
 from proxy.rebalance.follow import Display, Follower, Plan
 from proxy.rebalance.progress import LEAST_SPAN_MS
@@ -82,7 +82,9 @@ def execute(args: argparse.Namespace) -> int:
 def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
     settings = config.replication.admin_client if config.replication else AdminClient()
     with closing(connect(settings, servers(config))) as admin:
-        reader = Reader(admin, config, clock_ms=clock.now_ms)
+        reader = Reader(
+            admin, config, clock_ms=clock.now_ms, racks=lambda: racks_in(metadata_of(admin, has_topics=False))
+        )
         follower = Follower(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
         try:
             return follower.run()

@@ -59,9 +59,6 @@ class Admin(Protocol):
     def describe_configs(self, config_resources: Sequence[Any], *, config_filter: str) -> Mapping[str, Any]:
         """Return configs by kind of resource, its name and key."""
 
-    def describe_cluster(self) -> _Fields:
-        """Return the brokers of a DescribeCluster response."""
-
 
 class ReadingError(Exception):
     """The cluster answered, but not with what has to be known."""
@@ -85,13 +82,22 @@ class Reader:
         admin: Connected; calls block.
         config: The operator's file, for the throttles that stand in it.
         clock_ms: A clock that only goes forward, in milliseconds.
+        racks: Asks for the rack of each broker, by node id.
     """
 
-    def __init__(self, admin: Admin, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        config: ProxyConfig,
+        *,
+        clock_ms: Callable[[], int],
+        racks: Callable[[], Mapping[int, str | None]],
+    ) -> None:
         self._admin = admin
         self._replication = config.replication
         self._leaders = _leaders_behind(config)
         self._clock_ms = clock_ms
+        self._ask_racks = racks
         self._moves: Mapping[Move, Sizes] = {}
         self._throttles = ClusterThrottles()
         self._racks: Mapping[int, str | None] = {}
@@ -187,8 +193,7 @@ class Reader:
             follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
         )
         if self._replication is not None and _names_racks(self._replication):
-            told = self._admin.describe_cluster()["brokers"]
-            self._racks = {broker["broker_id"]: broker["rack"] for broker in told}
+            self._racks = self._ask_racks()
 
 
 def servers(config: ProxyConfig) -> tuple[Address, ...]:

@@ -5,6 +5,8 @@ The followers are real ones: those of 4.x and 3.9, and those of 0.10.1, whose fe
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,6 +15,7 @@ import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.processes import run
 from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
 from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
@@ -166,6 +169,22 @@ def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
     assert busy.fetches_per_second < idle.fetches_per_second + 10
     most = rate * (busy.ended_s - began_s) + moving.partitions * RECORD_BYTES  # one response more than the rate
     assert 0 < growth.samples[-1].size_bytes <= most
+
+
+@pytest.mark.long
+def test_at_a_quarter_of_a_move_it_is_known_when_it_ends(bed: Bed) -> None:
+    kafka, proxy = bed
+    moving = load(kafka, on=[1], size_bytes=160 * MB, record_bytes=RECORD_BYTES)
+    assert proxy.reload(throttled(moving, rate=5 * MB))
+    Reassignment(load=moving, to=[3]).execute()
+
+    command = [sys.executable, "-m", "proxy", "rebalance", proxy.file, "--watch", "--every", "3s", "--json"]
+    *reports, end = [json.loads(line) for line in run(command, timeout_s=90).splitlines()]
+
+    assert end["state"] == "done"
+    assert {one["state"] for one in reports} == {"ends"}
+    quarter = next(one for one in reports if one["done_percent"] >= 25)
+    assert quarter["time_left_ms"] == pytest.approx(end["time_ms"] - quarter["time_ms"], rel=0.15)
 
 
 class Effort:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -99,9 +99,6 @@ class Cluster:
             found[kind][resource.name] = {key: {"value": values.get(key)} for key in resource.configs}
         return found
 
-    def describe_cluster(self) -> Mapping[str, Any]:
-        return {"brokers": [{"broker_id": node, "rack": rack} for node, rack in self.racks.items()]}
-
 
 class Time:
     def __init__(self) -> None:
@@ -132,6 +129,10 @@ def _cluster() -> Cluster:
     )
 
 
+def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> Reader:
+    return Reader(cluster, config, clock_ms=clock_ms, racks=lambda: cluster.racks)
+
+
 def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") -> ProxyConfig:
     text = f"listeners:\n  - {{name: replication, bind: 127.0.0.1:9092, {listener}}}\n{replication}"
     return load_bytes(text.encode(), file="c.yaml").config
@@ -140,7 +141,7 @@ def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") 
 def test_moves_have_the_sizes_of_both_ends_and_those_in_sync_beside_the_leader() -> None:
     cluster = _cluster()
 
-    seen = Reader(cluster, _config(), clock_ms=lambda: 7).read()
+    seen = _reader(cluster, _config(), clock_ms=lambda: 7).read()
 
     assert seen.sample.time_ms == 7
     assert seen.sample.moves == {
@@ -156,13 +157,13 @@ def test_a_new_replica_that_is_in_sync_already_is_not_one_of_those_beside_the_le
     cluster.moving = {("orders", 1): [4, 5]}
     cluster.partitions["orders", 1] = (2, [2, 3, 4])
 
-    moves = Reader(cluster, _config(), clock_ms=lambda: 0).read().sample.moves
+    moves = _reader(cluster, _config()).read().sample.moves
 
     assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
 
 
 def test_the_throttles_of_the_cluster_are_those_below_kafkas_no_limit() -> None:
-    seen = Reader(_cluster(), _config(), clock_ms=lambda: 0).read()
+    seen = _reader(_cluster(), _config()).read()
 
     assert {(*limit.holder[:3], limit.rate, limit.moves) for limit in seen.limits} == {
         (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
@@ -179,7 +180,7 @@ def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
     cluster = _cluster()
     cluster.racks = {1: "a", 2: "a", 4: "b"}
 
-    seen = Reader(cluster, config, clock_ms=lambda: 0).read()
+    seen = _reader(cluster, config).read()
 
     assert {(*limit.holder[:3], limit.rate, limit.moves) for limit in seen.limits if limit.source is Source.FILE} == {
         (Side.LEADER, 1, None, 3 * MB, frozenset({_A})),
@@ -189,7 +190,7 @@ def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
 
 def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_was_given_up() -> None:
     cluster = _cluster()
-    reader = Reader(cluster, _config(), clock_ms=lambda: 0)
+    reader = _reader(cluster, _config())
     first = reader.read()
     cluster.moving = {}
     cluster.partitions["orders", 0] = (4, [4])
@@ -205,13 +206,13 @@ def test_a_topic_that_was_deleted_moves_no_more() -> None:
     cluster = _cluster()
     del cluster.partitions["orders", 1]
 
-    assert set(Reader(cluster, _config(), clock_ms=lambda: 0).read().sample.moves) == {_A}
+    assert set(_reader(cluster, _config()).read().sample.moves) == {_A}
 
 
 def test_configs_are_read_every_two_seconds_and_when_there_are_moves_that_were_not_there() -> None:
     cluster, time = _cluster(), Time()
     later = cluster.moving.pop(("orders", 1))
-    reader = Reader(cluster, _config(), clock_ms=time)
+    reader = _reader(cluster, _config(), clock_ms=time)
     for time.ms in (0, 500, 1_999):
         reader.read()
     assert cluster.configs_read == 1
@@ -229,7 +230,7 @@ def test_where_nothing_moves_nothing_more_is_asked() -> None:
     cluster = _cluster()
     cluster.moving = {}
 
-    seen = Reader(cluster, _config(), clock_ms=lambda: 0).read()
+    seen = _reader(cluster, _config()).read()
 
     assert (dict(seen.sample.moves), seen.limits, cluster.configs_read, cluster.asked_brokers) == ({}, (), 0, [])
 
@@ -238,7 +239,7 @@ def test_a_rate_whose_list_was_lost_is_told() -> None:
     cluster = _cluster()
     cluster.topics = {}
 
-    seen = Reader(cluster, _config(), clock_ms=lambda: 0).read()
+    seen = _reader(cluster, _config()).read()
 
     assert seen.limits == ()
     assert [note.split(":")[0] for note in seen.notes] == [
@@ -251,7 +252,7 @@ def test_a_broker_that_does_not_tell_its_configs_is_told_of() -> None:
     cluster = _cluster()
     del cluster.brokers[2]
 
-    assert Reader(cluster, _config(), clock_ms=lambda: 0).read().notes == (
+    assert _reader(cluster, _config()).read().notes == (
         "whether broker 2 has a throttle is not known: reading its configs takes DESCRIBE_CONFIGS",
     )
 
@@ -264,7 +265,7 @@ def test_what_would_make_a_wrong_number_is_an_error() -> None:
 
     for cluster, what in ((no_size, "the size of orders-0"), (no_leader, "no leader"), (no_topic, "error 29")):
         with pytest.raises(ReadingError, match=what):
-            Reader(cluster, _config(), clock_ms=lambda: 0).read()
+            _reader(cluster, _config()).read()
 
 
 def test_any_broker_behind_the_proxy_may_be_asked() -> None:
