@@ -104,10 +104,10 @@ class Follower:
             self._progress.add(seen.sample, seen.limits, arrived=seen.arrived)
             self._arrived |= set(seen.arrived)
             self._given_up |= set(seen.given_up)
-            if not seen.sample.moves:
+            if not seen.sample.moves and not seen.unsure:
                 return self._end()
             now_ms = self._clock.now_ms()
-            if now_ms >= due_ms:
+            if now_ms >= due_ms and seen.sample.moves:
                 self._tell(seen)
                 if not self._plan.goes_on:
                     return self.status

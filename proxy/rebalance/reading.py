@@ -29,6 +29,8 @@ from proxy.rebalance.throttles import (
 )
 
 _CONFIGS_EVERY_MS: Final = 2_000
+# The controller knows that a reassignment is over before every broker has heard that its replica is in sync.
+_SETTLED_MS: Final = 5_000
 _RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
 _FETCH_BYTES: Final = "replica.fetch.max.bytes"
 _WINDOWS: Final = "replication.quota.window.num"
@@ -72,6 +74,7 @@ class Observation:
     limits: tuple[Limit, ...]
     arrived: tuple[Move, ...]  # moves of the observation before that have ended well since
     given_up: tuple[Move, ...]  # and those that were cancelled
+    unsure: tuple[Move, ...] = ()  # and those of which brokers do not agree yet
     notes: tuple[str, ...]  # what is wrong with the throttles, in sentences
 
 
@@ -99,6 +102,7 @@ class Reader:
         self._clock_ms = clock_ms
         self._ask_racks = racks
         self._moves: Mapping[Move, Sizes] = {}
+        self._gone_since_ms: Mapping[Move, int] = {}  # of those that are unsure
         self._throttles = ClusterThrottles()
         self._racks: Mapping[int, str | None] = {}
         self._throttles_at_ms: int | None = None
@@ -116,20 +120,24 @@ class Reader:
             for partition, change in self._admin.list_partition_reassignments().items()
             for follower in change["adding_replicas"]
         }
-        gone = self._moves.keys() - moving
+        gone = (self._moves.keys() | self._gone_since_ms.keys()) - moving
         partitions = self._partitions({move.topic for move in moving | gone})
         moving = {move for move in moving if (move.topic, move.partition) in partitions}
         moves = self._sizes(moving, partitions)
         now_ms = self._clock_ms()
         self._read_throttles(moves, now_ms)
         arrived = {move for move in gone if _has_arrived(move, partitions)}
+        given_up = {move for move in gone - arrived if now_ms - self._gone_since_ms.get(move, now_ms) >= _SETTLED_MS}
+        unsure = gone - arrived - given_up
+        self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsure}
         self._moves = moves
         limits = tuple(self._limits(moves))
         return Observation(
             sample=Sample(time_ms=now_ms, moves=moves),
             limits=limits,
             arrived=tuple(sorted(arrived)),
-            given_up=tuple(sorted(gone - arrived)),
+            given_up=tuple(sorted(given_up)),
+            unsure=tuple(sorted(unsure)),
             notes=(
                 *untold(self._throttles),
                 *unlisted(moves, self._throttles),

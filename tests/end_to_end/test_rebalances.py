@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -178,7 +179,17 @@ def test_at_a_quarter_of_a_move_it_is_known_when_it_ends(bed: Bed) -> None:
     assert proxy.reload(throttled(moving, rate=5 * MB))
     Reassignment(load=moving, to=[3]).execute()
 
-    command = [sys.executable, "-m", "proxy", "rebalance", proxy.file, "--watch", "--every", "3s", "--json"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "proxy",
+        "rebalance",
+        proxy.file,
+        "--watch",
+        "--every",
+        "5s",
+        "--json",
+    ]
     *reports, end = [json.loads(line) for line in run(command, timeout_s=90).splitlines()]
 
     assert end["state"] == "done"

@@ -61,6 +61,7 @@ class Cluster:
     cancelled_at_ms: int | None = None
     away: Callable[[int], bool] = lambda _: False
     was_moving: bool = False
+    unsure_until_ms: int = 0
     reads: int = 0
 
     def read(self) -> Observation:
@@ -76,12 +77,16 @@ class Cluster:
         limit = Limit(source=Source.FILE, holder=Holder(Side.FOLLOWER, None, 4), rate=10 * MB, moves=frozenset({_MOVE}))
         gone = (_MOVE,) if self.was_moving and not is_moving else ()
         self.was_moving = is_moving
+        unsure: tuple[Move, ...] = ()
+        if gone and at_ms < self.unsure_until_ms:
+            gone, unsure, self.was_moving = (), gone, True
         sizes = Sizes(leader=1, leader_bytes=leader_bytes, follower_bytes=follower_bytes)
         return Observation(
             sample=Sample(time_ms=self.clock.ms, moves={_MOVE: sizes} if is_moving else {}),
             limits=(limit,) if is_moving else (),
             arrived=() if is_cancelled else gone,
             given_up=gone if is_cancelled else (),
+            unsure=unsure,
             notes=("a note",),
         )
 
@@ -90,6 +95,17 @@ def _follow(plan: Plan, cluster: Cluster) -> tuple[int, Display]:
     display = Display(cluster.clock)
     follower = Follower(cluster.read, failures=(OSError,), clock=cluster.clock, display=display, plan=plan)
     return follower.run(), display
+
+
+def test_a_move_of_which_brokers_do_not_agree_is_waited_for() -> None:
+    cluster = Cluster(Clock(), unsure_until_ms=40_000)
+
+    status, display = _follow(_WATCH, cluster)
+
+    assert status == 0
+    assert [state for state, _ in display.ended] == ["done"]
+    assert 40_000 <= cluster.clock.ms - 1_000_000 < 41_000
+    assert display.shown[-1][0] <= 30_020
 
 
 def test_one_report_comes_when_there_is_a_rate_and_then_it_is_over() -> None:

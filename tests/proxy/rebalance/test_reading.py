@@ -188,9 +188,9 @@ def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
     }
 
 
-def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_was_given_up() -> None:
-    cluster = _cluster()
-    reader = _reader(cluster, _config())
+def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_was_given_up_after_a_while() -> None:
+    cluster, time = _cluster(), Time()
+    reader = _reader(cluster, _config(), clock_ms=time)
     first = reader.read()
     cluster.moving = {}
     cluster.partitions["orders", 0] = (4, [4])
@@ -198,8 +198,30 @@ def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_w
     then = reader.read()
 
     assert (first.arrived, first.given_up) == ((), ())
-    assert (dict(then.sample.moves), then.arrived, then.given_up) == ({}, (_A,), (_B,))
-    assert (reader.read().arrived, reader.read().given_up) == ((), ())
+    assert (dict(then.sample.moves), then.arrived, then.given_up, then.unsure) == ({}, (_A,), (), (_B,))
+    time.ms = 4_999
+    assert reader.read().unsure == (_B,)
+    time.ms = 5_000
+    then = reader.read()
+    assert (then.arrived, then.given_up, then.unsure) == ((), (_B,), ())
+    then = reader.read()
+    assert (then.arrived, then.given_up, then.unsure) == ((), (), ())
+
+
+def test_a_broker_that_hears_later_of_the_end_makes_no_move_given_up() -> None:
+    cluster, time = _cluster(), Time()
+    reader = _reader(cluster, _config(), clock_ms=time)
+    reader.read()
+    cluster.moving = {}
+    in_sync = dict(cluster.partitions)
+    cluster.partitions["orders", 0] = cluster.partitions["orders", 1] = (4, [])
+
+    assert reader.read().unsure == (_A, _B)
+    time.ms = 1_000
+    cluster.partitions = {at: (leader, [4]) for at, (leader, _) in in_sync.items()}
+    then = reader.read()
+
+    assert (then.arrived, then.given_up, then.unsure) == ((_A, _B), (), ())
 
 
 def test_a_topic_that_was_deleted_moves_no_more() -> None:
