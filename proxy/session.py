@@ -24,7 +24,7 @@ from config.model import Enforcement
 from protocol import fetch, produce, sasl
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
-from protocol.errors import FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
+from protocol.errors import FrameTooLarge, FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import Account, Listening
@@ -53,6 +53,9 @@ _CHANGED: Final = (API_VERSIONS, _TRIMMED)  # whatever else there is to do
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
+# So is its answer, of which it was asked for 64 MiB: what is longer is one enormous batch. Up to v2 there is no such
+# limit, and each partition may bring its own.
+MAX_REPLICA_ANSWER_BYTES: Final = 512 * 1024 * 1024
 
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
@@ -260,6 +263,7 @@ class Session:
             self.delayed_until_ms = 0
             self._pass_responses(self._broker_data, self._broker_at, now_ms)
         elif self.is_blocked:
+            self._held_until_ms = 0
             self._pass_requests(self._client_data, self._client_at, now_ms)
 
     def release(self, *, now_ms: int) -> None:
@@ -696,6 +700,8 @@ class Session:
         """Return what to change in the response at ``position``; None if more bytes are needed to tell."""
         api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
         if api_key == _TRIMMED:
+            if frame_bytes > MAX_REPLICA_ANSWER_BYTES:
+                raise FrameTooLarge(f"an answer of {frame_bytes} bytes to a follower's fetch is not held")
             return self._trimmed(data, position, frame_bytes, api_version, now_ms)
         addresses = self.account.listening.addresses
         ceilings = CEILINGS if addresses is None else READABLE

@@ -41,6 +41,8 @@ _MIN_HELD_MS: Final = 50
 _FIRST_LOOK_BYTES: Final = 64 * 1024
 # How long nothing must have lagged for a follower to have a session again.
 _QUIET_MS: Final = 3_000
+# What the leader is to answer with at the most, for its answer is held whole. Followers ask for 10 MiB by default.
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 # Over how long what is written to a partition is measured.
 _BYTES_IN_EVERY_MS: Final = 5_000
 _FAR_MS: Final = 1 << 62
@@ -251,10 +253,12 @@ class Follower:
         self._asked = asked
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
-        frame = replica_fetch.write_request(
-            data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=fetch.max_bytes, session_id=session_id
+        max_bytes = min(fetch.max_bytes, _MAX_ANSWER_BYTES)
+        return Forward(
+            replica_fetch.write_request(
+                data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
+            )
         )
-        return Forward(frame)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.

@@ -1,0 +1,575 @@
+"""Followers behind a session: their fetches among other requests, in pieces, at the end of things, and in front of Kafka's
+own cases. What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``test_moves.py``.
+"""
+
+from collections.abc import Mapping
+from struct import pack
+
+import pytest
+
+from config.model import Enforcement, KafkaSettings, Principals, QuotaRule, Replication
+from config.throttled_replicas import parse
+from protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse
+from proxy.account import Policy
+from proxy.addresses import Addresses
+from proxy.quota.replication import ReplicationQuota
+from proxy.replication.throttle import Throttle
+from proxy.session import FETCH, MAX_REPLICA_FETCH_BYTES
+from tests.support.frames import (
+    fetch_response,
+    metadata_request,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.logins import (
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+)
+from tests.support.move import Move, view
+from tests.support.replica_frames import (
+    Entry,
+    Part,
+    Place,
+    Request,
+    Response,
+    batches,
+    read_request,
+    read_response,
+    uvarint,
+    write_request,
+    write_response,
+)
+from tests.support.replicas import SESSION_NOT_FOUND, Follower, Leader, Log
+from tests.support.wire import START_MS, UPSTREAM, Wire
+
+VERSIONS = (3, 11, 17)
+P0, P1, BUSY = ("moving", 0), ("moving", 1), ("busy", 0)
+MiB = 1024 * 1024
+A_TIGHT_RULE = QuotaRule(client_id="broker-9-fetcher-0", consumer_byte_rate=500.0)
+
+
+def listed(rate: float) -> Replication:
+    return Replication(leader_rate=rate, leader_replicas={"moving": parse("*")}, follower_replicas={})
+
+
+class Front(Wire):
+    """A session in front of broker 1, to which brokers connect."""
+
+    def __init__(self, replication: Replication | None, version: int = 17, **more: object) -> None:
+        self.throttle = Throttle(replication, KafkaSettings())
+        self.throttle.see(view({"moving", "busy"}), now_ms=START_MS)
+        self.throttled = self.throttle.leader(UPSTREAM, 1)
+        rules = more.pop("rules", ())
+        super().__init__(*rules, **{"is_inter_broker": True, **more}, leader=self.throttled)  # type: ignore[misc,arg-type]
+        self.version = version
+
+    @property
+    def quota(self) -> ReplicationQuota:
+        return self.throttled.quota(now_ms=self.now_ms)
+
+    def use_up(self, size_bytes: int = 1_000_000) -> None:
+        """Let others have fetched that much."""
+        self.quota.settle(0, size_bytes)
+        self.quota.record(size_bytes, now_ms=self.now_ms)
+
+    def fetch(self, *places: Place, number: int = 1, replica_id: int = 3, session: tuple[int, int] = (0, -1)) -> bytes:
+        """Return a fetch of these from offset 1."""
+        parts = {place: Part(1, MiB, 4) for place in places}
+        return write_request(self.version, Request(number, replica_id, 500, 10 * MiB, *session, parts))
+
+    def answer(self, entries: Mapping[Place, Entry], number: int = 1) -> bytes:
+        return write_response(self.version, Response(number, 0, 0, dict(entries)))
+
+    def see(self, *places: Place, high_watermark: int = 1_000) -> None:
+        """Let partitions become known."""
+        assert self.client(self.fetch(*places))
+        entry = Entry(0, high_watermark, high_watermark, 0, b"")
+        assert self.broker(self.answer(dict.fromkeys(places, entry)))
+
+    def held(self, *places: Place) -> None:
+        """Have a fetch wait in the session."""
+        self.see(*places)
+        self.use_up()
+        assert self.client(self.fetch(*places, number=2)) == b""
+        assert self.session.is_blocked
+        assert self.now_ms < self.session.wake_at_ms <= self.now_ms + 500
+
+    def read(self, frame: bytes) -> Response:
+        return read_response(frame, self.version)
+
+
+def lagging(records: bytes = b"", *, high_watermark: int = 1_000) -> Entry:
+    return Entry(0, high_watermark, high_watermark, 0, records)
+
+
+# -- Kafka's cases
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_v25_a_consumer_is_not_throttled_as_a_replica(version: int) -> None:
+    front = Front(Replication(leader_rate=1_000), version)
+    front.use_up()
+    request = front.fetch(P0, P1, replica_id=-1)
+    response = front.answer({P0: lagging(batches(90_000)), P1: lagging(batches(90_000)[:80_000])})
+    for _ in range(3):
+        assert front.client(request) == request
+        assert front.broker(response[:40], response[40:]) == response
+    assert front.quota.total == 1_000_000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_in_sync", [True, False])
+def test_v26_only_what_is_in_sync_completes_a_fetch_that_waits(version: int, is_in_sync: bool) -> None:
+    front = Front(listed(1_000), version)
+    leader = Leader(version, {P0: Log(), BUSY: Log()})
+    for log in leader.logs.values():
+        log.is_in_sync = is_in_sync
+        log.append(5)
+    front.see(P0, BUSY, high_watermark=1 if is_in_sync else 2)
+    front.use_up(1_300)
+    asked = front.client(front.fetch(P0, BUSY))
+    assert leader.answer(asked, has_waited=False) is None, "at the end of the log it waits"
+    leader.logs[P0].append(50)
+    if is_in_sync:
+        assert leader.answer(asked, has_waited=False) is not None
+    else:
+        assert list(read_request(asked, version).parts) == [BUSY]
+        assert leader.answer(asked, has_waited=False) is None
+
+
+def test_v26_a_consumer_completes_in_both_cases() -> None:
+    front = Front(listed(1_000), 11)
+    leader = Leader(11, {P0: Log()})
+    front.use_up()
+    asked = front.client(front.fetch(P0, replica_id=-1))
+    assert leader.answer(asked, has_waited=False) is None
+    leader.logs[P0].append(50, 2)
+    assert leader.answer(asked, has_waited=False) is not None
+
+
+def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
+    """Return V45's topic; ``offsets`` are those of partitions that are to come first."""
+    places = [("moving", number) for number in range(8)]
+    leader = Leader(version, {place: Log() for place in places})
+    for place in places:
+        leader.logs[place].append(60, 4)
+        leader.logs[place].append({6: 500, 7: 900}.get(place[1], 60))
+        leader.logs[place].append(60, 4)
+    order = {("moving", number): offset for number, offset in offsets}
+    order |= {place: 0 for place in places if place not in order}
+    return leader, {place: Part(offset, 190, 3) for place, offset in order.items()}
+
+
+@pytest.mark.parametrize("version", [12, 17, 18])
+@pytest.mark.parametrize("throttled", ["busy", "moving"])
+def test_v45_order_and_sizes(version: int, throttled: str) -> None:
+    replication = Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={})
+
+    def sizes(*offsets: tuple[int, int]) -> list[int]:
+        leader, parts = small_and_large(version, *offsets)
+        front = Front(replication, version)
+        asked = front.client(write_request(version, Request(1, 3, 500, 800, 0, -1, parts)))
+        response = leader.answer(asked, has_waited=True)
+        assert response is not None
+        told = front.read(front.broker(response))
+        assert list(told.entries) == list(parts), "in the order of the request"
+        assert all(one.error_code == 0 and one.high_watermark > 0 for one in told.entries.values())
+        return [len(one.records) for one in told.entries.values()]
+
+    each = 190 if throttled == "busy" else 180  # what lags ends at a whole batch
+    assert sizes() == [each] * 4 + [0] * 4
+    first, *others = sizes((6, 4), (7, 4))
+    assert 190 < first <= 800
+    assert first + sum(others) <= 800
+    assert sizes((7, 4), (6, 4)) == [900, 0, 0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("throttled", ["busy", "moving"])
+def test_v46_a_message_larger_than_the_limit_comes_by_itself(throttled: str) -> None:
+    front = Front(Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={}), 3)
+    leader = Leader(3, {P0: Log()})
+    for value_bytes in (1, 500, 1_040, 500, 50):
+        leader.logs[P0].append(70 + value_bytes)
+    follower = Follower(3, 3, [P0], max_bytes=1_024)
+    steps = []
+    while follower.offsets[P0] < 5:
+        asked = front.client(follower.next_request())
+        response = leader.answer(asked, has_waited=True)
+        assert response is not None
+        follower.take(front.broker(response), now_ms=front.now_ms)
+        steps.append(follower.offsets[P0])
+        front.wait(1)
+    assert steps == [2, 3, 5]
+
+
+@pytest.mark.parametrize("version", [7, 11, 12, 17])
+def test_v59_a_session_is_left_under_a_throttle_and_untouched_without_one(version: int) -> None:
+    front = Front(listed(1e9), version)
+    request = front.fetch(session=(77, 4))
+    assert front.client(request) == b""
+    told = front.read(front.to_client())
+    assert (told.correlation_id, told.error_code, told.session_id, told.entries) == (1, SESSION_NOT_FOUND, 0, {})
+    front.throttle.update(None, now_ms=front.now_ms)
+    response = write_response(version, Response(1, 0, 77, {}))
+    throttled = bytearray(response)
+    at = 8 + (version >= 12)
+    throttled[at : at + 4] = pack(">i", 100)
+    assert front.client(request) == request
+    assert front.broker(bytes(throttled)) == bytes(throttled), "same session, throttle_time_ms 100"
+
+
+@pytest.mark.parametrize("replication", [None, Replication(leader_rate=1e9, leader_replicas={}, follower_replicas={})])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_where_no_throttle_is_active_nothing_is_touched(version: int, replication: Replication | None) -> None:
+    front = Front(replication, version)
+    request = front.fetch(P0, BUSY, session=(77, 4))
+    response = front.answer({BUSY: lagging(batches(100)[:70]), P0: lagging()})
+    for _ in range(3):
+        assert front.client(request[:50], request[50:]) == request
+        assert front.broker(response[:50], response[50:]) == response
+
+
+# -- among other requests
+
+
+def test_what_is_pipelined_behind_a_held_fetch_waits_and_keeps_its_order() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    behind = front.fetch(BUSY, number=3) + other_request(4) + front.fetch(P0, BUSY, number=5)
+    assert front.client(behind) == b""
+    front.wait(499)
+    assert (front.to_client(), front.to_broker()) == (b"", b"")
+    front.wait(1)
+    told = front.read(front.to_client())
+    assert (told.correlation_id, list(told.entries)) == (2, [("moving", 0)])
+    asked = front.to_broker()
+    assert asked.endswith(other_request(4)), "which is nobody's business"
+    assert read_request(asked.removesuffix(other_request(4)), 17).correlation_id == 3
+    out = front.broker(front.answer({BUSY: lagging()}, 3))
+    assert front.read(out).correlation_id == 3
+    assert front.to_broker() == b""
+    assert front.broker(other_response(4)) == other_response(4)
+    assert list(read_request(front.to_broker(), 17).parts) == [BUSY]
+
+
+def test_our_own_answers_come_behind_those_that_are_owed() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    incremental = front.fetch(number=8, session=(77, 3))
+    assert front.client(other_request(7) + incremental) == other_request(7)
+    assert front.session.is_blocked
+    response = other_response(7, size_bytes=300)
+    for piece in (response[:6], response[6:40], response[40:-1]):
+        assert front.broker(piece) in (b"", piece, response[:40])
+        assert front.session.is_blocked, "it would cut into the answer before it"
+    out = front.broker(response[-1:])
+    assert out[:1] == response[-1:]
+    assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
+
+
+def test_a_second_fetch_waits_for_the_answer_to_the_first_although_the_throttle_ends() -> None:
+    front = Front(listed(1_000))
+    front.see(P0, BUSY)
+    front.use_up()
+    assert list(read_request(front.client(front.fetch(P0, BUSY)), 17).parts) == [BUSY]
+    front.throttle.update(None, now_ms=front.now_ms)
+    second = front.fetch(P0, BUSY, number=2)
+    assert front.client(second) == b""
+    told = front.read(front.broker(front.answer({BUSY: lagging()})))
+    assert list(told.entries) == [P0, BUSY]
+    assert front.to_broker() == second
+
+
+def test_a_second_fetch_of_another_follower_changes_nothing_for_the_first() -> None:
+    front = Front(listed(1_000))
+    front.see(P0, BUSY)
+    front.use_up()
+    front.client(front.fetch(P0, BUSY))
+    assert front.client(front.fetch(P0, number=2, replica_id=4)) == b""
+    assert list(front.read(front.broker(front.answer({BUSY: lagging()}))).entries) == [P0, BUSY]
+    assert read_request(front.to_broker(), 17).replica_id == 4
+
+
+def test_a_throttle_that_begins_while_a_fetch_is_under_way_leaves_its_answer_alone() -> None:
+    front = Front(None)
+    request, response = front.fetch(P0, session=(0, 0)), front.answer({P0: lagging(batches(900)[:700])})
+    assert front.client(request) == request
+    front.throttle.update(listed(1_000), now_ms=front.now_ms)
+    assert front.client(front.fetch(number=2, session=(77, 1))) == b""
+    out = front.broker(response)
+    assert out[: len(response)] == response
+    assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
+    asked = read_request(front.client(front.fetch(P0, number=3, session=(0, 0))), 17)
+    assert (asked.session_id, asked.session_epoch) == (77, -1)
+
+
+def test_a_limit_that_is_lifted_lets_a_held_fetch_pass_as_it_came() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    front.throttle.update(None, now_ms=front.now_ms)
+    front.wait(500)
+    assert front.to_broker() == front.fetch(P0, number=2)
+    assert not front.session.is_blocked
+
+
+def test_a_held_fetch_takes_up_a_new_limit_when_it_wakes() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    front.throttle.update(listed(1e9), now_ms=front.now_ms)
+    front.wait(500)
+    assert list(read_request(front.to_broker(), 17).parts) == [P0]
+
+
+# -- whom it concerns
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_replica_that_is_not_believed_is_a_consumer(version: int) -> None:
+    front = Front(listed(1_000), version, is_inter_broker=False, rules=(A_TIGHT_RULE,))
+    front.use_up()
+    request = front.fetch(P0)
+    response = front.answer({P0: lagging(batches(9_000))})
+    assert read_request(front.client(request), version).parts == {P0: Part(1, MiB, 4 if version >= 9 else -1)}
+    assert len(front.broker(response)) == len(response)
+    assert front.muted_for_ms > 0
+    assert front.quota.total == 1_000_000
+    assert front.bucket("fetch", client_id="broker-9-fetcher-0").amount > 9_000
+
+
+@pytest.mark.parametrize(("brokers", "is_trimmed"), [({"broker1"}, True), ({"another"}, False), (set(), False)])
+def test_a_principal_of_the_brokers_is_throttled_after_its_login(brokers: set[str], is_trimmed: bool) -> None:
+    front = Front(listed(1_000), is_inter_broker=False, principals=Principals(brokers=frozenset(brokers)))
+    front.use_up()
+    for step in ("before", "after"):
+        if step == "after":
+            front.client(handshake_request("PLAIN"))
+            front.broker(handshake_response())
+            front.client(authenticate_request(b"\0broker1\0secret"))
+            front.broker(authenticate_response())
+        request = front.fetch(P0, session=(0, 0))
+        asked = front.client(request)
+        out = front.broker(front.answer({P0: lagging(batches(5_000))}))
+        believed = is_trimmed and step == "after"  # not a moment before
+        assert (asked == request) is not believed
+        assert len(front.read(out).entries[P0].records) == (0 if believed else 5_000)
+
+
+def test_the_name_in_a_certificate_is_believed_as_well() -> None:
+    front = Front(listed(1_000), is_inter_broker=False, principals=Principals(brokers=frozenset({"CN=broker1"})))
+    front.session.account.log_in("CN=broker1")
+    front.use_up()
+    front.client(front.fetch(P0))
+    assert front.read(front.broker(front.answer({P0: lagging(batches(5_000))}))).entries[P0].records == b""
+
+
+def test_a_listener_that_believes_no_more_makes_a_held_fetch_a_consumers() -> None:
+    front = Front(listed(1_000), rules=(A_TIGHT_RULE,))
+    front.held(P0)
+    front.listening.policy = Policy(104_857_600, Enforcement.RESPOND, False, "sub")
+    front.wait(500)
+    assert list(read_request(front.to_broker(), 17).parts) == [P0]
+    assert front.session.wake_at_ms == 0
+    response = front.answer({P0: lagging(batches(9_000))}, 2)
+    assert len(front.broker(response)) == len(response)
+
+
+# -- what a session counts, and what it has when it ends
+
+
+def test_frames_and_answers_are_counted_as_fetches() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    frames = front.listening.counters.frames
+    assert frames[FETCH] == 1, "not while it waits"
+    front.session.answered = -1
+    front.wait(500)
+    assert front.read(front.to_client()).correlation_id == 2
+    assert frames[FETCH] == 2
+    front.client(front.fetch(BUSY, number=3))
+    assert front.session.answered == -1
+    front.broker(front.answer({BUSY: lagging()}, 3))
+    assert (frames[FETCH], front.session.answered) == (3, FETCH)
+    assert front.session.is_idle
+
+
+def test_what_is_held_is_known() -> None:
+    front = Front(listed(1e9))
+    front.client(front.fetch(P0))
+    response = front.answer({P0: lagging(batches(300_000))})
+    for at in range(0, len(response) - 1_000, 1_000):
+        assert front.broker(response[at : at + 1_000]) == b""
+        assert front.session.held_bytes == at + 1_000
+        assert not front.session.has_answered
+        assert front.session.is_owed
+    assert front.read(front.broker(response[at + 1_000 :])).entries[P0].records == batches(300_000)
+    assert front.session.held_bytes == 0
+    assert front.session.is_idle
+    assert not front.session.is_owed
+
+
+def test_at_a_release_a_held_fetch_passes_and_nothing_waits_from_then_on() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    front.session.release(now_ms=front.now_ms)
+    assert front.to_broker() == front.fetch(P0, number=2)
+    response = front.answer({P0: lagging(batches(90_000))}, 2)
+    assert front.broker(response) == response
+    assert front.session.is_idle
+    assert front.client(front.fetch(P0, number=3)) == front.fetch(P0, number=3)
+
+
+def test_at_the_end_a_held_fetch_is_not_taken_up() -> None:
+    front = Front(listed(1_000))
+    front.held(P0)
+    front.session.take_no_more()
+    assert front.session.has_answered
+    front.wait(1_000)
+    assert (front.to_broker(), front.to_client()) == (b"", b"")
+    front.session.release(now_ms=front.now_ms)
+    assert (front.to_broker(), front.to_client()) == (b"", b"")
+    assert front.session.has_answered
+
+
+def test_at_the_end_a_fetch_under_way_is_answered() -> None:
+    front = Front(listed(1_000))
+    front.see(P0, BUSY)
+    front.use_up()
+    front.client(front.fetch(P0, BUSY))
+    front.session.take_no_more()
+    front.session.release(now_ms=front.now_ms)
+    assert not front.session.has_answered
+    assert list(front.read(front.broker(front.answer({BUSY: lagging()}))).entries) == [P0, BUSY]
+    assert front.session.has_answered
+
+
+def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    front.client(front.fetch(P0))
+    assert front.quota.room(now_ms=front.now_ms) == 0
+    front.session.close(now_ms=front.now_ms, has_passed=True)
+    assert front.quota.room(now_ms=front.now_ms) == 100
+
+
+# -- moved leaders
+
+
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_moved_leaders_are_told_by_our_address_in_a_trimmed_answer(version: int) -> None:
+    met: list[object] = []
+    addresses = Addresses(lambda brokers, is_all: met.append(brokers))
+    addresses.told = {2: (b"proxy.example", 9192)}
+    front = Front(listed(1_000), version, addresses=addresses)
+    front.see(P0, BUSY)
+    front.use_up()
+    front.client(front.fetch(P0, BUSY))
+    endpoint = pack(">i", 2) + uvarint(12) + b"own.example" + pack(">i", 9092) + b"\0\0"
+    array = b"\x02" + endpoint
+    tags = b"\x01\0" + uvarint(len(array)) + array
+    response = front.answer({BUSY: Entry(6, -1, -1, -1, b"")})[4:-1] + tags
+    response = pack(">i", len(response)) + response
+    out = front.broker(response[:30], response[30:])
+    assert b"own.example" not in out
+    assert out.count(b"proxy.example" + pack(">i", 9192)) == 1
+    assert int.from_bytes(out[:4]) == len(out) - 4
+    assert met
+
+
+# -- hostile ones
+
+
+def test_a_follower_that_never_ends_its_fetch_is_refused() -> None:
+    front = Front(listed(1_000))
+    with pytest.raises(HeadTooLong):
+        front.client(pack(">i", 100_000_000) + front.fetch(P0)[4:], bytes(MAX_REPLICA_FETCH_BYTES))
+    front = Front(listed(1_000))
+    front.client(pack(">i", MAX_REPLICA_FETCH_BYTES) + front.fetch(P0)[4:], bytes(MAX_REPLICA_FETCH_BYTES // 2))
+    assert front.session.held_bytes < MAX_REPLICA_FETCH_BYTES
+
+
+def test_an_answer_that_says_to_be_enormous_is_not_waited_for() -> None:
+    front = Front(listed(1_000))
+    front.client(front.fetch(P0))
+    with pytest.raises(FrameTooLarge):
+        front.broker(pack(">ii", 2**31 - 1, 1) + bytes(100))
+
+
+def test_an_answer_to_something_else_is_refused() -> None:
+    front = Front(listed(1_000))
+    front.client(front.fetch(P0))
+    with pytest.raises(UnexpectedResponse):
+        front.broker(front.answer({P0: lagging()}, 2))
+    front.session.close(now_ms=front.now_ms, has_passed=False)
+
+
+@pytest.mark.parametrize("version", [0, 2, *VERSIONS])
+def test_each_byte_of_an_answer_may_be_another(version: int) -> None:
+    outcomes = set()
+    front = Front(listed(1_000), version)
+    right = front.answer({P0: lagging(batches(80, 60)), BUSY: lagging(batches(20))})
+    for at in range(8, len(right)):
+        for byte in (0, 1, 0x7F, 0x80, 0xFF):
+            front = Front(listed(1_000), version)
+            front.client(front.fetch(P0, BUSY))
+            try:
+                front.broker(right[:at] + bytes([byte]) + right[at + 1 :])
+                outcomes.add("answer")
+            except ProtocolError as error:
+                outcomes.add(error.reason)
+            front.session.close(now_ms=front.now_ms, has_passed=False)
+            assert front.quota._taken == 0
+    assert {"answer", Truncated.reason} <= outcomes
+
+
+@pytest.mark.parametrize("version", [0, 2, *VERSIONS])
+def test_each_byte_of_a_fetch_may_be_another(version: int) -> None:
+    front = Front(listed(1_000), version)
+    right = front.fetch(P0, BUSY, number=2)
+    for at in range(8, len(right)):
+        for byte in (0, 1, 0x7F, 0x80, 0xFF):
+            front = Front(listed(1_000), version)
+            front.see(P0, BUSY)
+            try:
+                front.client(right[:at] + bytes([byte]) + right[at + 1 :])
+            except ProtocolError:
+                pass
+            else:
+                assert not front.session.is_blocked or front.session.wake_at_ms > front.now_ms
+            front.session.close(now_ms=front.now_ms, has_passed=False)
+            assert front.quota._taken == 0
+            assert not front.quota._line
+
+
+def test_a_consumers_long_answer_in_pieces_is_not_held() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    consumer = front.fetch(P0, number=2, replica_id=-1)
+    assert front.client(consumer + front.fetch(BUSY, number=3)) == consumer
+    response = fetch_response(2, version=17, size_bytes=5_000)
+    assert front.broker(response[:3_000]) == response[:3_000]
+    assert front.to_broker() == b""
+    assert front.broker(response[3_000:]) == response[3_000:]
+    assert read_request(front.to_broker(), 17).correlation_id == 3
+
+
+def test_whatever_else_a_broker_asks_passes_beside_a_throttle() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    front.client(front.fetch(P0, number=2))
+    assert front.client(metadata_request(3) + produce_request(4)) == metadata_request(3) + produce_request(4)
+    response = front.answer({P0: lagging(batches(90))}, 2)
+    out = front.broker(response + other_response(3)[:20], other_response(3)[20:] + produce_response(4))
+    assert front.read(out[: len(response)]).entries[P0].records == batches(90)
+    assert out[len(response) :] == other_response(3) + produce_response(4)
+
+
+def test_the_model_of_a_follower_is_content_with_a_session_of_many_partitions() -> None:
+    logs = {(f"topic{number % 7}", number): (500, number % 3) for number in range(300)}
+    move = Move(17, logs, Replication(leader_rate=20_000))
+    follower = move.add(Follower(3, 17, logs))
+    move.run(20_000)
+    assert follower.offsets == {place: count for place, (_, count) in logs.items()}
