@@ -8,11 +8,13 @@ import yaml
 
 from config.load import load_bytes
 from proxy.metrics.families import Families
+from proxy.replication_watcher import ReplicationWatcher
 from proxy.server import Server
 
 _CONFIG = b"""
-listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092"}]
+listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092", inter_broker: true}]
 quotas: [{client-id: etl, producer_byte_rate: 10MiB, consumer_byte_rate: 10MiB}]
+replication: {from_cluster: true}
 """
 
 REPOSITORY = Path(__file__).parent.parent
@@ -29,7 +31,11 @@ class FirstStart:
 
 def exposed() -> set[str]:
     """Return the names of all metrics that the proxy exposes, as they are written in a query."""
-    families = Families(Server(load_bytes(_CONFIG, file="proxy.yaml").config), FirstStart())
+    config = load_bytes(_CONFIG, file="proxy.yaml").config
+    assert config.replication is not None
+    server = Server(config)
+    server.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
+    families = Families(server, FirstStart())
     return {
         f"{family.name}_bucket" if family.type == "histogram" else family.name
         for family in families.at(1_000, rest=lambda: None)
