@@ -472,7 +472,9 @@ class Session:
         if isinstance(decision, Answered):
             self.to_client.append(decision.frame)
             return position, frame_end, b""
-        self._in_flight.append((correlation_id, _TRIMMED, api_version, size_bytes, None))
+        self._in_flight.append(
+            (correlation_id, _TRIMMED if decision.is_trimmed else FETCH, api_version, size_bytes, None)
+        )
         return position, frame_end, decision.frame
 
     def _waits(self, now_ms: int) -> bool:

@@ -17,7 +17,6 @@ Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSess
 ``AbstractFetcherThread`` in Apache Kafka.
 """
 
-from collections.abc import Iterable
 from math import inf
 from typing import Final, NamedTuple
 
@@ -59,9 +58,10 @@ class Answered(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """This passes in its place; its answer is to be handed to ``Follower.answer``, whole."""
+    """This passes in its place."""
 
     frame: bytes
+    is_trimmed: bool  # its answer is to be handed to ``Follower.answer``, whole; else it passes as it comes
 
 
 Decision = Hold | Answered | Forward
@@ -127,12 +127,13 @@ class Seen:
 class _Asked:
     """A fetch that was passed on, until its answer is there."""
 
-    __slots__ = ("api_version", "correlation_id", "granted", "partitions")
+    __slots__ = ("api_version", "charges", "correlation_id", "granted", "partitions")
 
     def __init__(self, correlation_id: int, api_version: int, partitions: dict[Key, RequestPartition]) -> None:
         self.correlation_id = correlation_id
         self.api_version = api_version
         self.partitions = partitions  # as they were asked for, left out or not
+        self.charges: dict[Key, tuple[Charge, ...]] = {}  # of those that are throttled
         self.granted: dict[ReplicationQuota, int] = {}
 
 
@@ -214,7 +215,6 @@ class Follower:
             )
         # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
         asked = _Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
-        self._forget_but(asked.partitions)
         chosen, room_at_ms = self._choose(asked, now_ms)
         if not chosen and asked.partitions:
             since_ms = self._held_since_ms or now_ms
@@ -225,15 +225,16 @@ class Follower:
             self._held_since_ms = 0
             return Answered(replica_fetch.answer(correlation_id, self._put_back(asked), api_version))
         self._held_since_ms = 0
-        self._asked = asked
+        is_trimmed = bool(asked.charges)
+        if is_trimmed:
+            self._asked = asked
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
         max_bytes = min(fetch.max_bytes, _MAX_ANSWER_BYTES)
-        return Forward(
-            replica_fetch.write_request(
-                data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
-            )
+        frame = replica_fetch.write_request(
+            data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
         )
+        return Forward(frame, is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.
@@ -265,7 +266,7 @@ class Follower:
                 entries.append(trimming.entry(key, request, one))
             elif (seen := self.seen.get(key)) is not None:
                 entries.append(_empty(key, seen, version))
-        entries += (_whole(data, one) for one in found.values())
+        entries += map(trimming.whole, found.values())
         trimming.charge()
         return replica_fetch.write_response(data, position, response, entries, version)
 
@@ -285,24 +286,19 @@ class Follower:
         self._turn += 1
         return self._turn
 
-    def charges(self, key: Key) -> tuple[Charge, ...]:
-        """Return what a partition is charged to."""
-        limits = self._limits
-        return limits.charges(*key, is_id=self.has_ids) if limits else ()
-
     def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
         """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
         shares: dict[Key, int | None] = {}  # of what is not asked for as it came; None: not at all
         lagging: list[_Candidate] = []
-        for key, one in asked.partitions.items():
-            charges = self.charges(key)
-            if not charges:
-                continue
+        self._find_charges(asked)
+        for key, charges in asked.charges.items():
+            one = asked.partitions[key]
             seen = self.seen.get(key)
             if seen is None or seen.leader_epoch != one.leader_epoch:
                 shares[key] = min(one.max_bytes, _FIRST_LOOK_BYTES)
             else:
-                seen.arrive_at(one.fetch_offset)
+                if seen.brought_bytes or seen.fetch_offset != one.fetch_offset:
+                    seen.arrive_at(one.fetch_offset)
                 if one.fetch_offset < seen.high_watermark:
                     shares[key] = None
                     lagging.append(_Candidate(seen.turn, key, one, seen, charges))
@@ -363,10 +359,18 @@ class Follower:
     def _put_back(self, asked: _Asked) -> list[Entry]:
         return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]
 
-    def _forget_but(self, partitions: Iterable[Key]) -> None:
-        """Forget what is fetched no longer: its leader may be another meanwhile, and what was seen wrong."""
-        gone = self.seen.keys() - partitions
-        for key in gone:
+    def _find_charges(self, asked: _Asked) -> None:
+        """Find out what is throttled; of what is not, or is fetched no longer, forget what was seen: it may be wrong."""
+        limits, is_id = self._limits, self.has_ids
+        if limits is not None:
+            known, found = limits.known, asked.charges
+            for key in asked.partitions:
+                charges = known.get(key)
+                if charges is None:
+                    charges = limits.charges(*key, is_id=is_id)
+                if charges:
+                    found[key] = charges
+        for key in self.seen.keys() - asked.charges.keys():
             del self.seen[key]
 
 
@@ -385,6 +389,7 @@ class _Trimming:
         self._follower = follower
         self._asked = asked
         self._data = data
+        self._view = memoryview(data)
         self._now_ms = now_ms
         self._brought: dict[ReplicationQuota, int] = {}  # of what lagged, records
         self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # to be charged as the leader does it
@@ -393,10 +398,10 @@ class _Trimming:
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
         """Return the entry of a partition as the follower gets it."""
         follower = self._follower
-        charges = follower.charges(key)
+        charges = self._asked.charges.get(key, ())
         if one.error_code or not charges:
             follower.seen.pop(key, None)
-            return _whole(self._data, one)
+            return self.whole(one)
         seen = follower.seen.get(key)
         if seen is None:
             seen = follower.seen[key] = Seen(one, request.leader_epoch, self._now_ms)
@@ -407,7 +412,7 @@ class _Trimming:
         if one.records == one.records_end:
             if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
                 seen.least_bytes = min(max(2 * seen.least_bytes, _FIRST_LOOK_BYTES), UNLIMITED_BYTES)
-            return _whole(self._data, one)
+            return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
         entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, self._asked.api_version))
         size_bytes = end - one.records
@@ -418,6 +423,10 @@ class _Trimming:
             seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
             seen.turn = follower.next_turn()
         return entry
+
+    def whole(self, one: ResponsePartition) -> Entry:
+        """Return an entry as it came."""
+        return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
         """Charge what flows."""
@@ -465,10 +474,6 @@ def _turn_of(candidate: _Candidate) -> int:
 def _settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
-
-
-def _whole(data: bytes, one: ResponsePartition) -> Entry:
-    return Entry(one.topic, (memoryview(data)[one.begin : one.end],))
 
 
 def _empty(key: Key, seen: Seen, api_version: int) -> Entry:

@@ -329,5 +329,3 @@ def split(stream: bytes) -> list[bytes]:
         frames.append(stream[at:end])
         at = end
     return frames
-
-
