@@ -474,7 +474,8 @@ class Session:
         if isinstance(decision, Answered):
             self.to_client.append(decision.frame)
             return position, frame_end, b""
-        self._in_flight.append((correlation_id, _TRIMMED, api_version, size_bytes, None))
+        api_key = _TRIMMED if decision.is_trimmed else FETCH
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
         return (position, frame_end, decision.frame) if decision.frame else NOTHING
 
     def _waits(self, now_ms: int) -> bool:

@@ -58,6 +58,7 @@ class ReplicationQuota:
         """
         self._refill(now_ms)
         self.limit = limit
+        self._add(0)
         self._line.clear()
 
     def is_exceeded(self, *, now_ms: int) -> bool:
@@ -128,7 +129,7 @@ class ReplicationQuota:
     def settle(self, taken_bytes: int, brought_bytes: int) -> None:
         """Give back what was taken; pay for what lagged and came instead."""
         self._taken -= taken_bytes
-        self._tokens += taken_bytes - brought_bytes
+        self._add(taken_bytes - brought_bytes)
 
     def _place(self, who: object, ticket: int) -> int:
         return self._line[who][0] if who in self._line else ticket
@@ -138,6 +139,11 @@ class ReplicationQuota:
         if limit is None:
             self._tokens = -float(self._taken)
         elif now_ms > self._at_ms:
-            # What is set aside for a fetch under way does not make room for saving more.
-            self._tokens = min(self._tokens + (now_ms - self._at_ms) * limit / 1_000, limit * _SAVED_S)
+            self._add((now_ms - self._at_ms) * limit / 1_000)
         self._at_ms = now_ms
+
+    def _add(self, tokens: float) -> None:
+        """Have so many more, but no more saved up than may be; also when a fetch did not need what it was granted."""
+        self._tokens += tokens
+        if self.limit is not None:
+            self._tokens = min(self._tokens, self.limit * _SAVED_S)

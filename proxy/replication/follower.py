@@ -12,24 +12,24 @@ The rules (KIP-73, but for a proxy):
 * Records that lag end at a whole batch: a follower throws away the rest, which nobody should have to pay for.
 * Incremental fetches (KIP-227) do not say what they fetch. When a throttle becomes active they are refused, and the
   full ones that follow are passed on without a session. Once nothing has lagged for a while, the follower may have a
-  session again, whose fetches pass as they come and are only looked at: with thousands of partitions in sync, full
-  fetches cost all three of us too much to go on for ever. What begins to lag ends it.
+  session again: with thousands of partitions in sync, full fetches cost all three of us too much to go on for ever.
 
 Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``,
 ``AbstractFetcherThread`` in Apache Kafka.
 """
 
-from collections.abc import Iterable
-from math import inf
 from typing import Final, NamedTuple
 
 from protocol import replica_fetch
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
-from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID, UNLIMITED_BYTES
-from protocol.replica_fetch import Entry, ReplicaFetch, RequestPartition, ResponsePartition
+from protocol.fetch import FIRST_TOPIC_ID
+from protocol.replica_fetch import Entry, ReplicaFetch, ReplicaResponse, RequestPartition
 from proxy.quota.replication import ReplicationQuota
+from proxy.replication.fetch_session import FetchSession
+from proxy.replication.seen import Key, Seen
 from proxy.replication.throttle import Charge, Leader, Limits
+from proxy.replication.trimming import FIRST_LOOK_BYTES, Asked, Trimming, empty_entry, settle
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 _NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]
@@ -37,17 +37,11 @@ _NEWEST: Final = HIGHEST_VERSION[ApiKey.FETCH]
 _MAX_HELD_MS: Final = 500
 # And at the least, where there is no room: max_wait_ms of 0 must not make anybody spin.
 _MIN_HELD_MS: Final = 50
-# What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
-_FIRST_LOOK_BYTES: Final = 64 * 1024
-# How long nothing must have lagged for a follower to have a session again.
-_QUIET_MS: Final = 3_000
 # What the leader is to answer with at the most, for its answer is held whole. Followers ask for 10 MiB by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-# Over how long what is written to a partition is measured.
-_BYTES_IN_EVERY_MS: Final = 5_000
+# How long nothing must have lagged for a follower to have a session again.
+_QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
-
-Key = tuple[bytes, int]  # topic and partition
 
 
 class Hold(NamedTuple):
@@ -63,89 +57,13 @@ class Answered(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """This passes in its place, the fetch itself if it is empty; its answer goes to ``Follower.answer``, whole."""
+    """This passes in its place; empty: the fetch itself does."""
 
     frame: bytes
+    is_trimmed: bool  # its answer is to be handed to ``Follower.answer``, whole; else it passes as it comes
 
 
 Decision = Hold | Answered | Forward
-
-
-class Seen:
-    """What was seen last of a throttled partition, by one follower."""
-
-    __slots__ = (
-        "_since",
-        "brought_bytes",
-        "bytes_in_rate",
-        "bytes_per_offset",
-        "fetch_offset",
-        "high_watermark",
-        "last_stable_offset",
-        "leader_epoch",
-        "least_bytes",
-        "log_start_offset",
-        "turn",
-    )
-
-    def __init__(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        self._since = (now_ms, partition.high_watermark)
-        self.bytes_in_rate = 0.0  # what is written to the partition, bytes per second
-        self.bytes_per_offset = 0.0  # 0: not known yet
-        self.fetch_offset = 0
-        self.brought_bytes = 0  # by the last answer
-        self.turn = 0  # when it lagged and got records; a number that grows
-        self.least_bytes = 0  # in less than that likely not a batch fits
-        self.see(partition, leader_epoch, now_ms)
-
-    @property
-    def lag(self) -> int:
-        """How many offsets are missing, by the last fetch and the last answer."""
-        return max(self.high_watermark - self.fetch_offset, 0)
-
-    def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Take up what an answer says; put back later, it must be what the follower was told last."""
-        since_ms, since_offset = self._since
-        if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
-            offsets = max(partition.high_watermark - since_offset, 0)
-            self.bytes_in_rate = offsets * self.bytes_per_offset * 1_000 / (now_ms - since_ms)
-            self._since = (now_ms, partition.high_watermark)
-        self.leader_epoch = leader_epoch
-        self.high_watermark = partition.high_watermark
-        self.last_stable_offset = partition.last_stable_offset
-        self.log_start_offset = partition.log_start_offset
-
-    def arrive_at(self, fetch_offset: int) -> None:
-        """Take up where the next fetch begins."""
-        offsets = fetch_offset - self.fetch_offset
-        if self.brought_bytes and offsets > 0:
-            self.bytes_per_offset = self.brought_bytes / offsets
-        self.brought_bytes = 0
-        self.fetch_offset = fetch_offset
-
-    def lag_bytes(self, most: int) -> int:
-        """Return about how much is missing; ``most`` at the most, and while nobody knows."""
-        return min(most, int(self.lag * self.bytes_per_offset) + 1) if self.bytes_per_offset else most
-
-
-class _Asked:
-    """A fetch that was passed on, until its answer is there."""
-
-    __slots__ = ("api_version", "correlation_id", "granted", "is_of_session", "partitions")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        api_version: int,
-        partitions: dict[Key, RequestPartition],
-        *,
-        is_of_session: bool = False,
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.api_version = api_version
-        self.partitions = partitions  # as they were asked for, left out or not
-        self.granted: dict[ReplicationQuota, int] = {}
-        self.is_of_session = is_of_session  # then they are all that the session has, and its answer only looked at
 
 
 class Follower:
@@ -169,11 +87,11 @@ class Follower:
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
         self._limits: Limits | None = None
-        self._asked: _Asked | None = None
+        self._asked: Asked | None = None
         self._held_since_ms = 0  # of the fetch that waits here; 0: none does
         self._left_session = 0  # the leader still has it, its follower does not
+        self._session: FetchSession | None = None  # both have it, for nothing lags
         self._quiet_since_ms: int | None = None  # None: something lagged just now, or nobody knows
-        self._session: dict[Key, RequestPartition] | None = None  # what it fetches; None: it has none, by our doing
         self._turn = 0
         self._ticket = leader.throttle.next_ticket()
         self._is_released = False
@@ -195,16 +113,12 @@ class Follower:
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             if limits is not None and limits.follower != replica_id:
-                self._leave()
-                self.seen.clear()
-                self._quiet_since_ms = self._session = None
+                self._forget()
             limits = self._limits = self._leader.limits(replica_id, now_ms=now_ms)
         if limits.is_active and not self._is_released and api_version <= _NEWEST:
             return True
-        self._leave()
-        self.seen.clear()
+        self._forget()
         self._held_since_ms = self._left_session = 0
-        self._quiet_since_ms = self._session = None
         return False
 
     def take(
@@ -226,20 +140,14 @@ class Follower:
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
         if self._may_have_session(fetch, now_ms):
-            session = self._session if self._session is not None and fetch.session_epoch > 0 else {}
-            self.seen.clear()
-            session.update({(one.topic, one.partition): one for one in fetch.partitions})
-            self._session = session
-            self._asked = _Asked(correlation_id, api_version, session, is_of_session=True)
-            return Forward(b"")
+            return self._keep_session(fetch, correlation_id, api_version)
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(
                 replica_fetch.answer(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
             )
         # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
-        asked = _Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
-        self._forget_but(asked.partitions)
+        asked = Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
         chosen, room_at_ms = self._choose(asked, now_ms)
         if not chosen and asked.partitions:
             since_ms = self._held_since_ms or now_ms
@@ -250,15 +158,18 @@ class Follower:
             self._held_since_ms = 0
             return Answered(replica_fetch.answer(correlation_id, self._put_back(asked), api_version))
         self._held_since_ms = 0
-        self._asked = asked
+        is_trimmed = bool(asked.charges)
+        if is_trimmed:
+            self._asked = asked
+        else:
+            self._note(now_ms, has_lagging=False)
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
         max_bytes = min(fetch.max_bytes, _MAX_ANSWER_BYTES)
-        return Forward(
-            replica_fetch.write_request(
-                data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
-            )
+        frame = replica_fetch.write_request(
+            data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
         )
+        return Forward(frame, is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.
@@ -279,36 +190,54 @@ class Follower:
         response = replica_fetch.read_response(data, position, frame_bytes, version)
         self._asked = None  # not before: where this is no answer, ``close`` gives back what was set aside for it
         if response.error_code:
-            _settle(asked.granted, {})
+            settle(asked.granted, {})
             return data[position : position + frame_bytes]
-        trimming = _Trimming(self, asked, data, now_ms)
+        self._turn += 1
+        trimming = Trimming(asked, self.seen, data, turn=self._turn, now_ms=now_ms)
         if asked.is_of_session:
-            trimming.look_at(response.partitions)
-            self._note(trimming, now_ms)
-            return data[position : position + frame_bytes]
+            if self._session is not None:
+                self._session.look_at(response.partitions, trimming)
+            frame = data[position : position + frame_bytes]
+        else:
+            entries = self._entries(asked, response, trimming)
+            frame = replica_fetch.write_response(data, position, response, entries, version)
+        trimming.charge()
+        self._note(now_ms, has_lagging=trimming.has_lagging)
+        return frame
+
+    def _entries(self, asked: Asked, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
+        """Return what the follower gets: the entries that were asked for, in that order, and whatever else came."""
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in asked.partitions.items():
             one = found.pop(key, None)
             if one is not None:
                 entries.append(trimming.entry(key, request, one))
-            elif (seen := self.seen.get(key)) is not None:
-                trimming.has_lagging = True
-                entries.append(_empty(key, seen, version))
-        entries += (_whole(data, one) for one in found.values())
-        self._note(trimming, now_ms)
-        return replica_fetch.write_response(data, position, response, entries, version)
+            elif key in self.seen:
+                entries.append(trimming.left_out(key))
+        entries += map(trimming.whole, found.values())
+        return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Whether a fetch passes as it is: the first of a session, or one of it."""
-        if self._session is not None or fetch.session_epoch != 0:
-            return self._session is not None
-        return self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
+        """Whether a fetch passes as it is: it is of a session in which nothing lags, or may begin one."""
+        if self._session is not None:
+            return not self._session.is_full
+        return (
+            fetch.session_epoch == 0 and self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
+        )
 
-    def _note(self, trimming: "_Trimming", now_ms: int) -> None:
-        """Charge what flows, and see whether it goes on as it is."""
-        trimming.charge()
-        if trimming.has_lagging:
+    def _keep_session(self, fetch: ReplicaFetch, correlation_id: int, api_version: int) -> Forward:
+        session = self._session = self._session or FetchSession()
+        self.seen.clear()
+        if self._limits is not None:
+            session.ask(fetch, self._limits, is_id=self.has_ids)
+        if session.is_throttled:
+            self._asked = Asked(correlation_id, api_version, {}, is_of_session=True)
+        return Forward(b"", session.is_throttled)
+
+    def _note(self, now_ms: int, *, has_lagging: bool) -> None:
+        """See whether the follower may have a session, still or again."""
+        if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
             self._quiet_since_ms = now_ms
@@ -320,33 +249,23 @@ class Follower:
     def close(self) -> None:
         """Give back what was set aside for an answer that does not come; the last that is called."""
         if self._asked is not None:
-            _settle(self._asked.granted, {})
+            settle(self._asked.granted, {})
             self._asked = None
         self._leave()
 
-    def next_turn(self) -> int:
-        """Return a number above all that were returned."""
-        self._turn += 1
-        return self._turn
-
-    def charges(self, key: Key) -> tuple[Charge, ...]:
-        """Return what a partition is charged to."""
-        limits = self._limits
-        return limits.charges(*key, is_id=self.has_ids) if limits else ()
-
-    def _choose(self, asked: _Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
+    def _choose(self, asked: Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
         """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
         shares: dict[Key, int | None] = {}  # of what is not asked for as it came; None: not at all
         lagging: list[_Candidate] = []
-        for key, one in asked.partitions.items():
-            charges = self.charges(key)
-            if not charges:
-                continue
+        self._find_charges(asked)
+        for key, charges in asked.charges.items():
+            one = asked.partitions[key]
             seen = self.seen.get(key)
             if seen is None or seen.leader_epoch != one.leader_epoch:
-                shares[key] = min(one.max_bytes, _FIRST_LOOK_BYTES)
+                shares[key] = min(one.max_bytes, FIRST_LOOK_BYTES)
             else:
-                seen.arrive_at(one.fetch_offset)
+                if seen.brought_bytes or seen.fetch_offset != one.fetch_offset:
+                    seen.arrive_at(one.fetch_offset)
                 if one.fetch_offset < seen.high_watermark:
                     shares[key] = None
                     lagging.append(_Candidate(seen.turn, key, one, seen, charges))
@@ -404,13 +323,20 @@ class Follower:
         for quota in self._limits.quotas if self._limits else ():
             quota.leave(self)
 
-    def _put_back(self, asked: _Asked) -> list[Entry]:
-        return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]
+    def _forget(self) -> None:
+        """Forget what was seen, and wait for nothing."""
+        self._leave()
+        self.seen.clear()
+        self._quiet_since_ms = self._session = None
 
-    def _forget_but(self, partitions: Iterable[Key]) -> None:
-        """Forget what is fetched no longer: its leader may be another meanwhile, and what was seen wrong."""
-        gone = self.seen.keys() - partitions
-        for key in gone:
+    def _put_back(self, asked: Asked) -> list[Entry]:
+        return [empty_entry(key, self.seen[key], asked.api_version) for key in asked.partitions]
+
+    def _find_charges(self, asked: Asked) -> None:
+        """Find out what is throttled; of what is not, or no longer fetched, forget what was seen: it may be wrong."""
+        if self._limits is not None:
+            self._limits.find(asked.partitions, asked.charges, is_id=self.has_ids)
+        for key in self.seen.keys() - asked.charges.keys():
             del self.seen[key]
 
 
@@ -422,125 +348,5 @@ class _Candidate(NamedTuple):
     charges: tuple[Charge, ...]
 
 
-class _Trimming:
-    """One answer on its way through: what of it may flow, and what that costs."""
-
-    def __init__(self, follower: Follower, asked: _Asked, data: bytes, now_ms: int) -> None:
-        self._follower = follower
-        self._asked = asked
-        self._data = data
-        self._now_ms = now_ms
-        self._brought: dict[ReplicationQuota, int] = {}  # of what lagged, records
-        self._leaders: dict[ReplicationQuota, list[Entry]] = {}  # to be charged as the leader does it
-        self._followers: dict[ReplicationQuota, int] = {}  # records, likewise as the follower does it
-        self.has_lagging = False
-
-    def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
-        """Return the entry of a partition as the follower gets it."""
-        follower = self._follower
-        charges = follower.charges(key)
-        if one.error_code or not charges:
-            follower.seen.pop(key, None)
-            return _whole(self._data, one)
-        seen = follower.seen.get(key)
-        if seen is None:
-            seen = follower.seen[key] = Seen(one, request.leader_epoch, self._now_ms)
-            seen.arrive_at(request.fetch_offset)
-        else:
-            seen.see(one, request.leader_epoch, self._now_ms)
-        is_lagging = request.fetch_offset < one.high_watermark
-        self.has_lagging |= is_lagging
-        if one.records == one.records_end:
-            if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
-                seen.least_bytes = min(max(2 * seen.least_bytes, _FIRST_LOOK_BYTES), UNLIMITED_BYTES)
-            return _whole(self._data, one)
-        end = self._end(one, charges) if is_lagging else one.records_end
-        entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, self._asked.api_version))
-        size_bytes = end - one.records
-        if size_bytes:
-            seen.brought_bytes = size_bytes
-            self._count(entry, size_bytes, charges, is_lagging=is_lagging)
-        if is_lagging and size_bytes:
-            seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
-            seen.turn = follower.next_turn()
-        return entry
-
-    def look_at(self, partitions: Iterable[ResponsePartition]) -> None:
-        """Count what passes as it came."""
-        for one in partitions:
-            request = self._asked.partitions.get((one.topic, one.partition))
-            charges = self._follower.charges((one.topic, one.partition))
-            if request is None or one.error_code or not charges:
-                continue
-            is_lagging = request.fetch_offset < one.high_watermark
-            self.has_lagging |= is_lagging
-            if one.records < one.records_end:
-                size_bytes = one.records_end - one.records
-                self._count(_whole(self._data, one), size_bytes, charges, is_lagging=is_lagging)
-
-    def charge(self) -> None:
-        """Charge what flows."""
-        for quota, entries in self._leaders.items():
-            quota.record(replica_fetch.charged_bytes(entries, self._asked.api_version), now_ms=self._now_ms)
-        for quota, size_bytes in self._followers.items():
-            quota.record(size_bytes, now_ms=self._now_ms)
-        _settle(self._asked.granted, self._brought)
-
-    def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return where the records end that may flow of what lags: behind a whole batch, or where they begin."""
-        room = min(self._room(charge.quota) for charge in charges)
-        if room <= 0:
-            return one.records
-        if self._asked.api_version < FIRST_MAX_BYTES:
-            return one.records_end  # a batch that is cut short tells the follower to ask for more
-        end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
-        # Whoever is let through at all gets a batch, as from the leader.
-        first_end = one.records + replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
-        return replica_fetch.whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
-
-    def _room(self, quota: ReplicationQuota) -> float:
-        """Return how much may still come. A fetch that was granted something is not counted byte by byte again."""
-        brought = self._brought.get(quota, 0)
-        if brought < self._asked.granted.get(quota, 0):
-            return inf
-        return quota.room(now_ms=self._now_ms) - brought
-
-    def _count(self, entry: Entry, size_bytes: int, charges: tuple[Charge, ...], *, is_lagging: bool) -> None:
-        for charge in charges:
-            quota = charge.quota
-            if is_lagging:
-                self._brought[quota] = self._brought.get(quota, 0) + size_bytes
-            if is_lagging or charge.counts_all:
-                if charge.is_leaders:
-                    self._leaders.setdefault(quota, []).append(entry)
-                else:
-                    self._followers[quota] = self._followers.get(quota, 0) + size_bytes
-
-
 def _turn_of(candidate: _Candidate) -> int:
     return candidate.turn
-
-
-def _settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    for quota in granted.keys() | brought.keys():
-        quota.settle(granted.get(quota, 0), brought.get(quota, 0))
-
-
-def _whole(data: bytes, one: ResponsePartition) -> Entry:
-    return Entry(one.topic, (memoryview(data)[one.begin : one.end],))
-
-
-def _empty(key: Key, seen: Seen, api_version: int) -> Entry:
-    topic, partition = key
-    return Entry(
-        topic,
-        (
-            replica_fetch.empty(
-                partition,
-                high_watermark=seen.high_watermark,
-                last_stable_offset=seen.last_stable_offset,
-                log_start_offset=seen.log_start_offset,
-                api_version=api_version,
-            ),
-        ),
-    )

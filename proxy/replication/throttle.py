@@ -182,14 +182,14 @@ class Leader:
 class Limits:
     """What one follower's partitions of one leader are charged to."""
 
-    __slots__ = ("_charges", "_sides", "_throttle", "follower", "generation", "is_active", "leader_id")
+    __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 
     def __init__(self, leader: Leader, follower: int, *, now_ms: int) -> None:
         throttle = self._throttle = leader.throttle
         self.generation = throttle.generation
         self.follower = follower
         self.leader_id = leader.node_id
-        self._charges: dict[tuple[bytes, int], tuple[Charge, ...]] = {}
+        self.known: dict[tuple[bytes, int], tuple[Charge, ...]] = {}  # what ``charges`` has found
         self._sides = tuple(self._find(leader, now_ms)) if throttle.replication else ()
         # A side that lists nothing throttles nothing; one without a limit only measures.
         self.is_active = any(
@@ -205,7 +205,7 @@ class Limits:
             partition: its number.
             is_id: which of the two ``topic`` is; a follower has one of them for all its fetches.
         """
-        charges = self._charges.get((topic, partition))
+        charges = self.known.get((topic, partition))
         if charges is not None:
             return charges
         name = self.name_of(topic, is_id=is_id)
@@ -217,10 +217,26 @@ class Limits:
         if name is None:
             self._throttle.ask()
         else:
-            if len(self._charges) >= _MAX_KNOWN_PARTITIONS:
-                self._charges.clear()
-            self._charges[topic, partition] = charges
+            if len(self.known) >= _MAX_KNOWN_PARTITIONS:
+                self.known.clear()
+            self.known[topic, partition] = charges
         return charges
+
+    def find(
+        self,
+        partitions: Iterable[tuple[bytes, int]],
+        found: dict[tuple[bytes, int], tuple[Charge, ...]],
+        *,
+        is_id: bool,
+    ) -> None:
+        """Put what each of these partitions is charged to into ``found``, if it is throttled."""
+        known = self.known
+        for key in partitions:
+            charges = known.get(key)
+            if charges is None:
+                charges = self.charges(*key, is_id=is_id)
+            if charges:
+                found[key] = charges
 
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:

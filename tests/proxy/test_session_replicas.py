@@ -1,5 +1,6 @@
-"""Followers behind a session: their fetches among other requests, in pieces, at the end of things, and in front of Kafka's
-own cases. What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``test_moves.py``.
+"""Followers behind a session: their fetches among other requests, in pieces, at the end of things; Kafka's own cases.
+
+What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``test_moves.py``.
 """
 
 from collections.abc import Mapping
@@ -239,7 +240,7 @@ def test_where_no_throttle_is_active_nothing_is_touched(version: int, replicatio
 def test_what_is_pipelined_behind_a_held_fetch_waits_and_keeps_its_order() -> None:
     front = Front(listed(1_000))
     front.held(P0)
-    behind = front.fetch(BUSY, number=3) + other_request(4) + front.fetch(P0, BUSY, number=5)
+    behind = front.fetch(BUSY, P0, number=3) + other_request(4) + front.fetch(P0, BUSY, number=5)
     assert front.client(behind) == b""
     front.wait(499)
     assert (front.to_client(), front.to_broker()) == (b"", b"")

@@ -90,6 +90,22 @@ def test_what_is_set_aside_for_one_fetch_is_not_there_for_another() -> None:
     assert one.room(now_ms=NOW_MS) == 100
 
 
+def test_no_more_is_saved_up_by_setting_it_aside() -> None:
+    one = quota(1_000)
+    one.room(now_ms=NOW_MS + 1_000)
+    one.take(350)
+    assert one.room(now_ms=NOW_MS + 2_000) == 350
+    one.settle(350, 0)
+    assert one.room(now_ms=NOW_MS + 2_000) == 350
+
+
+def test_a_lower_limit_leaves_no_more_saved_than_is_its_own() -> None:
+    one = quota(1_000_000)
+    one.room(now_ms=NOW_MS + 1_000)
+    one.change(1_000, now_ms=NOW_MS + 1_000)
+    assert one.room(now_ms=NOW_MS + 1_000) == 350
+
+
 def test_a_large_response_is_paid_for_in_full() -> None:
     one = quota(1_000)
     one.take(100)
@@ -118,6 +134,35 @@ def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
     assert one.room(now_ms=NOW_MS) == inf
     one.change(1_000, now_ms=NOW_MS + 1)
     assert one.room(now_ms=NOW_MS + 1) == 100, "what passed without a limit is not owed"
+
+
+def test_a_place_in_the_line_is_ones_own_until_it_is_given_up_or_lost() -> None:
+    one = quota(1_000)
+    one.settle(0, 1_000)
+    one.wait("a", 1, now_ms=NOW_MS)
+    one.wait("b", 2, now_ms=NOW_MS)
+    one.wait("a", 9, now_ms=NOW_MS)  # it was served elsewhere, and does not come behind for it
+    assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [0, 1, 2]
+    one.leave("a")
+    assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [1, 0, 1]
+    assert one.ahead("c", 9, now_ms=NOW_MS + 2_000) == 0, "b did not come"
+
+
+def test_another_limit_begins_another_line() -> None:
+    one = quota(0)
+    one.wait("a", 1, now_ms=NOW_MS)
+    assert one.ahead("b", 2, now_ms=NOW_MS + 86_400_000) == 1
+    one.change(1_000, now_ms=NOW_MS)
+    assert one.ahead("b", 2, now_ms=NOW_MS) == 0
+
+
+@pytest.mark.parametrize("limit", [5e-324, 1e-9, 1e-3])
+def test_next_to_nothing_is_a_rate_as_well(limit: float) -> None:
+    one = quota(limit)
+    one.settle(0, 10**9)
+    one.record(10**9, now_ms=NOW_MS)
+    assert NOW_MS + 10_000 < one.room_at_ms(now_ms=NOW_MS) <= NOW_MS + (1 << 62)
+    assert one.room(now_ms=NOW_MS + 10_000) == 0
 
 
 @given(

@@ -215,6 +215,25 @@ def test_what_the_proxy_answers_has_all_that_was_asked_for(version: int) -> None
         assert answer.entries == seen
 
 
+def test_an_answer_without_throttled_partitions_need_not_be_whole() -> None:
+    hands = Hands(listed(1_000))
+    decision = hands.ask({BUSY: 1}, session=(0, 0))
+    assert isinstance(decision, Forward)
+    assert not decision.is_trimmed
+    assert read_request(decision.frame, 17).session_epoch == -1, "but it makes no session"
+
+
+def test_what_was_not_throttled_meanwhile_is_known_no_longer() -> None:
+    hands = Hands(listed(1_000))
+    hands.see({P0: 1})
+    hands.throttle.update(listed(1_000, "other"), now_ms=hands.now_ms)
+    assert isinstance(decision := hands.ask({P0: 1}), Forward)
+    assert not decision.is_trimmed
+    hands.throttle.update(listed(1_000), now_ms=hands.now_ms)
+    hands.use_up(1_000_000)
+    assert list(hands.asked({P0: 1}).parts) == [P0], "nobody knows what it was told"
+
+
 def test_a_partition_that_is_not_known_yet_goes_through_once() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
@@ -553,7 +572,7 @@ def test_what_is_known_of_partitions_is_bounded() -> None:
         hands.follower.close()
     limits = hands.follower.limits
     assert limits is not None
-    assert len(limits._charges) <= 200_000
+    assert len(limits.known) <= 200_000
 
 
 def test_another_follower_on_the_same_connection_is_another() -> None:
