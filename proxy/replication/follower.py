@@ -360,7 +360,7 @@ class Follower:
         return [_empty(key, self.seen[key], asked.api_version) for key in asked.partitions]
 
     def _find_charges(self, asked: _Asked) -> None:
-        """Find out what is throttled; of what is not, or is fetched no longer, forget what was seen: it may be wrong."""
+        """Find out what is throttled. Of all else, also of what is fetched no longer, what was seen may be wrong."""
         limits, is_id = self._limits, self.has_ids
         if limits is not None:
             known, found = limits.known, asked.charges

@@ -6,16 +6,17 @@ ends and begins anew, the proxy stops. It is held to this:
 
 * nothing but a ``ProtocolError`` comes out;
 * a fetch is answered with exactly the partitions that it asked for, in their order, whatever was left out meanwhile;
-* who is blocked is freed by an answer, or at a time that is still to come, and within half a second where it is for room;
+* who is blocked is freed by an answer, or at a time that is still to come, half a second away at the most;
 * what is set aside is given back, no more than that, and a connection that has ended waits in no line;
 * what is kept is bounded.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from config.model import KafkaSettings, Replication, ReplicationPath
-from config.throttled_replicas import parse
+from config.throttled_replicas import ThrottledReplicas, parse
 from protocol.errors import ProtocolError
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Leader, Throttle
@@ -42,7 +43,12 @@ MAX_STEPS: Final = 150
 _LATEST_VERSION: Final = 18
 _TOPICS: Final = ("moving", "busy")
 _RATES: Final = (None, 0.0, 1e-9, 700.0, 50_000.0, 1e12)
-_LISTS: Final = (None, {"moving": parse("*")}, {"moving": parse("0:1,1:3"), "busy": parse("1:3")}, {})
+_LISTS: Final[tuple[Mapping[str, ThrottledReplicas] | None, ...]] = (
+    None,
+    {"moving": parse("*")},
+    {"moving": parse("0:1,1:3"), "busy": parse("1:3")},
+    {},
+)
 _OFFSETS: Final = (0, 1, 5, 90, 100, 101, -1, 2**63 - 1, -(2**63))
 _HIGH_WATERMARKS: Final = (100, 0, -1, 2**63 - 1, -(2**63))
 _SIZES: Final = (2**20, 0, 1, 70, 5_000, -1, 2**31 - 1, -(2**31))

@@ -3,8 +3,8 @@
 Each target takes the fuzzer's bytes, reads its decisions from them, and raises whatever is not a ``ProtocolError``. It
 returns how many frames it gave to what it tests:
 
-* a dialogue, replicas, or garbage: the requests and answers that came out of a session on their other side, whole, and one for
-  each error that closed it;
+* a dialogue, replicas, or garbage: the requests and answers that came out of a session on their other side, whole, and
+  one for each error that closed it;
 * readers: the frames, tokens, headers or certificates that were read.
 """
 

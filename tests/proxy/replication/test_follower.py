@@ -269,7 +269,7 @@ def test_an_error_of_a_partition_passes_untouched_and_is_forgotten(version: int)
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1, P1: 1})
     hands.asked({P0: 1, P1: 1})
-    broken = Entry(6, -1, -1 if version >= 4 else -1, -1, b"")
+    broken = Entry(6, -1, -1, -1, b"")
     answer = hands.reply({P0: broken, P1: lagging(batches(99))})
     assert answer.entries[P0] == broken
     hands.use_up(1_000_000)
