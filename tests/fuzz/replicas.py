@@ -6,12 +6,13 @@ ends and begins anew, the proxy stops. It is held to this:
 
 * nothing but a ``ProtocolError`` comes out;
 * a fetch is answered with exactly the partitions that it asked for, in their order, whatever was left out meanwhile;
-* who is blocked is freed by an answer, or at a time that is still to come, within half a second where it is for room;
+* who is blocked is freed by an answer, or at a time that is still to come, half a second away at the most;
 * what is set aside is given back, no more than that, and a connection that has ended waits in no line;
 * what is kept is bounded.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from config.model import KafkaSettings, Replication, ReplicationPath
@@ -43,7 +44,10 @@ _LATEST_VERSION: Final = 18
 _TOPICS: Final = ("moving", "busy")
 _RATES: Final = (None, 0.0, 1e-9, 700.0, 50_000.0, 1e12)
 _LISTS: Final[tuple[Mapping[str, ThrottledReplicas] | None, ...]] = (
-    None, {"moving": parse("*")}, {"moving": parse("0:1,1:3"), "busy": parse("1:3")}, {},
+    None,
+    {"moving": parse("*")},
+    {"moving": parse("0:1,1:3"), "busy": parse("1:3")},
+    {},
 )
 _OFFSETS: Final = (0, 1, 5, 90, 100, 101, -1, 2**63 - 1, -(2**63))
 _HIGH_WATERMARKS: Final = (100, 0, -1, 2**63 - 1, -(2**63))

@@ -1,6 +1,6 @@
-"""Followers behind a session: their fetches among other requests, in pieces, at the end of things; Kafka's own cases.
+"""Followers behind a session: their fetches among other requests, in pieces, at the end, and Kafka's own cases.
 
-What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``test_moves.py``.
+What becomes of a single fetch is in ``replication/test_follower.py``, of whole moves in ``replication/test_moves.py``.
 """
 
 from collections.abc import Mapping

@@ -66,6 +66,10 @@ class Move:
         self._ways.append(_Way(self, follower))
         return follower
 
+    def reconnect(self, index: int) -> None:
+        """End a follower's connection, and give it another."""
+        self._ways[index].reconnect()
+
     def at(self, after_ms: int, action: Callable[[], None]) -> None:
         """Have something happen, that long after now."""
         self._plans.append((self.now_ms + after_ms, action))
@@ -105,7 +109,7 @@ class _Way:
         self.due_ms = move.now_ms  # when something happens next
         self._move = move
         self._follower = follower
-        self._wire = Wire(is_inter_broker=True, leader=move.throttled)
+        self._wire = self._connect()
         self._waits_at_leader: bytes | None = None
         self._response: bytes | None = None  # on its way to the session
         self._is_idle = True
@@ -132,10 +136,22 @@ class _Way:
             wire.session.handle_timer(now_ms=move.now_ms)
         self._carry()
 
+    def reconnect(self) -> None:
+        """End the connection; whatever is under way is lost."""
+        self._wire.session.close(now_ms=self._move.now_ms, has_passed=False)
+        self._follower.lose_connection()
+        self._wire = self._connect()
+        self._waits_at_leader = self._response = None
+        self._is_idle = True
+        self.due_ms = self._move.now_ms + ROUND_TRIP_MS
+
     def look(self) -> None:
         """Answer a fetch that waits at the leader, if there is something now."""
         if self._waits_at_leader is not None:
             self._ask(self._waits_at_leader, has_waited=False)
+
+    def _connect(self) -> Wire:
+        return Wire(is_inter_broker=True, leader=self._move.throttled)
 
     def _carry(self) -> None:
         wire, move = self._wire, self._move

@@ -194,6 +194,10 @@ class Follower:
             ),
         )
 
+    def lose_connection(self) -> None:
+        """Take it that what was asked for will not be answered."""
+        self._session_id = self._epoch = 0
+
     def take(self, frame: bytes, *, now_ms: int) -> None:
         """Take up a response as a broker does; a full one must name exactly what was asked for."""
         response = read_response(frame, self.version)

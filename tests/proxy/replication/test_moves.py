@@ -12,7 +12,7 @@ from config.model import Replication, ReplicationPath
 from config.throttled_replicas import parse
 from tests.support.move import Move, delivered
 from tests.support.replica_frames import Place
-from tests.support.replicas import SESSION_NOT_FOUND, Follower
+from tests.support.replicas import SESSION_NOT_FOUND, Delivery, Follower
 from tests.support.wire import START_MS
 
 # Names; names and sessions; topic ids, sessions and the replica's id at the end.
@@ -288,3 +288,93 @@ def test_whatever_is_fetched_at_whatever_rate(plan: Plan) -> None:
         last_ms = max((one.at_ms for one in follower.deliveries), default=START_MS)
         assert move.now_ms - last_ms <= max(2_000, 11_000, owed_ms)
     assert follower.requests <= 10_000 / 2 + 10
+
+
+@dataclass(frozen=True)
+class Upheaval:
+    """Several followers of one leader, limits of all kinds that change, connections that end."""
+
+    version: int
+    followers: int
+    rates: list[tuple[int, int, int, int | None]]  # after so many ms: of the leader, of followers, of the path to 3
+    partitions: list[tuple[int, int]]  # size of a batch, how many
+    reconnects: list[tuple[int, int]]  # after so many ms, whose connection
+    rotates: bool
+
+
+RATES = st.tuples(
+    st.integers(0, 9_000), st.integers(5_000, 500_000), st.integers(5_000, 500_000),
+    st.none() | st.integers(5_000, 500_000),
+)  # fmt: skip
+UPHEAVALS = st.builds(
+    Upheaval,
+    version=st.sampled_from(VERSIONS),
+    followers=st.integers(1, 3),
+    rates=st.lists(RATES, min_size=1, max_size=3),
+    partitions=st.lists(st.tuples(st.integers(100, 40_000), st.integers(1, 200)), min_size=1, max_size=4),
+    reconnects=st.lists(st.tuples(st.integers(1, 9_000), st.integers(0, 2)), max_size=4),
+    rotates=st.booleans(),
+)
+
+
+def upheaved(leader: int, follower: int, path: int | None) -> Replication:
+    """Return these limits, of one topic."""
+    paths = () if path is None else (ReplicationPath(follower=3, rate=path),)
+    return Replication(
+        leader_rate=leader, follower_rate=follower, leader_replicas=TO_TOPIC, follower_replicas=TO_TOPIC, paths=paths
+    )
+
+
+@given(UPHEAVALS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
+    """No quota is exceeded, by any span of time; what is in sync does not wait; whatever lags goes on."""
+    places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
+    logs = {**dict(zip(places, plan.partitions, strict=True)), BUSY: (500, 0)}
+    move = Move(plan.version, logs, upheaved(*plan.rates[0][1:]))
+    followers = [
+        move.add(Follower(node_id, plan.version, logs, rotates=plan.rotates))
+        for node_id in range(3, 3 + plan.followers)
+    ]
+    for after_ms, *rates in plan.rates[1:]:
+        move.at(after_ms, lambda rates=rates: move.change(upheaved(*rates)))  # type: ignore[misc]
+    for after_ms, index in plan.reconnects:
+        move.at(after_ms, lambda index=index % plan.followers: move.reconnect(index))  # type: ignore[misc]
+    appended: list[int] = []
+
+    def append() -> None:
+        move.leader.logs[BUSY].append(500)
+        appended.append(move.now_ms)
+
+    move.every(173, 9_900, append)
+    move.run(10_000)
+    leader, follower = max(rates[1] for rates in plan.rates), max(rates[2] for rates in plan.rates)
+    paths = [rates[3] for rates in plan.rates if rates[3] is not None]
+    hold_to([one for each in followers for one in each.deliveries], leader)
+    for one in followers:
+        hold_to(one.deliveries, follower)
+        came = [each.at_ms for each in one.deliveries if each.place == BUSY for _ in range(each.size_bytes // 500)]
+        assert len(came) == len(appended)
+        assert max(after - before for before, after in zip(appended, came, strict=True)) <= 20
+        lags = any(one.offsets[place] < count for place, (_, count) in zip(places, plan.partitions, strict=True))
+        assert not lags or any(each.was_lagging for each in one.deliveries), "nobody is left out"
+    if len(paths) == len(plan.rates):
+        hold_to(followers[0].deliveries, max(paths))
+    for session in move.sessions:
+        session.close(now_ms=move.now_ms, has_passed=True)
+    for quota in (move.throttled.quota(now_ms=move.now_ms), *move.throttle.followers.values()):
+        assert (quota._taken, quota._line) == (0, {}), "what was set aside is given back"
+
+
+def hold_to(deliveries: list[Delivery], rate: int) -> None:
+    """Hold what lagged to a rate, in any span of time: what may be saved up, and one response, above it."""
+    lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
+    answers: Counter[int] = Counter()
+    for at_ms, size_bytes in lagging:
+        answers[at_ms] += size_bytes
+    more = max([*answers.values(), 0.1 * rate])
+    for at, (first_ms, _) in enumerate(lagging):
+        total = 0
+        for at_ms, size_bytes in lagging[at:]:
+            total += size_bytes
+            assert total <= rate * ((at_ms - first_ms) / 1_000 + 0.25) + more
