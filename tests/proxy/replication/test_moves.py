@@ -180,43 +180,6 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     assert follower.offsets[MOVING] == 60
 
 
-@pytest.mark.parametrize("version", [11, 17])
-def test_a_follower_in_which_nothing_lags_has_a_session_under_a_limit_too(version: int) -> None:
-    logs = {("calm", number): (5_000, 0) for number in range(20)} | {MOVING: (5_000, 0)}
-    move = Move(version, logs, limited(50_000))
-    follower = move.add(Follower(3, version, logs, partition_max_bytes=100_000))
-    move.run(2_900)
-    assert (move.leader.built, follower.errors) == (0, []), "nobody knows yet"
-    move.every(100, 20_000, lambda: move.leader.logs["calm", 0].append(5_000))
-    move.run(2_000)
-    assert (move.leader.built, len(move.leader.sessions)) == (1, 1)
-    log = move.leader.logs[MOVING]
-    log.is_in_sync = False
-    log.append(5_000, 60)  # as if it had been away
-    move.run(4_000)
-    assert follower.errors == [SESSION_NOT_FOUND]
-    assert (move.leader.built, len(move.leader.sessions)) == (1, 0)
-    moved = [one for one in follower.deliveries if one.place == MOVING]
-    assert moved[0].size_bytes == 100_000, "the answer that shows it passes, and is paid for"
-    assert 50_000 <= sum(one.size_bytes for one in moved[1:]) <= 50_000 * 2.25
-    move.run(8_000)
-    assert follower.offsets[MOVING] == 60
-    assert (move.leader.built, len(move.leader.sessions)) == (2, 1)
-    assert follower.offsets["calm", 0] >= move.leader.logs["calm", 0].end_offset - 1
-
-
-def test_in_a_session_what_is_listed_and_in_sync_is_charged_as_ever() -> None:
-    logs = {MOVING: (1_000, 0)}
-    move = Move(17, logs, listed(1_000_000))
-    move.add(Follower(3, 17, logs))
-    move.every(100, 12_000, lambda: move.leader.logs[MOVING].append(1_000))
-    move.run(12_050)
-    assert move.leader.built == 1
-    quota = move.throttled.quota(now_ms=move.now_ms)
-    assert quota.total == pytest.approx(119 * 1_000, rel=0.15)
-    assert quota.rate.peek(now_ms=move.now_ms) == pytest.approx(10_000, rel=0.15)
-
-
 def test_little_of_what_the_leader_reads_is_thrown_away() -> None:
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}
     move = Move(17, logs, limited(2_000_000))
