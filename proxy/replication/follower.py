@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from protocol import replica_fetch
 from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.errors import UnexpectedResponse
+from protocol.errors import MalformedLength, UnexpectedResponse
 from protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID, UNLIMITED_BYTES
 from protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
 from proxy.quota.replication import ReplicationQuota
@@ -38,6 +38,8 @@ _MIN_HELD_MS: Final = 50
 _FIRST_LOOK_BYTES: Final = 64 * 1024
 # What the leader is to answer with at the most, for its answer is held whole. Followers ask for 10 MiB by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+# Of one fetch: each is decided on by itself, 100,000 take about a second and 100 MB.
+_MAX_PARTITIONS: Final = 100_000
 # Over how long what is written to a partition is measured.
 _BYTES_IN_EVERY_MS: Final = 5_000
 _FAR_MS: Final = 1 << 62
@@ -204,10 +206,12 @@ class Follower:
             now_ms: when it is decided.
 
         Raises:
-            ProtocolError: it is no Fetch request.
+            ProtocolError: it is no Fetch request, or one of more partitions than anybody has.
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
+        if len(fetch.partitions) > _MAX_PARTITIONS:
+            raise MalformedLength(f"a follower fetches {len(fetch.partitions)} partitions at once")
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(

@@ -7,7 +7,7 @@ import pytest
 
 from config.model import KafkaSettings, Replication
 from config.throttled_replicas import parse
-from protocol.errors import ProtocolError
+from protocol.errors import MalformedLength, ProtocolError
 from protocol.header import read_request_head
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.follower import Answered, Follower, Forward, Hold
@@ -573,6 +573,12 @@ def test_what_is_known_of_partitions_is_bounded() -> None:
     limits = hands.follower.limits
     assert limits is not None
     assert len(limits.known) <= 200_000
+
+
+def test_more_partitions_than_anybody_has_are_refused() -> None:
+    hands = Hands(limited(1_000), 3)
+    with pytest.raises(MalformedLength):
+        hands.ask({("moving", number): 1 for number in range(100_001)})
 
 
 def test_another_follower_on_the_same_connection_is_another() -> None:
