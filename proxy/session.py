@@ -51,7 +51,7 @@ _TRIMMED: Final = -2
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
 _CHANGED: Final = (API_VERSIONS, _TRIMMED)  # whatever else there is to do
 
-# A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB, and about half a second.
+# A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 # So is its answer, of which it was asked for 64 MiB: what is longer is one enormous batch. Up to v2 there is no such
 # limit, and each partition may bring its own.

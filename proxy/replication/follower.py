@@ -39,6 +39,8 @@ _MAX_HELD_MS: Final = 500
 _MIN_HELD_MS: Final = 50
 # What the leader is to answer with at the most, for its answer is held whole. Followers ask for 10 MiB by default.
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+# Of one fetch: each is decided on by itself, 100,000 take about a second and 100 MB. No broker has as many of another.
+_MAX_PARTITIONS: Final = 100_000
 # How long nothing must have lagged for a follower to have a session again.
 _QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
@@ -139,6 +141,9 @@ class Follower:
         """
         self.has_ids = api_version >= FIRST_TOPIC_ID
         fetch = replica_fetch.read_request(data, position, body, api_version)
+        if len(fetch.partitions) > _MAX_PARTITIONS:
+            self._forget()
+            return Forward(b"", is_trimmed=False)
         if self._may_have_session(fetch, now_ms):
             return self._keep_session(fetch, correlation_id, api_version)
         if fetch.session_epoch > 0:

@@ -575,6 +575,12 @@ def test_what_is_known_of_partitions_is_bounded() -> None:
     assert len(limits.known) <= 200_000
 
 
+def test_a_fetch_of_more_partitions_than_anybody_has_passes_as_it_is() -> None:
+    hands = Hands(limited(1_000), 3)
+    hands.use_up(10_000)
+    assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_trimmed=False)
+
+
 def test_another_follower_on_the_same_connection_is_another() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
