@@ -390,7 +390,7 @@ def test_frames_and_answers_are_counted_as_fetches() -> None:
     front.wait(500)
     assert front.read(front.to_client()).correlation_id == 2
     assert frames[FETCH] == 2
-    front.client(front.fetch(BUSY, number=3))
+    front.client(front.fetch(P0, BUSY, number=3))
     assert front.session.answered == -1
     front.broker(front.answer({BUSY: lagging()}, 3))
     assert (frames[FETCH], front.session.answered) == (3, FETCH)

@@ -269,7 +269,7 @@ def test_an_error_of_a_partition_passes_untouched_and_is_forgotten(version: int)
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1, P1: 1})
     hands.asked({P0: 1, P1: 1})
-    broken = Entry(6, -1, -1, -1, b"")
+    broken = Entry(6, 5_000, 5_000 if version >= 4 else -1, -1, b"")
     answer = hands.reply({P0: broken, P1: lagging(batches(99))})
     assert answer.entries[P0] == broken
     hands.use_up(1_000_000)
@@ -434,6 +434,21 @@ def test_a_batch_larger_than_its_share_passes_once_and_is_paid_for() -> None:
     assert hands.quota.room_at_ms(now_ms=hands.now_ms) >= START_MS + 5_000
     assert isinstance(hands.ask({P0: 2}), Hold)
     assert hands.follower.limits is not None
+
+
+@pytest.mark.parametrize("rules", [limited(10_000), listed(10_000)])
+def test_what_is_in_sync_is_charged_where_replicas_are_listed(rules: Replication) -> None:
+    hands = Hands(rules)
+    hands.asked({P0: 1})
+    hands.reply({P0: lagging(batches(400), high_watermark=1)})
+    assert (hands.quota.total > 400) is (rules.leader_replicas is not None)
+    assert hands.quota.room(now_ms=hands.now_ms + 999) >= 1_000, "and not waited for"
+
+
+def test_at_the_first_look_as_well_a_batch_comes_whole_or_not_at_all() -> None:
+    hands = Hands(limited(1_000))
+    hands.asked({P0: 1, P1: 1})
+    assert sizes(hands.reply({P0: lagging(batches(5_000)), P1: lagging(batches(5_000))})) == [5_000, 0]
 
 
 def test_who_waited_longest_is_asked_for_first() -> None:
