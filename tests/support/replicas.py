@@ -26,16 +26,17 @@ SESSION_NOT_FOUND: Final = 70
 _BATCH: Final = Struct(">qi")
 
 
-class Batch(NamedTuple):
-    base_offset: int
-    data: bytes
+def batch_of(base_offset: int, size_bytes: int) -> bytes:
+    """Return the batch that is written at an offset: made when it is read, for whole logs would fill the memory."""
+    data = _BATCH.pack(base_offset, size_bytes - _BATCH.size) + bytes(4) + b"\2"
+    return data.ljust(size_bytes, bytes([base_offset & 0xFF]))
 
 
 class Log:
     """One partition: batches of one offset each. Where its follower is in sync, so far is the high watermark."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
+        self.batches: list[int] = []  # the size of each
         self.start_offset = 0
         self.is_in_sync = False
 
@@ -45,23 +46,20 @@ class Log:
 
     def append(self, size_bytes: int, count: int = 1) -> None:
         """Add batches of that size, each."""
-        for _ in range(count):
-            base = self.end_offset
-            data = _BATCH.pack(base, size_bytes - _BATCH.size) + bytes(4) + b"\2"
-            self.batches.append(Batch(base, data.ljust(size_bytes, bytes([base & 0xFF]))))
+        self.batches += [size_bytes] * count
 
     def read(self, offset: int, max_bytes: int, *, min_one: bool) -> bytes:
         """Return what ``LogSegment.read`` would: perhaps with a piece of a batch at its end."""
         at = offset - self.start_offset
         if at >= len(self.batches):
             return b""
-        first = len(self.batches[at].data)
+        first = self.batches[at]
         most = max(max_bytes, first) if min_one else max_bytes
         if most < first:
             return b""
         found = bytearray()
         while at < len(self.batches) and len(found) < most:
-            found += self.batches[at].data[: most - len(found)]
+            found += batch_of(self.start_offset + at, self.batches[at])[: most - len(found)]
             at += 1
         return bytes(found)
 
@@ -166,7 +164,6 @@ class Follower:
         self.node_id = node_id
         self.version = version
         self.offsets: dict[Place, int] = dict.fromkeys(places, 0)
-        self.logs: dict[Place, list[bytes]] = {place: [] for place in self.offsets}
         self.high_watermarks: dict[Place, int] = {}
         self.deliveries: list[Delivery] = []
         self.errors: list[int] = []
@@ -221,7 +218,7 @@ class Follower:
         whole = list(whole_batches(entry.records))
         for base_offset, batch in whole:
             assert base_offset == offset, "no record is lost or doubled"
-            self.logs[place].append(batch)
+            assert batch == batch_of(offset, len(batch)), "nor is it another"
             offset += 1
         if whole:
             size_bytes = sum(len(batch) for _, batch in whole)
