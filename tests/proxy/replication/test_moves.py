@@ -216,7 +216,7 @@ PLANS = st.builds(
 
 
 @given(PLANS)
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_is_fetched_at_whatever_rate(plan: Plan) -> None:
     """Order, completeness and high watermarks are what the model of a follower insists on with each answer."""
     logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
@@ -289,7 +289,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 
 
 @given(UPHEAVALS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
     """No quota is exceeded, by any span of time; what is in sync does not wait; whatever lags goes on."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
