@@ -153,7 +153,7 @@ class Follower:
             )
         # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
         asked = Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
-        chosen, room_at_ms = self._choose(asked, now_ms)
+        chosen, most_bytes, room_at_ms = self._choose(asked, now_ms)
         if not chosen and asked.partitions:
             since_ms = self._held_since_ms or now_ms
             until_ms = since_ms + min(max(fetch.max_wait_ms, _MIN_HELD_MS), _MAX_HELD_MS)
@@ -170,7 +170,7 @@ class Follower:
             self._note(now_ms, has_lagging=False)
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
-        max_bytes = min(fetch.max_bytes, _MAX_ANSWER_BYTES)
+        max_bytes = min(fetch.max_bytes, most_bytes)
         frame = replica_fetch.write_request(
             data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
         )
@@ -258,8 +258,8 @@ class Follower:
             self._asked = None
         self._leave()
 
-    def _choose(self, asked: Asked, now_ms: int) -> tuple[list[tuple[RequestPartition, int]], int]:
-        """Return what to ask the leader for, each with its most bytes; and when there is room for what is left out."""
+    def _choose(self, asked: Asked, now_ms: int) -> "_Choice":
+        """Return what to ask the leader for."""
         shares: dict[Key, int | None] = {}  # of what is not asked for as it came; None: not at all
         lagging: list[_Candidate] = []
         self._find_charges(asked)
@@ -280,7 +280,9 @@ class Follower:
             for key, one in asked.partitions.items()
             if (share := shares.get(key, one.max_bytes)) is not None
         ]
-        return chosen, room_at_ms
+        is_all_narrowed = len(shares) == len(asked.partitions)
+        most_bytes = max(sum(share for _, share in chosen), 1) if is_all_narrowed else _MAX_ANSWER_BYTES
+        return _Choice(chosen, min(most_bytes, _MAX_ANSWER_BYTES), room_at_ms)
 
     def _grant(
         self,
@@ -343,6 +345,12 @@ class Follower:
             self._limits.find(asked.partitions, asked.charges, is_id=self.has_ids)
         for key in self.seen.keys() - asked.charges.keys():
             del self.seen[key]
+
+
+class _Choice(NamedTuple):
+    partitions: list[tuple[RequestPartition, int]]  # each with its most bytes
+    most_bytes: int  # of all together
+    room_at_ms: int  # when there is room for what is left out
 
 
 class _Candidate(NamedTuple):

@@ -486,6 +486,17 @@ def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
     assert hands.quota.room(now_ms=hands.now_ms) == 100
 
 
+@pytest.mark.parametrize(("offset", "max_bytes"), [(2, 1_000), (1_001, 10 * MiB)])
+def test_the_whole_answer_is_narrowed_unless_something_in_it_is_in_sync(offset: int, max_bytes: int) -> None:
+    hands = Hands(limited(10_000))
+    hands.asked({P0: 1, P1: 1})
+    hands.reply({P0: lagging(batches(400)), P1: lagging(batches(400))})
+    hands.now_ms += 80
+    asked = hands.asked({P0: 2, P1: offset})
+    assert asked.parts[P0].max_bytes == 1_000
+    assert asked.max_bytes == max_bytes
+
+
 @pytest.mark.parametrize("max_bytes", [-1, -(2**31), 0])
 def test_sizes_below_one_bring_no_credit(max_bytes: int) -> None:
     hands = Hands(limited(1_000))
