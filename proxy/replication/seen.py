@@ -15,6 +15,7 @@ class Seen:
 
     __slots__ = (
         "_since",
+        "asked_bytes",
         "brought_bytes",
         "bytes_in_rate",
         "bytes_per_offset",
@@ -34,6 +35,7 @@ class Seen:
         self.fetch_offset = 0
         self.brought_bytes = 0  # by the last answer
         self.turn = 0  # when it lagged and got records; a number that grows
+        self.asked_bytes = 0  # by the last fetch, at the most
         self.least_bytes = 0  # in less than that likely not a batch fits
         self.see(partition, leader_epoch, now_ms)
 

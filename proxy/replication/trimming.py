@@ -10,6 +10,8 @@ from proxy.quota.replication import ReplicationQuota
 from proxy.replication.seen import Key, Seen
 from proxy.replication.throttle import Charge
 
+# A batch of less than that is not worth another fetch.
+_LEAST_MORE_BYTES: Final = 1024
 # What is asked for of a partition of which nothing is known yet: it may be in sync, and then must not wait.
 FIRST_LOOK_BYTES: Final = 64 * 1024
 
@@ -59,6 +61,7 @@ class Trimming:
         seen = self._seen.get(key)
         if seen is None:
             seen = self._seen[key] = Seen(one, request.leader_epoch, self._now_ms)
+            seen.asked_bytes = FIRST_LOOK_BYTES
             seen.arrive_at(request.fetch_offset)
         else:
             seen.see(one, request.leader_epoch, self._now_ms)
@@ -66,7 +69,7 @@ class Trimming:
         self.has_lagging |= is_lagging
         if one.records == one.records_end:
             if is_lagging:  # not a batch fitted in, perhaps: the leader lets only the first go over its share
-                seen.least_bytes = min(max(2 * seen.least_bytes, FIRST_LOOK_BYTES), UNLIMITED_BYTES)
+                seen.least_bytes = min(max(2 * seen.asked_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
             return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
         entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, self._asked.api_version))

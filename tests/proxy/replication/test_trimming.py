@@ -89,12 +89,13 @@ def test_up_to_v2_a_batch_that_is_cut_short_stays_so() -> None:
 
 def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> None:
     one = One(b"", Charge(quota(1_000), False, True))
-    for wanted in (65_536, 131_072, 262_144):
+    assert one.flows() == 0
+    seen = one.seen[KEY]
+    assert seen.least_bytes == 131_072, "not a batch fitted into the first look"
+    for asked, wanted in ((1, 1_024), (700, 1_400), (1_400, 2_800), (2**31 - 1, 2**31 - 1)):
+        seen.asked_bytes = asked
         assert one.flows() == 0
-        assert one.seen[KEY].least_bytes == wanted
-    one.seen[KEY].least_bytes = 2**31 - 1
-    one.flows()
-    assert one.seen[KEY].least_bytes == 2**31 - 1
+        assert seen.least_bytes == wanted
 
 
 def test_an_entry_that_is_put_back_says_what_was_told_last() -> None:
