@@ -310,7 +310,9 @@ class Follower:
                 left_out.add(each.charges)
                 continue
             # There is no end of room where quotas only measure. What is below 0 is the leader's to refuse.
-            most = shares[each.key] = each.seen.asked_bytes = int(min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1)))
+            most = shares[each.key] = each.seen.asked_bytes = int(
+                min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1))
+            )
             expected = max(each.seen.lag_bytes(most), 0)
             for charge in each.charges:
                 rooms[charge.quota] -= expected

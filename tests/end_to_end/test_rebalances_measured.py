@@ -23,6 +23,7 @@ SMALL: Final = 16_300  # 64 of them and a bit fit replica.fetch.max.bytes
 LARGE: Final = 1_000_000  # one fits, and the fetch ends inside the second
 VERSIONS: Final = {KAFKA_4: "4.3.1", KAFKA_3_9: "3.9.1", KAFKA_2_8: "2.8.2 as 0.10.1"}
 _WARMS_UP_S: Final = 20  # until a new broker's code is compiled, every record is late
+_STARTS_S: Final = 5
 KAFKAS, BOTH, FILE = COLUMNS[RATES]
 
 pytestmark = [pytest.mark.rebalance, pytest.mark.timeout(900)]
@@ -80,8 +81,9 @@ def test_latencies_of_others(version: str) -> None:
                 clients.go_on(100 * _WARMS_UP_S)
                 if column != quiet:
                     reassignment.execute()
+                clients.go_on(100 * _STARTS_S)
                 began = time.monotonic()
-                clients.go_on(100 * seconds)
+                clients.go_on(100 * (seconds - 2 * _STARTS_S))
 
             assert clients.failures == []
             assert watch.under_replicated <= {moving.topic}

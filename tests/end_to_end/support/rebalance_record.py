@@ -37,8 +37,9 @@ _WHAT: Final[Mapping[str, str]] = {
     ),
     LATENCIES: (
         "A producer with acks=all and a consumer, 100 records of 1 kB a second each, of a topic that does not move but "
-        "shares its leader and a follower with the one that does: 20 MB/s for a minute. A latency counts from when a "
-        "record was due to when it was acknowledged, or read."
+        "shares its leader and a follower with the one that does: 20 MB/s for a minute, without the first and the last "
+        "five seconds, for when a move begins, its tool and new files take the two cores, whatever throttles it. A "
+        "latency counts from when a record was due to when it was acknowledged, or read."
     ),
 }
 
@@ -67,7 +68,7 @@ def _read() -> Store:
 def _page(store: Store) -> str:
     head = (
         "# Rebalances\n\n"
-        "Written by `make test-rebalance`, which takes an hour and a half. "
+        "Written by `make test-rebalance`, which takes about an hour. "
         f"Machine of the last run: {_processor()}, {os.cpu_count()} cores, Linux {platform.release()}, "
         f"CPython {platform.python_version()}; all brokers, the proxy and the clients share it.\n"
     )
