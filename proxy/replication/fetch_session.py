@@ -35,6 +35,10 @@ class FetchSession:
         """Whether it has more partitions than are followed."""
         return len(self._offsets) > _MAX_PARTITIONS
 
+    def knows(self, fetch: ReplicaFetch) -> bool:
+        """Whether a fetch adds no partition: a new one may lag by all that it has."""
+        return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
+
     def ask(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
         """Take up a fetch: a full one says it all, an incremental one what is different."""
         if fetch.session_epoch <= 0:

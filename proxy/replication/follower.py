@@ -225,8 +225,12 @@ class Follower:
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
         """Whether a fetch passes as it is: it is of a session in which nothing lags, or may begin one."""
-        if self._session is not None:
-            return not self._session.is_full
+        session = self._session
+        if session is not None and fetch.session_epoch > 0:
+            if session.knows(fetch) and not session.is_full:
+                return True
+            self._quiet_since_ms = self._session = None
+            return False
         return (
             fetch.session_epoch == 0 and self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
         )

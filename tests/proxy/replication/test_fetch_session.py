@@ -84,6 +84,23 @@ def test_it_is_throttled_if_one_of_its_partitions_is_by_the_rules_in_force() -> 
     assert not session.is_throttled
 
 
+@pytest.mark.parametrize("version", [11, 17])
+def test_a_partition_that_is_added_ends_it_before_a_byte_of_it_comes(version: int) -> None:
+    logs = {("calm", number): (5_000, 0) for number in range(20)} | {MOVING: (5_000, 0)}
+    move = Move(version, logs, limited(10_000))
+    follower = move.add(Follower(3, version, [place for place in logs if place != MOVING]))
+    move.run(5_000)
+    assert (move.leader.built, follower.errors) == (1, [])
+    log = move.leader.logs[MOVING]
+    log.is_in_sync = False
+    log.append(5_000, 100)
+    follower.offsets[MOVING] = 0
+    move.run(5_000)
+    assert follower.errors == [SESSION_NOT_FOUND]
+    moved = sum(one.size_bytes for one in follower.deliveries if one.place == MOVING)
+    assert 30_000 <= moved <= 10_000 * 5.25 + 5_000
+
+
 def test_a_full_fetch_begins_it_anew() -> None:
     session, limits = FetchSession(), limits_of(listed(1.0))
     session.ask(fetch(0, b"moving"), limits, is_id=False)
