@@ -114,7 +114,10 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
 
 
 @pytest.mark.end_to_end
-@pytest.mark.parametrize("version", [KAFKA_4, KAFKA_3_9, KAFKA_2_8])
+@pytest.mark.parametrize(
+    "version",
+    [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long), pytest.param(KAFKA_2_8, marks=pytest.mark.long)],
+)
 async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str, tmp_path: Path) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
     racks = {"broker.rack": "east"}
@@ -128,9 +131,13 @@ async def test_the_clusters_throttles_are_seen_as_they_come_and_go(version: str,
             }
             assert view.racks == {1: "east", 2: "east"}
             assert not view.has_throttle
-            cluster.watcher.request()  # another broker may have heard of the topic later
-            # At inter-broker protocol 0.10.1 there are no topic ids.
-            await cluster.until(lambda view: topic in view.topic_names.values() or version == KAFKA_2_8)
+
+            def has_heard(view: ClusterView) -> bool:
+                cluster.watcher.request()  # the broker that is asked may hear of the topic later than others
+                # At inter-broker protocol 0.10.1 there are no topic ids.
+                return topic in view.topic_names.values() or version == KAFKA_2_8
+
+            await cluster.until(has_heard)
             assert cluster.watcher.is_successful
 
             # kafka-configs.sh, the default of all brokers among it
