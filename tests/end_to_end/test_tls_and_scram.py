@@ -25,7 +25,7 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.support.certificates import Authority
 
 SASL: Final = "SASL"
-QUOTA: Final = 10 * MIB
+QUOTA: Final = 3 * MIB
 RECORD_BYTES: Final = 1_000
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
