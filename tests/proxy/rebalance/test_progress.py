@@ -78,11 +78,16 @@ def _sizes(leader_bytes: int, follower_bytes: int = 0, *, leader: int = 1, in_sy
     )
 
 
-def _limit(side: Side, node_id: int, rate: float, *moves: Move, charges_in_sync: bool = False) -> Limit:
+def _limit(
+    side: Side,
+    node_id: int,
+    rate: float,
+    *moves: Move,
+    charges_in_sync: bool = False,
+    source: Source = Source.FILE,
+) -> Limit:
     holder = Holder(side, node_id if side is Side.LEADER else None, node_id if side is Side.FOLLOWER else None)
-    return Limit(
-        source=Source.CLUSTER, holder=holder, rate=rate, moves=frozenset(moves), charges_in_sync=charges_in_sync
-    )
+    return Limit(source=source, holder=holder, rate=rate, moves=frozenset(moves), charges_in_sync=charges_in_sync)
 
 
 def _report(*samples: Mapping[Move, Sizes], limits: tuple[Limit, ...] = (), every_ms: int = 1_000) -> Report:
@@ -251,6 +256,17 @@ def test_what_is_measured_counts_where_it_is_less_than_the_throttle() -> None:
     assert report.rate_to_end_in(100_000) == pytest.approx(15 * MB)
     assert report.time_left_at_ms(15 * MB) == pytest.approx(100_000)
     assert report.time_left_at_ms(4.4 * MB) is None
+
+
+def test_what_kafkas_own_throttle_gives_in_its_first_windows_is_not_what_it_goes_on_to_give() -> None:
+    limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS, source=Source.CLUSTER)
+
+    first = _report(*_even(10 * MB, 4 * MB), limits=(limit,))
+    later = _report(*_even(10 * MB, 4 * MB, seconds=22), limits=(limit,))
+
+    assert (first.left_bytes, first.rate) == (940 * MB, 10 * MB)
+    assert first.time_left_ms == pytest.approx(940_000 / (9 - 4))
+    assert later.time_left_ms == pytest.approx(868_000 / (10 - 4))
 
 
 def test_a_throttle_that_is_not_reached_is_not_what_holds_it_back() -> None:
