@@ -114,7 +114,7 @@ class Server:
         elif self.watcher is not None:
             self.watcher.update(replication)
         else:
-            upstreams = {one.upstream: one.node_id for one in self.started_with.listeners if one.upstream}
+            upstreams = _node_ids(self.started_with)
             self.watcher = ReplicationWatcher(
                 replication, upstreams, fallback=servers_behind(self.started_with), on_view=self._see
             )
@@ -139,7 +139,7 @@ class Server:
         address = cast(Address, listener.upstream)
         upstream = self._brokers.get(address)
         if upstream is None:
-            leader = self.throttle.leader(address, listener.node_id)
+            leader = self.throttle.leader(address, _node_ids(self.started_with)[address])
             quotas = BrokerQuotas(config, shaping=listener.shaping)
             upstream = self._brokers[address] = Upstream(address, quotas, tls, leader)
         return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters, leader=upstream.leader))
@@ -297,6 +297,16 @@ def _policy(config: ProxyConfig, listener: Listener) -> Policy:
         listener.inter_broker,
         listener.sasl.oauthbearer_claim,
     )
+
+
+def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:
+    """Return the node id of each upstream; None where no listener in front of it says it."""
+    node_ids: dict[Address, int | None] = {}
+    for listener in config.listeners:
+        if listener.upstream is not None:
+            known = node_ids.get(listener.upstream)
+            node_ids[listener.upstream] = listener.node_id if known is None else known
+    return node_ids
 
 
 def _tell_of_unknown_users(port: Port) -> None:

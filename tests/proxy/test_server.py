@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from struct import unpack_from
+from typing import NoReturn
 
 import pytest
 
-from config.model import DEFAULT, Address, Enforcement, ProxyConfig, QuotaRule, Sasl
+from config.model import DEFAULT, Address, Enforcement, ProxyConfig, QuotaRule, Replication, Sasl
 from proxy import dialler as dialler_module
 from proxy import drain as drain_module
+from proxy import replication_watcher as watcher_module
 from proxy import server as server_module
 from proxy.acceptor import Acceptor
 from proxy.admin import Health
@@ -66,6 +68,11 @@ def answers(frame: bytes) -> bytes:
 def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> ProxyConfig:
     listeners = tuple(listener_to(broker.address, name=f"listener-{n}") for n, broker in enumerate(brokers))
     return ProxyConfig(listeners=listeners, quotas=quotas)
+
+
+def away(*_: object) -> NoReturn:
+    """Take the place of a cluster that cannot be asked."""
+    raise OSError("away")
 
 
 def one_of(server: Server) -> ClientConnection:
@@ -169,6 +176,26 @@ async def test_listeners_of_one_upstream_share_its_buckets() -> None:
 
         (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
         assert (bucket.tags.client_id, bucket.amount) == ("etl", 600)
+
+
+@on_uvloop
+@pytest.mark.parametrize("named_by", [0, 1])
+async def test_a_broker_is_known_by_whichever_of_its_listeners_names_it(
+    named_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, broker)
+        listeners = tuple(
+            replace(one, inter_broker=True, node_id=7 if n == named_by else None)
+            for n, one in enumerate(config.listeners)
+        )
+        config = replace(config, listeners=listeners, replication=Replication(leader_rate=1.0))
+        async with serving(config) as (server, _):
+            assert server.watcher is not None
+            assert server.watcher.view.node_ids == {broker.address: 7}
+
+    assert [leader.node_id for leader in Server(config).throttle.leaders] == [7]
 
 
 @on_uvloop
