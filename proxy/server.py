@@ -110,6 +110,7 @@ class Server:
         if replication is None:
             if self._following is not None:
                 self._following.cancel()
+                self._see(ClusterView())  # what was known last is old when there are limits again
             self.watcher = self._following = None
         elif self.watcher is not None:
             self.watcher.update(replication)

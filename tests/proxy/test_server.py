@@ -18,6 +18,7 @@ from proxy import replication_watcher as watcher_module
 from proxy import server as server_module
 from proxy.acceptor import Acceptor
 from proxy.admin import Health
+from proxy.cluster_view import ClusterView
 from proxy.connection import ClientConnection
 from proxy.limits import Place
 from proxy.server import Server
@@ -196,6 +197,22 @@ async def test_a_broker_is_known_by_whichever_of_its_listeners_names_it(
             assert server.watcher.view.node_ids == {broker.address: 7}
 
     assert [leader.node_id for leader in Server(config).throttle.leaders] == [7]
+
+
+@on_uvloop
+async def test_what_a_cluster_said_is_forgotten_with_the_limits_that_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        listener = replace(listener_to(broker.address), inter_broker=True)
+        config = ProxyConfig(listeners=(listener,), replication=Replication(from_cluster=True))
+        async with serving(config) as (server, _):
+            server._see(ClusterView(leader_rates={1: 5.0}))
+            server.apply(replace(config, replication=None))
+            server.apply(config)
+
+            assert server.throttle.leader_rate(1) is None
 
 
 @on_uvloop
