@@ -30,7 +30,7 @@ def check_replication(document: Document, say: Say, warn: Say) -> None:
     _check_sources(replication, say, warn)
     _check_paths(document, say)
     _check_admin_client(document, say, warn)
-    _check_who_is_asked(document, replication, say)
+    _check_who_is_asked(document, replication, say, warn)
     _warn_of_rates(document, replication, warn)
     _warn_of_nothing(document, replication, warn)
 
@@ -107,7 +107,7 @@ def _check_admin_client(document: Document, say: Say, warn: Say) -> None:
         say((*location, "ssl_certfile"), "is missing; ssl_keyfile is of no use without it")
 
 
-def _check_who_is_asked(document: Document, replication: Mapping[str, object], say: Say) -> None:
+def _check_who_is_asked(document: Document, replication: Mapping[str, object], say: Say, warn: Say) -> None:
     """Some of it only the cluster knows, and some broker must be known to ask."""
     settings = mapping_at(document, *_AT, "admin_client") or {}
     listeners = list(_listeners(document))
@@ -116,6 +116,10 @@ def _check_who_is_asked(document: Document, replication: Mapping[str, object], s
     cure = "give admin_client.bootstrap_servers, or inter_broker: true to the listener in front of a broker"
     if replication.get("from_cluster") is True:
         say((*_AT, "from_cluster"), f"there is no broker to ask; {cure}")
+    for key in (_BOTH_SIDES, *_LISTS):
+        if replication.get(key):
+            message = "there is no broker to ask for topic ids: followers that use them, from Kafka 3.1 on, go free"
+            warn((*_AT, key), f"{message}; {cure}")
     has_node_ids = all("node_id" in listener for _, listener in listeners)
     for index, path in elements(document, *_AT, "paths"):
         for key in _PATH_KEYS:

@@ -106,8 +106,12 @@ class Server:
                 fleet.update(config, listener.shaping)
 
     def _follow_cluster(self, replication: Replication | None) -> None:
-        """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any."""
-        if replication is None:
+        """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.
+
+        Where the file names no broker to ask, nobody is: ``config.replication_checks`` has said what that costs.
+        """
+        fallback = servers_behind(self.started_with)
+        if replication is None or not (replication.admin_client.bootstrap_servers or fallback):
             if self._following is not None:
                 self._following.cancel()
                 self._see(ClusterView())  # what was known last is old when there are limits again
@@ -116,9 +120,7 @@ class Server:
             self.watcher.update(replication)
         else:
             upstreams = _node_ids(self.started_with)
-            self.watcher = ReplicationWatcher(
-                replication, upstreams, fallback=servers_behind(self.started_with), on_view=self._see
-            )
+            self.watcher = ReplicationWatcher(replication, upstreams, fallback=fallback, on_view=self._see)
             self.throttle.ask = self.watcher.request
             self._following = self._tasks.create_task(self.watcher.run())
 

@@ -132,7 +132,14 @@ def test_the_documented_section_is_valid() -> None:
           from_cluster: false                 # true: read the three above from the cluster's own dynamic configs
         """
 
-    assert loaded(text).warnings == ()
+    (warning,) = map(str, loaded(text).warnings)
+
+    assert warning == (
+        "f.yaml:7: replication.throttled.replicas: warning: there is no broker to ask for topic ids: followers that "
+        "use them, from Kafka 3.1 on, go free; give admin_client.bootstrap_servers, or inter_broker: true to the "
+        "listener in front of a broker"
+    )
+    assert loaded(text.replace("19092}", "19092, inter_broker: true}")).warnings == ()
 
 
 def test_paths_of_files_start_from_the_configurations_directory(tmp_path: Path) -> None:

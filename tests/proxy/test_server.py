@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from config.model import DEFAULT, Address, Enforcement, ProxyConfig, QuotaRule, Replication, Sasl
+from config.model import DEFAULT, Address, AdminClient, Enforcement, ProxyConfig, QuotaRule, Replication, Sasl
 from proxy import dialler as dialler_module
 from proxy import drain as drain_module
 from proxy import replication_watcher as watcher_module
@@ -213,6 +213,21 @@ async def test_what_a_cluster_said_is_forgotten_with_the_limits_that_asked_for_i
             server.apply(config)
 
             assert server.throttle.leader_rate(1) is None
+
+
+@on_uvloop
+async def test_a_cluster_is_asked_as_soon_as_the_file_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        nobody = replace(config_to(broker), replication=Replication(leader_rate=1.0))
+        settings = AdminClient(bootstrap_servers=(broker.address,))
+        somebody = replace(nobody, replication=Replication(leader_rate=1.0, admin_client=settings))
+        async with serving(nobody) as (server, _):
+            assert server.watcher is None
+            server.apply(somebody)
+            assert server.watcher is not None
+            server.apply(nobody)
+            assert server.watcher is None
 
 
 @on_uvloop
