@@ -97,10 +97,11 @@ class Follower:
         Raises:
             Exception: One of ``failures``, where the cluster cannot be reached, or not any more.
         """
-        started_ms = self._clock.now_ms()
-        due_ms = started_ms + self._plan.first_ms
+        due_ms = self._clock.now_ms() + self._plan.first_ms
+        has_begun = False
         while True:
-            seen = self._read_patiently(has_begun=self._clock.now_ms() > started_ms)
+            seen = self._read_patiently(has_begun=has_begun)
+            has_begun = True
             self._progress.add(seen.sample, seen.limits, arrived=seen.arrived)
             self._arrived |= set(seen.arrived)
             self._given_up |= set(seen.given_up)

@@ -35,6 +35,14 @@ class Clock:
         self.ms += duration_ms
 
 
+class SlowClock(Clock):
+    """Time passes while it is asked for."""
+
+    def now_ms(self) -> int:
+        self.ms += 1
+        return self.ms
+
+
 @dataclass
 class Display:
     clock: Clock
@@ -182,6 +190,15 @@ def test_a_cluster_that_stays_away_is_an_error(
         _follow(plan, Cluster(clock, away=lambda at_ms: at_ms >= away_from_ms))
 
     assert at_least_ms <= clock.ms - 1_000_000 <= at_most_ms
+
+
+def test_a_cluster_that_was_never_there_is_not_waited_for_however_slowly_time_is_told() -> None:
+    clock = SlowClock()
+
+    with pytest.raises(ReadingError):
+        _follow(_WATCH, Cluster(clock, away=lambda _: True))
+
+    assert clock.ms - 1_000_000 <= 1_000
 
 
 def test_a_time_to_end_by_comes_nearer_and_is_dropped_when_it_is_over() -> None:
