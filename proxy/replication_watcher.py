@@ -96,7 +96,10 @@ class ReplicationWatcher:
         return self._lease.is_orphaned
 
     def request(self) -> None:
-        """Read it all again soon, topic ids in particular: at most twice a second, however often this is called."""
+        """Read it all again soon, topic ids in particular: at most twice a second, however often this is called.
+
+        Where ``poll_interval`` is shorter still, as often as that.
+        """
         self._all_topics_from_ms = 0
         self._requested.set()
 
@@ -121,9 +124,10 @@ class ReplicationWatcher:
             while True:
                 self._requested.clear()
                 await self._poll()
-                await asyncio.sleep(_LEAST_BETWEEN_S)
+                interval_s = self._replication.poll_interval_ms / 1_000
+                await asyncio.sleep(min(interval_s, _LEAST_BETWEEN_S))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(max(0.0, self._replication.poll_interval_ms / 1_000 - _LEAST_BETWEEN_S)):
+                    async with asyncio.timeout(max(0.0, interval_s - _LEAST_BETWEEN_S)):
                         await self._requested.wait()
         finally:
             self._close()

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -32,6 +34,7 @@ class Script:
         self.node_ids: dict[Address, int] = {}
         self.connects: list[tuple[AdminClient, tuple[Address, ...]]] = []
         self.asked: list[dict[str, bool]] = []
+        self.asked_at_s: list[float] = []
         self.closed = 0
         self.views: list[ClusterView] = []
         self.held: threading.Event | None = None  # a connect waits for it,
@@ -44,6 +47,7 @@ class Script:
         return self
 
     def read(self, **asked: bool) -> Readings:
+        self.asked_at_s.append(time.monotonic())
         self.asked.append(asked)
         readings = self.readings
         if self.answer_held:
@@ -94,6 +98,16 @@ async def test_each_change_is_told_once_and_a_poll_comes_soon_when_it_is_asked_f
     assert script.connects == [(AdminClient(), (ONE,))]
     assert watcher.is_successful
     assert watcher.last_success_s > 0
+
+
+@on_uvloop
+async def test_the_shortest_interval_that_a_file_may_say_is_kept() -> None:
+    script = Script()
+    async with watching(script, replace(FROM_CLUSTER, poll_interval_ms=200)):
+        await polled(script, 6)
+
+    gaps_s = [after - before for before, after in pairwise(script.asked_at_s)]
+    assert 0.19 < min(gaps_s) < 0.4
 
 
 @on_uvloop
