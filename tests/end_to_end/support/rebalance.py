@@ -7,14 +7,12 @@ import hashlib
 import json
 import os
 import statistics
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
@@ -32,8 +30,8 @@ from tests.end_to_end.support.kafka import DIRECT, Broker, Kafka
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy, Settings
+from tests.end_to_end.support.watch import Watch
 
-_EVERY_S: Final = 0.1
 _IN_FLIGHT: Final = 8
 # Each partition is filled with these in turn, so that no compression and no mix-up of partitions stays unseen.
 _DIFFERENT_BATCHES: Final = 4
@@ -192,7 +190,7 @@ class Reassignment:
             )
 
 
-class Growth:
+class Growth(Watch):
     """What a broker has of a load, looked at ten times a second for the length of a ``with`` block.
 
     It is read from the broker's data directory, so that neither the proxy nor a broker measures itself.
@@ -200,23 +198,10 @@ class Growth:
 
     def __init__(self, load: Load, broker: Broker) -> None:
         """Only remember what is wanted."""
+        super().__init__()
         self.samples: list[Sample] = []
         self._load = load
         self._broker = broker
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> Self:
-        """Start looking."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Look no more."""
-        self._is_over.set()
-        self._thread.join()
 
     def wait_for(self, size_bytes: float, *, timeout_s: float) -> None:
         """Wait until the broker has so much."""
@@ -252,8 +237,7 @@ class Growth:
         return [after for before, after in zip(self.samples, self.samples[1:], strict=False) if after[1] > before[1]]
 
     def _look(self) -> None:
-        while not self._is_over.wait(_EVERY_S):
-            self.samples.append(Sample(time.monotonic(), self._load.on(self._broker)))
+        self.samples.append(Sample(time.monotonic(), self._load.on(self._broker)))
 
 
 def _segments(broker: Broker, load: Load, partition: int) -> list[Path]:

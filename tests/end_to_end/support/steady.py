@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from tests.end_to_end.support.clients import QUIET
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.watch import Watch
 
 _RECORD_BYTES: Final = 1_000
-_EVERY_S: Final = 0.1
 _PATIENCE_S: Final = 60
 
 
@@ -127,7 +127,7 @@ def _latency(message: confluent_kafka.Message) -> Latency:
     return Latency(due_s, time.monotonic() - due_s)
 
 
-class SyncWatch:
+class SyncWatch(Watch):
     """Which topics ever had a replica that was not in sync, asked ten times a second for the length of a block.
 
     Their partitions are those that ``UnderReplicatedPartitions`` counts.
@@ -135,27 +135,11 @@ class SyncWatch:
 
     def __init__(self, kafka: Kafka) -> None:
         """Only remember the cluster."""
+        super().__init__()
         self.under_replicated: set[str] = set()
-        self.looks = 0
         self._client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self) -> Self:
-        """Start asking."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Ask no more."""
-        self._is_over.set()
-        self._thread.join()
 
     def _look(self) -> None:
-        while not self._is_over.wait(_EVERY_S):
-            for name, topic in self._client.list_topics(timeout=30).topics.items():
-                if any(len(one.isrs) < len(one.replicas) for one in topic.partitions.values()):
-                    self.under_replicated.add(name)
-            self.looks += 1
+        for name, topic in self._client.list_topics(timeout=30).topics.items():
+            if any(len(one.isrs) < len(one.replicas) for one in topic.partitions.values()):
+                self.under_replicated.add(name)

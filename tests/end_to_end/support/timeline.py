@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.watch import Watch
 
-_EVERY_S: Final = 0.1
 _THROTTLED: Final = "kafka_quota_proxy_throttled_requests_total"
 
 
-class Timeline:
+class Timeline(Watch):
     """Scrapes ``bytes_total`` of one client ten times a second for the length of a ``with`` block."""
 
     def __init__(self, proxy: Proxy, *, kind: str, client_id: str) -> None:
         """Only remember what is wanted."""
+        super().__init__()
         self.flow: list[tuple[float, float]] = []
         self.throttled_at_s: float | None = None
         self._proxy = proxy
         self._labels = {"kind": kind, "client_id": client_id}
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._scrape)
+        self._total = 0.0
 
-    def __enter__(self) -> Self:
-        """Start scraping."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop scraping."""
-        self._done.set()
-        self._thread.join()
-
-    def _scrape(self) -> None:
-        before = 0.0
-        while not self._done.wait(_EVERY_S):
-            metrics = self._proxy.metrics()
-            now_s = time.monotonic()
-            total = metrics.total("kafka_quota_proxy_bytes_total", **self._labels)
-            if total > before:
-                self.flow.append((now_s, total - before))
-            before = total
-            if self.throttled_at_s is None and metrics.total(_THROTTLED, **self._labels):
-                self.throttled_at_s = now_s
+    def _look(self) -> None:
+        metrics = self._proxy.metrics()
+        now_s = time.monotonic()
+        total = metrics.total("kafka_quota_proxy_bytes_total", **self._labels)
+        if total > self._total:
+            self.flow.append((now_s, total - self._total))
+        self._total = total
+        if self.throttled_at_s is None and metrics.total(_THROTTLED, **self._labels):
+            self.throttled_at_s = now_s
 
     def steady_rate(self, *, before_end_s: float = 0.5) -> float:
         """Bytes per second of an even flow, from when it was first throttled (and its burst spent) to near its end."""

@@ -1,0 +1,39 @@
+"""Something that is looked at ten times a second, in a thread, for the length of a ``with`` block."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Final, Self
+
+_EVERY_S: Final = 0.1
+
+
+class Watch(ABC):
+    """Whoever looks says at what, in ``_look``."""
+
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._go_on_looking)
+
+    def __enter__(self) -> Self:
+        """Start looking."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Look no more."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _go_on_looking(self) -> None:
+        while not self._is_over.wait(_EVERY_S):
+            self._look()
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Look once."""
