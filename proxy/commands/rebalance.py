@@ -77,6 +77,8 @@ def execute(args: argparse.Namespace) -> int:
     except (*ADMIN_ERRORS, ReadingError) as error:
         sys.stderr.write(f"kafka-quota-proxy rebalance: {type(error).__name__}: {error}\n")
         return 1
+    except KeyboardInterrupt:  # before there was anything to tell
+        return 1
 
 
 def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from datetime import datetime, time, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from proxy.__main__ import main
+from proxy.commands import rebalance as command
 from proxy.commands.rebalance import add_arguments, deadline
 
 
@@ -58,6 +60,20 @@ def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.C
 
     assert main(["rebalance", str(broken)]) == 2
     assert f"{broken}:1: listeners" in capsys.readouterr().err
+
+
+def test_who_interrupts_it_before_a_broker_answers_sees_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "connect", interrupted)
+    file = tmp_path / "f.yaml"
+    file.write_text("listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n")
+
+    assert main(["rebalance", str(file)]) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
