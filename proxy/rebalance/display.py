@@ -81,7 +81,7 @@ class LiveDisplay:
 
     def trouble(self, text: str) -> None:
         """Draw it where the report was."""
-        self._draw([text])
+        self._draw([" ".join(text.split())])  # a library's words, in lines of its own
 
     def _draw(self, wanted: Sequence[str]) -> None:
         columns, rows = get_terminal_size()

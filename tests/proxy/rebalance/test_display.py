@@ -70,6 +70,16 @@ def test_in_a_terminal_the_report_is_drawn_over() -> None:
     assert out.getvalue() == f"{first}\x1b[4A\r{first}\x1b[4A\rtrouble\x1b[K\n\x1b[Jdone\n"
 
 
+def test_trouble_of_several_lines_is_drawn_as_one_for_one_is_drawn_over() -> None:
+    out = StringIO()
+    display = LiveDisplay(out)
+
+    display.trouble("no answer:\n  away")
+    display.trouble("again")
+
+    assert out.getvalue() == "no answer: away\x1b[K\n\x1b[J\x1b[1A\ragain\x1b[K\n\x1b[J"
+
+
 def test_what_does_not_fit_into_a_terminal_is_cut_for_it_could_not_be_drawn_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -77,9 +87,13 @@ def test_what_does_not_fit_into_a_terminal_is_cut_for_it_could_not_be_drawn_over
     monkeypatch.setenv("LINES", "10")
     out = StringIO()
 
-    LiveDisplay(out).show(_report(topics=40), now=_NOW, question=Question(), notes=())
+    display = LiveDisplay(out)
+    display.show(_report(topics=40), now=_NOW, question=Question(), notes=())
+    first = out.getvalue()
+    display.show(_report(topics=40), now=_NOW, question=Question(), notes=())
 
-    *drawn, _ = out.getvalue().split("\n")
+    assert out.getvalue() == f"{first}\x1b[9A\r{first}"
+    *drawn, _ = first.split("\n")
     assert len(drawn) == 9
     assert all(len(line.removesuffix("\x1b[K")) <= 30 for line in drawn)
     assert drawn[-1] == "… 35 more lines\x1b[K"
