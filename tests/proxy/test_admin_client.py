@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, SaslMechanism, SecurityProtocol
-from proxy.admin_client import ADMIN_ERRORS, connect
+from proxy.admin_client import ADMIN_ERRORS, _security, connect
 from proxy.cluster_view import servers_behind
 
 BIND = Address(host="127.0.0.1", port=0)
@@ -63,6 +63,20 @@ def test_a_password_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
     assert "hunter2" not in caplog.text + str(caught.value)
     assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(("text", "password"), [("hunter2\nsecond line\n", "hunter2"), ("", "")])
+def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, text: str, password: str) -> None:
+    file = tmp_path / "password"
+    file.write_text(text, encoding="utf-8")
+    settings = AdminClient(
+        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.PLAIN,
+        sasl_username="proxy",
+        sasl_password_file=str(file),
+    )
+
+    assert _security(settings)["sasl_plain_password"] == password
 
 
 def test_a_missing_password_file_is_an_error_that_names_it(tmp_path: Path) -> None:

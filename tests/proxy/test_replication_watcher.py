@@ -230,6 +230,18 @@ async def test_a_changed_section_is_taken_and_other_servers_are_asked_from_then_
 
 
 @on_uvloop
+async def test_a_changed_lease_holds_for_the_throttle_that_is_there() -> None:
+    script = Script(THROTTLED)
+    async with watching(script) as watcher:
+        await eventually(lambda: script.views)
+        watcher.update(replace(FROM_CLUSTER, lease_ms=1))
+        await eventually(lambda: not watcher.view.has_throttle)
+        watcher.update(FROM_CLUSTER)
+
+        assert watcher.view.has_throttle
+
+
+@on_uvloop
 async def test_an_answer_to_what_is_not_asked_any_more_is_passed_over() -> None:
     script = Script(THROTTLED)
     script.answer_held = threading.Event()

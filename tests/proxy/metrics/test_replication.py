@@ -82,6 +82,20 @@ def test_rates_limits_lag_and_what_is_written(version: int) -> None:
     assert written == {"0": pytest.approx(100_000, rel=0.1), "1": 0}
 
 
+def test_what_was_counted_under_a_limit_stays_when_it_is_gone() -> None:
+    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
+    server = server_of(Replication(leader_rate=200_000.0))
+    move = Move(17, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
+    move.add(Follower(3, 17, logs))
+    move.run(1_000)
+
+    move.change(None)
+
+    names = {name.removeprefix(PREFIX) for name, labels in scraped(server, move.now_ms) if labels == (("broker", "1"),)}
+    assert {"leader_replication_throttled_bytes_total", "leader_replication_throttled_rate"} <= names
+    assert "leader_replication_throttled_limit" not in names
+
+
 def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))

@@ -100,6 +100,7 @@ def test_all_that_fits_a_path_shares_its_rate_and_of_several_paths_each_holds() 
             ReplicationPath(follower=4, rate=7 * MB),
             ReplicationPath(leader=2, leader_rack="a", rate=5 * MB),
             ReplicationPath(leader=3, rate=1 * MB),
+            ReplicationPath(leader_rack="b", rate=2 * MB),
         )
     )
 
