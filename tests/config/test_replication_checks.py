@@ -169,6 +169,15 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     assert load(tmp_path / "f.yaml", reads_files=False).config.replication
 
 
+def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
+    admin_client = '{security_protocol: SSL, ssl_cafile: "a\\0b"}'
+    text = f"{LISTENERS}replication: {{from_cluster: true, admin_client: {admin_client}}}\n"
+    (tmp_path / "f.yaml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"ssl_cafile: .* cannot be read: embedded null byte"):
+        load(tmp_path / "f.yaml")
+
+
 @pytest.mark.parametrize(
     ("section", "fault"),
     [
@@ -294,6 +303,8 @@ def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
     (warning,) = warnings(RATE, listeners)
 
     assert "admin_client: warning: is missing, so the cluster is asked in plaintext" in warning
+    clients = "{name: b, bind: 'h:2', upstream: 'k:2', upstream_tls: {}}"
+    assert warnings(RATE, LISTENERS.replace("]", f", {clients}]")) == [], "nobody is asked there"
 
 
 @pytest.mark.parametrize(

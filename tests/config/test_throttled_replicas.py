@@ -94,6 +94,7 @@ def test_a_star_is_every_partition_of_every_broker() -> None:
         ("1:1,,2:2", replicas((1, 1), (2, 2))),
         ("*,", ALL_REPLICAS),
         ("1:1, 2:1", replicas((1, 1), (2, 1))),
+        ("\t1:1\n,\x002:1 ", replicas((1, 1), (2, 1))),
     ],
 )
 def test_what_stops_kafkas_parser_is_read(text: str, expected: ThrottledReplicas) -> None:

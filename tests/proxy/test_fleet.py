@@ -144,6 +144,7 @@ async def test_each_broker_has_a_port_and_clients_hear_of_no_other(caplog: pytes
                 assert [reached(cluster, one) for one in (0, 3)] == [True, node_id == 3]
             assert not is_open(port_of(listener, 1))
             assert server.is_reachable()
+            assert {leader.node_id for leader in server.throttle.leaders} == {0, 3}
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -226,6 +226,11 @@ async def test_a_cluster_is_asked_as_soon_as_the_file_says_whom_to_ask(monkeypat
             assert server.watcher is None
             server.apply(somebody)
             assert server.watcher is not None
+            assert server.throttle.ask == server.watcher.request
+            followed = server.watcher
+            server.apply(replace(nobody, replication=Replication(lease_ms=1, admin_client=settings)))
+            assert server.watcher is followed
+            assert followed._lease.lease_ms == 1
             server.apply(nobody)
             assert server.watcher is None
 
