@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from protocol.fetch import NO_REPLICA
 from proxy.connection import Port
 from proxy.metrics.text import Family, labels
 from proxy.quota.replication import ReplicationQuota
@@ -73,7 +72,7 @@ def _of_partitions(ports: Iterable[Port]) -> Iterator[Family]:
         for connection in tuple(port.connections):
             follower = connection.session.follower
             limits = follower.limits if follower is not None else None
-            if follower is None or limits is None or limits.follower <= NO_REPLICA:
+            if follower is None or limits is None:
                 continue
             broker = str(limits.follower)
             for (topic, partition), seen in follower.seen.copy().items():
