@@ -176,6 +176,15 @@ def test_a_cluster_that_is_away_for_a_while_is_waited_for_when_it_was_there() ->
     assert 3 <= len(display.troubles) <= 5
 
 
+def test_reports_that_fell_due_while_a_cluster_was_away_are_not_made_up_for() -> None:
+    cluster = Cluster(Clock(), incoming=5 * MB, away=lambda at_ms: 12_000 < at_ms < 28_000)
+
+    _, display = _follow(_WATCH, cluster)
+
+    times = [at_ms for at_ms, *_ in display.shown]
+    assert [round(at_ms / 1_000) for at_ms in times[:4]] == [10, 28, 30, 35]
+
+
 @pytest.mark.parametrize(
     ("plan", "away_from_ms", "at_least_ms", "at_most_ms"),
     [(_WATCH, 0, 0, 1_000), (_WATCH, 12_000, 72_000, 74_000), (_ONCE, 2_000, 2_000, 3_000)],
