@@ -107,7 +107,7 @@ class Trimming:
         settle(self._asked.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return where the records end that may flow of what lags: behind a whole batch, or where they begin."""
+        """Return where the records end that may flow of what lags: behind a whole batch, if there is one."""
         room = min(self._room(charge.quota) for charge in charges)
         if room <= 0:
             return one.records
@@ -116,7 +116,9 @@ class Trimming:
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
         # Whoever is let through at all gets a batch, as from the leader.
         first_end = one.records + replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
-        return replica_fetch.whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
+        whole = replica_fetch.whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
+        # Where not even the first is whole, as from no leader of Kafka's: blanked it would be asked for again at once.
+        return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
         """Return how much may still come. A fetch that was granted something is not counted byte by byte again."""

@@ -463,6 +463,22 @@ def test_who_waited_longest_is_asked_for_first() -> None:
     assert order == [P0, P1, P2] * 2
 
 
+@pytest.mark.parametrize("version", [3, 11, 17])
+@pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
+def test_records_without_a_whole_batch_pass_at_the_rate_and_nobody_spins(version: int, records: bytes) -> None:
+    """Kafka's leaders send none from v3 on; kept back they would be fetched again at once, for ever and for nothing."""
+    hands = Hands(limited(1_000), version)
+    hands.see({P0: 1})
+    passed = 0
+    while hands.now_ms < START_MS + 10_000:
+        decision = hands.ask({P0: 1})
+        if isinstance(decision, Forward):
+            assert sizes(hands.reply({P0: lagging(records)})) == [700]
+            passed += 1
+        hands.now_ms = decision.until_ms if isinstance(decision, Hold) else hands.now_ms + 1
+    assert 10 <= passed <= 17, "1,000 bytes a second, 700 each"
+
+
 # -- what is set aside, and the line
 
 
