@@ -2,7 +2,7 @@
 
 Two measures have to agree before bytes flow:
 
-* Kafka's: the ``SimpleRate`` of all that was charged is not above the limit (``ReplicationQuotaManager``);
+* Kafka's: the ``SimpleRate`` of all that was charged is not above the limit (``isQuotaExceeded``);
 * a bucket of tokens, which only what lags takes from. Kafka's measure alone lets ten seconds' worth pass at once after
   some quiet; with the tokens, what lags stays under rate times time plus one response, whatever the time. A fetch that
   comes late may make up for a quarter of a second, else the rate would never be reached.
@@ -60,10 +60,6 @@ class ReplicationQuota:
         self.limit = limit
         self._add(0)
         self._line.clear()
-
-    def is_exceeded(self, *, now_ms: int) -> bool:
-        """Whether Kafka would leave throttled replicas out: the measured rate is above the limit."""
-        return self.limit is not None and self.rate.measure(now_ms=now_ms) > self.limit
 
     def record(self, size_bytes: int, *, now_ms: int) -> None:
         """Charge what has flowed, in Kafka's measure."""
