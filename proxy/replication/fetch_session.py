@@ -4,19 +4,18 @@ Source: KIP-227, ``FetchSession`` in Apache Kafka.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from protocol.replica_fetch import ReplicaFetch, ResponsePartition
 from proxy.replication.seen import Key
 from proxy.replication.throttle import Charge, Limits
 from proxy.replication.trimming import Trimming
 
-# A follower forgets partitions, and we do not follow that; a session of that many has to begin anew.
-_MAX_PARTITIONS: Final = 500_000
-
 
 class FetchSession:
-    """Where each partition of the session is, and what it is charged to."""
+    """Where each partition of the session is, and what it is charged to.
+
+    It has those of its full fetch and no others, for ``knows`` is asked first; what a follower forgets of them stays.
+    """
 
     __slots__ = ("_charges", "_limits", "_offsets")
 
@@ -29,11 +28,6 @@ class FetchSession:
     def is_throttled(self) -> bool:
         """Whether any of its partitions is."""
         return bool(self._charges)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it has more partitions than are followed."""
-        return len(self._offsets) > _MAX_PARTITIONS
 
     def knows(self, fetch: ReplicaFetch) -> bool:
         """Whether a fetch adds no partition: a new one may lag by all that it has."""

@@ -227,7 +227,7 @@ class Follower:
         """Whether a fetch passes as it is: it is of a session in which nothing lags, or may begin one."""
         session = self._session
         if session is not None and fetch.session_epoch > 0:
-            if session.knows(fetch) and not session.is_full:
+            if session.knows(fetch):
                 return True
             self._quiet_since_ms = self._session = None
             return False

@@ -5,7 +5,6 @@ import pytest
 from config.model import Address, KafkaSettings, Replication
 from config.throttled_replicas import parse
 from protocol.replica_fetch import ReplicaFetch, RequestPartition
-from proxy.replication import fetch_session
 from proxy.replication.fetch_session import FetchSession
 from proxy.replication.throttle import Limits, Throttle
 from tests.support.move import Move
@@ -106,12 +105,3 @@ def test_a_full_fetch_begins_it_anew() -> None:
     session.ask(fetch(0, b"moving"), limits, is_id=False)
     session.ask(fetch(0, b"calm"), limits, is_id=False)
     assert not session.is_throttled
-
-
-def test_one_of_too_many_partitions_is_followed_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "_MAX_PARTITIONS", 2)
-    session, limits = FetchSession(), limits_of(listed(1.0))
-    session.ask(fetch(0, b"a", b"b"), limits, is_id=False)
-    assert not session.is_full
-    session.ask(fetch(1, b"c"), limits, is_id=False)
-    assert session.is_full
