@@ -70,6 +70,7 @@ class Rate:
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
+        # _stands_for_ms, written out: a client at its limit measures with each charge, and a call nearly doubles that.
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
@@ -113,6 +114,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _stands_for_ms(self, elapsed_ms: int) -> int:
+        """Return how long what was recorded counts as having taken, ``elapsed_ms`` after the oldest slot began."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
