@@ -69,8 +69,8 @@ _REQUEST_ENTRIES: Final = (
     *[Struct(">iiq8xi")] * 3,
     *[Struct(">iiq12xi")] * 7,
 )
-# Of an entry in a response, by version: what stands in front of the aborted transactions or the records; and what the
-# fields are that it does not have.
+# Of an entry in a response, by version: what stands in front of the aborted transactions or the records, a
+# ``ResponsePartition``'s fields from partition to log_start_offset; and what those are that it does not have.
 _RESPONSE_ENTRIES: Final[tuple[tuple[Struct, tuple[int, ...]], ...]] = (
     *[(Struct(">ihq"), (-1, -1))] * 4,
     (Struct(">ihqq"), (-1,)),
@@ -573,7 +573,7 @@ def _read_response_entries(
         begin = at
         if begin + least_bytes > frame_end:
             raise Truncated(f"the data end at byte {frame_end}, a partition behind it")
-        partition, error_code, high_watermark, last_stable_offset, log_start_offset = unpack(frame, begin)
+        fields = unpack(frame, begin)
         at = begin + front_bytes
         at = at + 1 if frame[at] < 2 else _skip_aborted_transactions(frame, at)
         records_at = at + 4
@@ -582,21 +582,7 @@ def _read_response_entries(
         if records_end >= frame_end:
             raise Truncated(f"the data end at byte {frame_end}, records at byte {records_end}")
         at = records_end + 1 if frame[records_end] == 0 else skip_tags(frame, records_end)
-        partitions.append(
-            ResponsePartition(
-                topic,
-                partition,
-                error_code,
-                high_watermark,
-                last_stable_offset,
-                log_start_offset,
-                begin,
-                records_at,
-                records,
-                records_end,
-                at,
-            )
-        )
+        partitions.append(ResponsePartition._make((topic, *fields, begin, records_at, records, records_end, at)))
     return at
 
 
@@ -619,7 +605,7 @@ def _read_old_response_entries(
     for _ in range(count):
         begin = at
         at = skip(frame, begin, front_bytes)
-        partition, error_code, high_watermark, last_stable_offset, log_start_offset = unpack(frame, begin) + missing
+        fields = unpack(frame, begin) + missing
         if has_aborted:
             aborted, at = read_array_count(frame, at)
             at += (8 + 8) * aborted
@@ -628,21 +614,7 @@ def _read_old_response_entries(
         if length < -1:
             raise MalformedLength(f"records have length {length}")
         at = skip(frame, records, max(length, 0))
-        partitions.append(
-            ResponsePartition(
-                topic,
-                partition,
-                error_code,
-                high_watermark,
-                last_stable_offset,
-                log_start_offset,
-                begin,
-                records_at,
-                records,
-                at,
-                at,
-            )
-        )
+        partitions.append(ResponsePartition._make((topic, *fields, begin, records_at, records, at, at)))
     return at
 
 
