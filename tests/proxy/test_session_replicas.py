@@ -367,6 +367,20 @@ def test_the_name_in_a_certificate_is_believed_as_well() -> None:
     assert front.read(front.broker(front.answer({P0: lagging(batches(5_000))}))).entries[P0].records == b""
 
 
+def test_a_fetch_of_a_version_that_nobody_knows_yet_passes_as_it_came_and_is_counted() -> None:
+    front = Front(listed(1_000), 18)
+    front.held(P0)
+    front.wait(500)
+    assert front.to_client()
+    newer = bytearray(front.fetch(P0, number=3))
+    newer[6:8] = pack(">h", 19)
+    assert front.client(bytes(newer)) == newer
+    response = front.answer({P0: lagging(batches(9_000)[:5_000])}, 3)
+    assert front.broker(response[:40], response[40:]) == response
+    assert front.listening.counters.unknown_apis[FETCH] == 1
+    assert front.client(front.fetch(P0, number=4)), "what was seen before it is forgotten"
+
+
 def test_a_listener_that_believes_no_more_makes_a_held_fetch_a_consumers() -> None:
     front = Front(listed(1_000), rules=(A_TIGHT_RULE,))
     front.held(P0)
