@@ -57,6 +57,17 @@ def test_a_follower_in_which_nothing_lags_has_a_session_under_a_limit_too(versio
     assert follower.offsets["calm", 0] >= move.leader.logs["calm", 0].end_offset - 1
 
 
+@pytest.mark.parametrize("version", [11, 17])
+def test_a_follower_that_fetches_nothing_that_is_listed_has_one_too(version: int) -> None:
+    logs = {("calm", number): (5_000, 0) for number in range(3)}
+    move = Move(version, logs, listed(50_000))
+    follower = move.add(Follower(3, version, logs))
+    move.run(2_900)
+    assert move.leader.built == 0
+    move.run(2_000)
+    assert (move.leader.built, len(move.leader.sessions), follower.errors) == (1, 1, [])
+
+
 def test_in_a_session_what_is_listed_and_in_sync_is_charged_as_ever() -> None:
     logs = {MOVING: (1_000, 0)}
     move = Move(17, logs, listed(1_000_000))

@@ -389,6 +389,15 @@ def test_an_incremental_fetch_is_refused_and_its_session_closed_by_the_first_ful
     assert (asked.session_id, asked.session_epoch) == (0, -1), "once"
 
 
+def test_a_session_that_was_left_is_not_closed_by_another_limit() -> None:
+    hands = Hands(limited(1_000_000))
+    hands.told({}, session=(77, 1))
+    hands.throttle.update(None, now_ms=hands.now_ms)
+    assert not hands.follower.is_throttled(FOLLOWER, 17, now_ms=hands.now_ms)
+    hands.throttle.update(limited(1_000_000), now_ms=hands.now_ms)
+    assert hands.asked({P0: 1}, session=(0, 0)).session_id == 0, "by now it may be another's"
+
+
 @pytest.mark.parametrize("epoch", [0, -1, -(2**31)])
 def test_a_full_fetch_that_closes_a_session_closes_it(epoch: int) -> None:
     hands = Hands(limited(1_000_000))
