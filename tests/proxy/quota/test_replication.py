@@ -123,6 +123,26 @@ def test_replicas_in_sync_use_the_limit_up() -> None:
     assert one.room(now_ms=NOW_MS + 5_000) == 100
 
 
+def test_in_kafkas_measure_too_what_is_set_aside_is_not_there_for_another() -> None:
+    one = quota(1_000)
+    now_ms = NOW_MS + 1_000
+    one.room(now_ms=now_ms)  # a quarter of a second is saved
+    one.record(900, now_ms=now_ms)  # in sync
+    assert one.room(now_ms=now_ms) == 200
+    one.take(200)
+    assert one.room(now_ms=now_ms) == 0
+    assert one.room_at_ms(now_ms=now_ms) == now_ms + 1_100
+
+
+def test_what_is_paid_for_in_many_steps_is_paid_for_in_time() -> None:
+    one = quota(8)
+    one.settle(0, 100)
+    at_ms = one.room_at_ms(now_ms=NOW_MS)
+    for now_ms in range(NOW_MS, at_ms - 1_000, 7):
+        assert not one.room(now_ms=now_ms)
+    assert one.room(now_ms=at_ms), "though the sum of the steps lacks a 10,000,000,000,000th of a byte"
+
+
 def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
     one = quota(1_000)
     one.settle(0, 1_000_000)
@@ -138,13 +158,14 @@ def test_another_limit_counts_at_once_for_what_is_not_paid_yet() -> None:
 def test_a_place_in_the_line_is_ones_own_until_it_is_given_up_or_lost() -> None:
     one = quota(1_000)
     one.settle(0, 1_000)
-    one.wait("a", 1, now_ms=NOW_MS)
-    one.wait("b", 2, now_ms=NOW_MS)
+    assert one.wait("a", 1, now_ms=NOW_MS) == NOW_MS + 1_000
+    assert one.wait("b", 2, now_ms=NOW_MS) == NOW_MS + 1_100, "behind what a is given"
     one.wait("a", 9, now_ms=NOW_MS)  # it was served elsewhere, and does not come behind for it
     assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [0, 1, 2]
     one.leave("a")
     assert [one.ahead(who, 9, now_ms=NOW_MS) for who in ("a", "b", "c")] == [1, 0, 1]
-    assert one.ahead("c", 9, now_ms=NOW_MS + 2_000) == 0, "b did not come"
+    assert one.ahead("c", 9, now_ms=NOW_MS + 1_200) == 1, "b is a little late"
+    assert one.ahead("c", 9, now_ms=NOW_MS + 1_201) == 0, "b did not come"
 
 
 def test_another_limit_begins_another_line() -> None:

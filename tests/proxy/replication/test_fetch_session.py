@@ -4,9 +4,10 @@ import pytest
 
 from config.model import Address, KafkaSettings, Replication
 from config.throttled_replicas import parse
-from protocol.replica_fetch import ReplicaFetch, RequestPartition
+from protocol.replica_fetch import ReplicaFetch, RequestPartition, ResponsePartition
 from proxy.replication.fetch_session import FetchSession
 from proxy.replication.throttle import Limits, Throttle
+from proxy.replication.trimming import Asked, Trimming
 from tests.support.move import Move
 from tests.support.replicas import SESSION_NOT_FOUND, Follower
 
@@ -109,6 +110,15 @@ def test_a_partition_that_is_added_ends_it_before_a_byte_of_it_comes(version: in
     assert follower.errors == [SESSION_NOT_FOUND]
     moved = sum(one.size_bytes for one in follower.deliveries if one.place == MOVING)
     assert 30_000 <= moved <= 10_000 * 5.25 + 5_000
+
+
+@pytest.mark.parametrize(("error_code", "ends_it"), [(0, True), (1, False)])
+def test_an_error_of_a_partition_does_not_end_it(error_code: int, *, ends_it: bool) -> None:
+    session = FetchSession()
+    session.ask(fetch(0, b"moving"), limits_of(listed(1.0)), is_id=False)
+    trimming = Trimming(Asked(1, 11, {}, is_of_session=True), {}, b"", turn=1, now_ms=NOW_MS)
+    session.look_at([ResponsePartition(b"moving", 0, error_code, 5_000, -1, -1, 0, 0, 0, 0, 0)], trimming)
+    assert trimming.has_lagging is ends_it
 
 
 def test_a_full_fetch_begins_it_anew() -> None:
