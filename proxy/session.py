@@ -462,7 +462,7 @@ class Session:
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
             self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
             return NOTHING
-        if self._in_flight or self._response_left or self._broker_data or self._parts_left:
+        if self._in_flight or self._response_left or self._broker_data:
             self.is_blocked = True  # an answer of ours would overtake others
             return None
         decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)

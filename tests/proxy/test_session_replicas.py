@@ -15,8 +15,9 @@ from proxy.account import Policy
 from proxy.addresses import Addresses
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Throttle
-from proxy.session import FETCH, MAX_REPLICA_FETCH_BYTES
+from proxy.session import API_VERSIONS, FETCH, MAX_REPLICA_FETCH_BYTES
 from tests.support.frames import (
+    api_versions_response,
     fetch_response,
     metadata_request,
     other_request,
@@ -211,7 +212,8 @@ def test_v46_a_message_larger_than_the_limit_comes_by_itself(throttled: str) -> 
 def test_v59_a_session_is_left_under_a_throttle_and_untouched_without_one(version: int) -> None:
     front = Front(listed(1e9), version)
     request = front.fetch(session=(77, 4))
-    assert front.client(request) == b""
+    front.session.receive_from_client(request, now_ms=front.now_ms)
+    assert not front.session.to_broker, "not even nothing: a broker is dialled when there is something"
     told = front.read(front.to_client())
     assert (told.correlation_id, told.error_code, told.session_id, told.entries) == (1, SESSION_NOT_FOUND, 0, {})
     front.throttle.update(None, now_ms=front.now_ms)
@@ -270,6 +272,19 @@ def test_our_own_answers_come_behind_those_that_are_owed() -> None:
     out = front.broker(response[-1:])
     assert out[:1] == response[-1:]
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
+
+
+def test_our_own_answers_do_not_cut_into_one_that_has_begun_and_is_to_be_changed() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    request = other_request(7, api_key=API_VERSIONS, version=0)
+    response = api_versions_response(7, produce_max=13, fetch_max=18)
+    assert front.client(request + front.fetch(number=8, session=(77, 3))) == request
+    assert front.broker(response[:-1]) == b""
+    assert front.session.is_blocked
+    out = front.broker(response[-1:])
+    assert out.startswith(response)
+    assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
 
 
 def test_a_second_fetch_waits_for_the_answer_to_the_first_although_the_throttle_ends() -> None:
@@ -416,7 +431,7 @@ def test_what_is_held_is_known() -> None:
     front.client(front.fetch(P0))
     response = front.answer({P0: lagging(batches(300_000))})
     for at in range(0, len(response) - 1_000, 1_000):
-        assert front.broker(response[at : at + 1_000]) == b""
+        assert front.broker(response[at : at + 6], response[at + 6 : at + 1_000]) == b"", "its head in two pieces"
         assert front.session.held_bytes == at + 1_000
         assert not front.session.has_answered
         assert front.session.is_owed

@@ -129,9 +129,11 @@ def test_a_name_of_sixteen_letters_is_no_id() -> None:
 
 
 def test_while_nobody_knows_which_broker_this_is_what_is_listed_for_any_is_throttled() -> None:
-    throttle = throttle_of(leader_rate=5.0, leader_replicas=lists(moving="0:8"), follower_replicas={})
+    throttle = throttle_of(leader_rate=5.0, leader_replicas=lists(moving="0:8", all="*"), follower_replicas={})
     leader = throttle.leader(ADDRESS)
     assert len(leader.limits(3, now_ms=NOW_MS).charges(b"moving", 0, is_id=False)) == 1
+    assert len(leader.limits(3, now_ms=NOW_MS).charges(b"all", 0, is_id=False)) == 1
+    assert leader.limits(3, now_ms=NOW_MS).charges(b"moving", 1, is_id=False) == ()
     throttle.see(ClusterView(node_ids={ADDRESS: 1}), now_ms=NOW_MS)
     assert leader.limits(3, now_ms=NOW_MS).charges(b"moving", 0, is_id=False) == ()
     assert leader.name == "1"
