@@ -24,6 +24,7 @@ from protocol.replica_fetch import (
     charged_bytes,
     cut,
     empty,
+    first_batch_bytes,
     read_request,
     read_response,
     whole_batches,
@@ -600,6 +601,20 @@ def test_the_shortest_message_is_whole() -> None:
 
     assert whole_batches(data, 0, len(data)) == 26
     assert whole_batches(data, 0, 25) == 0
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_the_first_batch_says_how_long_it_is_although_it_is_cut_off(magic: int) -> None:
+    batch = batch_bytes(magic, 10)
+
+    for end in range(len(batch) + 20):
+        size_bytes = first_batch_bytes(b"?" * 5 + batch + bytes(20), 5, 5 + end)
+        assert size_bytes == (len(batch) if end >= 12 else 0)
+
+
+@pytest.mark.parametrize(("length", "size_bytes"), [(-(2**31), 0), (-13, 0), (-12, 0), (2**31 - 1, 2**31 + 11)])
+def test_the_first_batch_may_say_anything(length: int, size_bytes: int) -> None:
+    assert first_batch_bytes(pack(">qi", 0, length), 0, 12) == size_bytes
 
 
 @given(data=st.binary(max_size=200), begin=st.integers(0, 200), end=st.integers(0, 200))
