@@ -53,8 +53,8 @@ _CHANGED: Final = (API_VERSIONS, _TRIMMED)  # whatever else there is to do
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
-# So is its answer, of which it was asked for 64 MiB: what is longer is one enormous batch. Up to v2 there is no such
-# limit, and each partition may bring its own.
+# So is its answer, of which 64 MiB are asked for at the most (in a session, where nothing lags, what he wants).
+# What is longer is one enormous batch. Up to v2 there is no such limit, and each partition may bring its own.
 MAX_REPLICA_ANSWER_BYTES: Final = 512 * 1024 * 1024
 
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
