@@ -87,6 +87,12 @@ def test_up_to_v2_a_batch_that_is_cut_short_stays_so() -> None:
     assert One(batches(60) + batches(400)[:100], Charge(quota(1_000), False, True), version=2).flows() == 160
 
 
+def test_records_in_which_no_batch_is_whole_flow_as_they_came_and_say_what_would_be() -> None:
+    one = One(batches(700)[:300], Charge(quota(1_000), False, True))
+    assert one.flows() == 300
+    assert one.seen[KEY].least_bytes == 700
+
+
 def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> None:
     one = One(b"", Charge(quota(1_000), False, True))
     assert one.flows() == 0
