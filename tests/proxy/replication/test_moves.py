@@ -318,6 +318,10 @@ def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
     move.every(173, 9_900, append)
     move.run(10_000)
     leader, follower = max(rates[1] for rates in plan.rates), max(rates[2] for rates in plan.rates)
+    # Half of the time is enough for a batch each, even at the lowest of all rates.
+    largest = max(size_bytes for size_bytes, _ in plan.partitions)
+    lowest = min(rate for rates in plan.rates for rate in (rates[1] // plan.followers, *rates[2:]) if rate is not None)
+    has_time = largest <= 5 * lowest
     paths = [rates[3] for rates in plan.rates if rates[3] is not None]
     hold_to([one for each in followers for one in each.deliveries], leader)
     for one in followers:
@@ -326,7 +330,7 @@ def test_whoever_fetches_and_whatever_changes(plan: Upheaval) -> None:
         assert len(came) == len(appended)
         assert max(after - before for before, after in zip(appended, came, strict=True)) <= 20
         lags = any(one.offsets[place] < count for place, (_, count) in zip(places, plan.partitions, strict=True))
-        assert not lags or any(each.was_lagging for each in one.deliveries), "nobody is left out"
+        assert not (lags and has_time) or any(each.was_lagging for each in one.deliveries), "nobody is left out"
     if len(paths) == len(plan.rates):
         hold_to(followers[0].deliveries, max(paths))
     for session in move.sessions:
