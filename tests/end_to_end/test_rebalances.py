@@ -111,7 +111,8 @@ def test_the_throttle_of_kafkas_own_tool_is_kept_and_hardly_doubled(bed: Bed) ->
         rates.append(growth.rate())
 
     kafkas_own, both = rates
-    assert 0.9 * kafkas_own <= both <= 10.5 * MB  # 0.95 over whole minutes: test_rebalances_measured.py
+    # Six seconds, in which a busy machine shows; 0.95 over whole minutes: test_rebalances_measured.py.
+    assert 0.75 * kafkas_own <= both <= 10.5 * MB
 
 
 def test_only_the_moving_replicas_are_out_of_sync_and_clients_go_on(bed: Bed) -> None:
