@@ -176,7 +176,9 @@ class _Window:
     def _lasting(self, copied: float, limit: Limit | None, load: Load) -> float:
         if limit is None or limit.source is not Source.CLUSTER or self.span_ms >= _LASTING_AFTER_MS:
             return copied
-        return max(0.0, min(copied, _LASTING_SHARE * limit.rate - load.in_sync_rate))
+        lasting = _LASTING_SHARE * limit.rate - load.in_sync_rate
+        # How long it takes is a guess, that it never ends has to be seen.
+        return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, held: _Held, *, effect: float, is_decisive: bool) -> Estimate:
         """Return when it ends: by what is copied, or by its throttle where another one is what holds its moves back."""

@@ -269,6 +269,25 @@ def test_what_kafkas_own_throttle_gives_in_its_first_windows_is_not_what_it_goes
     assert later.time_left_ms == pytest.approx(868_000 / (10 - 4))
 
 
+@pytest.mark.parametrize("seconds", [10, 12, 21, 23])
+@pytest.mark.parametrize(("incoming", "in_sync_followers"), [(9.2, 0), (4.6, 1)])
+def test_a_lag_that_gets_less_is_not_said_to_grow_for_what_kafkas_throttle_may_give_later(
+    incoming: float, in_sync_followers: int, seconds: int
+) -> None:
+    limit = _limit(Side.LEADER, 1, 10 * MB, _ORDERS, charges_in_sync=True, source=Source.CLUSTER)
+    copied = 9.8 - incoming * in_sync_followers
+    samples = [
+        {
+            _ORDERS: _sizes(
+                1_000 * MB + round(at * incoming * MB), round(at * copied * MB), in_sync_followers=in_sync_followers
+            )
+        }
+        for at in range(seconds + 1)
+    ]
+
+    assert _report(*samples, limits=(limit,)).verdict is Verdict.ENDS
+
+
 def test_a_throttle_that_is_not_reached_is_not_what_holds_it_back() -> None:
     limit = _limit(Side.FOLLOWER, 4, 100 * MB, _ORDERS)
 
