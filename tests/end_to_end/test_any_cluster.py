@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,17 +158,18 @@ class Traffic:
         self._settings: dict[str, str | int | bool] = {"bootstrap.servers": address, **QUIET}
         self._topic = topic
         self._is_over = threading.Event()
-        self._threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
+        self._producing = threading.Thread(target=self._produce)
+        self._consuming = threading.Thread(target=self._consume)
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
+        self._producing.start()
+        self._consuming.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        for thread in self._threads:
-            thread.join()
+        self._producing.join()
+        self._consuming.join()
 
     def goes_on(self) -> None:
         """Wait until records that are sent from now on are acknowledged and read."""
@@ -199,11 +201,16 @@ class Traffic:
         own = {"group.id": self._topic, "auto.offset.reset": "earliest"}
         consumer = confluent_kafka.Consumer({**self._settings, **own})
         consumer.subscribe([self._topic])
-        while not (self._is_over.is_set() and self.acknowledged <= self.seen) and not self.failures:
-            self.seen.update(
-                message.value() or b"" for message in consumer.consume(1_000, timeout=0.2) if not message.error()
-            )
+        while self._producing.is_alive():
+            self._read(consumer)
+        patience = time.monotonic() + 60
+        while not self.acknowledged <= self.seen and time.monotonic() < patience:
+            self._read(consumer)
         consumer.close()
+
+    def _read(self, consumer: confluent_kafka.Consumer) -> None:
+        messages = consumer.consume(1_000, timeout=0.2)
+        self.seen.update(message.value() or b"" for message in messages if not message.error())
 
 
 def test_clients_go_on_while_brokers_die_join_and_take_over() -> None:
