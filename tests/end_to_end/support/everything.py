@@ -139,6 +139,9 @@ def kafka_python_client(kafka: Kafka, address: str) -> Outcome:
         consumer = kafka_python.KafkaConsumer(
             topic, **common, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed"
         )
+        # If it joins before it has heard of the topic it assigns itself nothing: for ever, if it hears of it just then.
+        while not consumer.partitions_for_topic(topic):
+            time.sleep(0.1)
         seen, deadline, last = 0, time.monotonic() + _PATIENCE_S, None
         while time.monotonic() < (last or deadline):
             seen += sum(map(len, consumer.poll(timeout_ms=200).values()))
