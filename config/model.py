@@ -207,6 +207,10 @@ class KafkaSettings:
     quota_consumer_default: int = UNLIMITED
     replication_quota_window_num: int = 11
     replication_quota_window_size_seconds: int = 1
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
+    # Connections per second; at each broker in all, without those of inter_broker listeners.
+    max_connection_creation_rate: int = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,8 +221,21 @@ class QuotaRule:
     client_id: EntityName = None
     producer_byte_rate: float | None = None
     consumer_byte_rate: float | None = None
+    request_percentage: float | None = None  # of one thread's time
+    request_rate: float | None = None  # requests per second
+    controller_mutation_rate: float | None = None  # partitions created or deleted per second
+    connections: int | None = None  # open at once
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
+    source: str = ""  # FILE:LINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpRule:
+    """One line of ``quotas:`` about an address, or ``<default>``: each of all others."""
+
+    ip: str | Default
+    connection_creation_rate: float  # connections per second
     source: str = ""  # FILE:LINE
 
 
@@ -311,6 +328,7 @@ class ProxyConfig:
     max_buffered_bytes: int = 536_870_912  # of what waits in all connections together
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
+    ip_quotas: tuple[IpRule, ...] = ()
     principals: Principals = field(default_factory=Principals)
     replication: Replication | None = None  # None: no replica is held back
     admin: Admin | None = None

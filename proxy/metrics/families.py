@@ -246,7 +246,7 @@ def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Fam
 
 
 def _manager(quotas: BrokerQuotas, kind: QuotaKind) -> ClientQuotaManager:
-    return quotas.produce if kind is QuotaKind.PRODUCE else quotas.fetch
+    return quotas.manager(kind)
 
 
 def _gone(managers: Iterable[ClientQuotaManager]) -> Usage:

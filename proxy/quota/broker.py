@@ -1,4 +1,4 @@
-"""The quota state of one broker: both kinds, and which names are folded together or exempt.
+"""The quota state of one broker: all kinds, and which names are folded together or exempt.
 
 Kafka's quotas hold per broker, so all listeners in front of one upstream address share one of these.
 """
@@ -20,6 +20,8 @@ _CLIENT_DEFAULT_SOURCES: Final = {
 def rules_of(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
     """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
+    if kind not in _CLIENT_DEFAULT_SOURCES:
+        return rules
     default = config.kafka.quota_producer_default if kind is QuotaKind.PRODUCE else config.kafka.quota_consumer_default
     if default >= UNLIMITED or any(rule.user is None and rule.client_id is DEFAULT for rule in rules):
         return rules
@@ -52,20 +54,37 @@ class PrincipalRules:
 
 
 class BrokerQuotas:
-    """Both kinds of byte-rate quota at one broker."""
+    """The quotas of users and client-ids at one broker."""
 
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
         self._sharing_ended = 0
-        self.produce = self._manager(config, QuotaKind.PRODUCE)
-        self.fetch = self._manager(config, QuotaKind.FETCH)
+        self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
         """Return the managers of all kinds."""
-        return (self.produce, self.fetch)
+        return self._managers.values()
+
+    @property
+    def produce(self) -> ClientQuotaManager:
+        """The manager of ``producer_byte_rate``."""
+        return self._managers[QuotaKind.PRODUCE]
+
+    @property
+    def fetch(self) -> ClientQuotaManager:
+        """The manager of ``consumer_byte_rate``."""
+        return self._managers[QuotaKind.FETCH]
+
+    def manager(self, kind: QuotaKind) -> ClientQuotaManager:
+        """Return the manager of one kind."""
+        return self._managers[kind]
+
+    def limits(self, kind: QuotaKind) -> bool:
+        """Whether there is any rule of this kind."""
+        return len(self._managers[kind].table) > 0
 
     def update(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
         """Put the rules of ``config`` in force, from the next request on; what was used stays."""
@@ -73,10 +92,11 @@ class BrokerQuotas:
         self._principals = PrincipalRules(config.principals)
         self.generation += 1
         for manager in self.managers:
+            shaping, burst_ms = self._arithmetic(config, manager.kind)
             manager.update(
                 rules_of(config, manager.kind),
-                shaping=self._own_shaping or config.shaping,
-                burst_ms=config.burst_ms,
+                shaping=shaping,
+                burst_ms=burst_ms,
                 max_throttle_time_ms=config.max_throttle_time_ms,
                 max_buckets=config.max_buckets,
             )
@@ -85,11 +105,10 @@ class BrokerQuotas:
         """Whether the ``replica_id`` of this principal's fetches is believed."""
         return principal in self._principals.brokers
 
-    def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, Bucket]:
-        """Return the buckets that the produce and fetch requests of ``principal`` charge."""
-        return (
-            self.bucket(QuotaKind.PRODUCE, principal=principal, client_id=client_id, now_ms=now_ms),
-            self.bucket(QuotaKind.FETCH, principal=principal, client_id=client_id, now_ms=now_ms),
+    def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
+        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``QuotaKind``."""
+        return tuple(
+            self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
 
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
@@ -98,7 +117,7 @@ class BrokerQuotas:
         Whoever charges it without asking again before ``generation`` moves is to ``hold`` it.
         """
         user, is_exempt = self._principals.charged_user(principal)
-        bucket = self._of(kind).bucket(
+        bucket = self._managers[kind].bucket(
             user=bounded(user), client_id=bounded(client_id), now_ms=now_ms, is_exempt=is_exempt
         )
         self._follow_sharing()
@@ -110,7 +129,7 @@ class BrokerQuotas:
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
         """Let go of ``bucket``, as often as it was held."""
-        self._of(bucket.kind).release(bucket, now_ms=now_ms)
+        self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
         """Forget buckets that were silent for an hour."""
@@ -126,22 +145,27 @@ class BrokerQuotas:
                 yield
             self._follow_sharing()
 
-    def _of(self, kind: QuotaKind) -> ClientQuotaManager:
-        return self.produce if kind is QuotaKind.PRODUCE else self.fetch
-
     def _follow_sharing(self) -> None:
-        ended = self.produce.sharing_ended + self.fetch.sharing_ended
+        ended = sum(manager.sharing_ended for manager in self._managers.values())
         if ended != self._sharing_ended:
             self._sharing_ended = ended
             self.generation += 1
 
+    def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
+        """Return the shaping of a kind, and the burst in ms: Kafka itself has a token bucket for mutations."""
+        if kind is QuotaKind.MUTATION:
+            kafka = config.kafka
+            return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
+        return self._own_shaping or config.shaping, config.burst_ms
+
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
+        shaping, burst_ms = self._arithmetic(config, kind)
         return ClientQuotaManager(
             kind,
             rules_of(config, kind),
             kafka=config.kafka,
-            shaping=self._own_shaping or config.shaping,
-            burst_ms=config.burst_ms,
+            shaping=shaping,
+            burst_ms=burst_ms,
             max_throttle_time_ms=config.max_throttle_time_ms,
             max_buckets=config.max_buckets,
         )

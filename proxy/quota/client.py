@@ -50,10 +50,10 @@ class Usage(NamedTuple):
 class Bucket:
     """What one entity used, and what it may use. Plain integers, read by metrics as they are.
 
-    ``limit`` is in bytes per second, ``float(UNLIMITED)`` without a quota. ``in_flight_bytes`` are requests that were
-    passed on and are charged when their response comes. ``silent_until_ms`` is the end of the longest wait that was
-    given: each connection sits out its own, whoever comes anew sits out what is left of this one. ``holders``,
-    ``is_listed`` and ``is_waiting`` are for ``Places``.
+    ``limit`` is what may be recorded in a second (``QuotaKind.per_unit``), ``float(UNLIMITED)`` without a quota.
+    ``in_flight_bytes`` are requests that were passed on and are charged when their response comes. ``silent_until_ms``
+    is the end of the longest wait that was given: each connection sits out its own, whoever comes anew sits out what is
+    left of this one. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``.
     """
 
     __slots__ = (
@@ -142,7 +142,7 @@ class Bucket:
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     def charge(self, amount: int, *, now_ms: int) -> int:
-        """Record ``amount`` bytes and return how long their sender must now be silent, in milliseconds; 0: not at all.
+        """Record ``amount`` and return how long their sender must now be silent, in milliseconds; 0: not at all.
 
         What is over the limit stays recorded. Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
@@ -324,7 +324,7 @@ class ClientQuotaManager:
     def limit_of(self, bucket: Bucket) -> float | None:
         """Return the limit now in force for ``bucket``, also when it was not used since the rules changed."""
         if bucket.generation == self.generation:
-            return bucket.limit if bucket.is_limited else None
+            return bucket.limit / self.kind.per_unit if bucket.is_limited else None
         user, client_id = bucket.tags
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
@@ -421,10 +421,11 @@ class ClientQuotaManager:
         bucket.rule = rule
         bucket.level = level
         bucket.enforcement = rule.enforcement if rule else None
-        bucket.limit = float(UNLIMITED) if limit is None else limit
+        bucket.limit = float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit
         bucket.is_limited = bucket.limit < UNLIMITED
         window_room = self.max_value_in_window(bucket.limit)
-        shaping = (rule.shaping if rule else None) or self._shaping
+        own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
+        shaping = own_shaping or self._shaping
         is_paced = shaping is Shaping.PACED and bucket.is_limited
         room = bucket.limit * self._burst_ms / 1_000 if is_paced else window_room
         bucket.set_arithmetic(

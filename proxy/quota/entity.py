@@ -13,21 +13,33 @@ from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName, QuotaRule
 
+# A second of one thread is 100 %.
+_NS_PER_PERCENT: Final = 10_000_000
+
 
 class QuotaKind(Enum):
     """What is limited; the value is Kafka's config key."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    REQUEST_RATE = "request_rate"  # ours, of the same form
+    MUTATION = "controller_mutation_rate"
 
     @property
     def label(self) -> str:
-        """``produce`` or ``fetch``, as metrics and the usage log say it."""
+        """``produce`` or ``fetch`` and so on, as metrics and the usage log say it."""
         return self.name.lower()
 
+    @property
+    def per_unit(self) -> int:
+        """How much is recorded for one unit of the limit: of a thread's time nanoseconds, of all else the unit."""
+        return _NS_PER_PERCENT if self is QuotaKind.REQUEST else 1
+
     def limit_of(self, rule: QuotaRule) -> float | None:
-        """Return what ``rule`` allows, bytes per second; None where it is silent on this kind."""
-        return rule.producer_byte_rate if self is QuotaKind.PRODUCE else rule.consumer_byte_rate
+        """Return what ``rule`` allows in a second: bytes, per cent, requests, partitions; None where it is silent."""
+        limit: float | None = getattr(rule, self.value)
+        return limit
 
 
 class Tags(NamedTuple):
