@@ -17,7 +17,7 @@ import sys
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
+from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes
 from protocol.primitives import (
     Buffer,
     read_array_count,
@@ -114,36 +114,6 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
     offset = skip_forgotten_topics(body, offset, api_version)
     offset = skip_compact_string(body, offset)
     return read_replica_state(body, offset)
-
-
-def throttle_time_offset(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` in a response of which perhaps only the front has come.
-
-    Args:
-        data: Bytes of the connection, as many as have come.
-        offset: Where in ``data`` the frame's size is.
-        api_version: Of the request; one newer than 18 is read like 18.
-
-    Returns:
-        Where in ``data`` the int32 is; -1 for v0, which has none; None if more bytes are needed.
-
-    Raises:
-        ProtocolError: The frame ends before the field, or its header's tags cannot be right.
-    """
-    if api_version < FIRST_THROTTLE:
-        return -1
-    position = offset + 8
-    if api_version >= FIRST_FLEXIBLE:
-        if position < len(data) and data[position] == 0:
-            position += 1
-        else:
-            try:
-                position = skip_tags(data, position)
-            except Truncated:
-                position = len(data)
-    if offset + 4 <= len(data) and position + 4 > offset + 4 + _INT32(data, offset)[0]:
-        raise FrameTooSmall(f"a Fetch response v{api_version} ends before its throttle_time_ms")
-    return position if position + 4 <= len(data) else None
 
 
 def charged_bytes(size_bytes: int, api_version: int) -> int:

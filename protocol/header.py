@@ -25,7 +25,7 @@ from protocol.errors import (
     Truncated,
     UnexpectedProxyProtocol,
 )
-from protocol.primitives import read_uvarint, skip_tags
+from protocol.primitives import Buffer, read_uvarint, skip_tags
 
 # A client_id has at most 32 KiB, and no Kafka has put a tag into a request header yet (4.1). What is longer than this
 # is not waited for: it would be kept in memory before anybody's quota is known.
@@ -128,6 +128,34 @@ def read_response_head(data: bytes, offset: int, max_frame_size_bytes: int) -> R
     if size is not None and size < 4:
         raise FrameTooSmall(f"a response of {size} bytes cannot hold a correlation_id")
     return None
+
+
+def first_int32_offset(data: Buffer, offset: int, *, has_tags: bool) -> int | None:
+    """Find the int32 with which the body of a response begins; perhaps only the front of the response has come.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        offset: Where in ``data`` the frame's size is.
+        has_tags: Whether its header is one with tags (version 1).
+
+    Returns:
+        Where in ``data`` it is; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The frame ends before it, or its header's tags cannot be right.
+    """
+    body = offset + _RESPONSE_HEAD_BYTES
+    if has_tags:
+        if body < len(data) and data[body] == 0:  # an empty tag section is one zero byte
+            body += 1
+        else:
+            try:
+                body = skip_tags(data, body)
+            except Truncated:
+                body = len(data)
+    if offset + 4 <= len(data) and body > offset + _SIZE(data, offset)[0]:
+        raise FrameTooSmall("a response ends before its throttle_time_ms")
+    return body if body + 4 <= len(data) else None
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from protocol import api_versions, produce
 from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible, response_header_version
+from protocol.header import first_int32_offset
 from protocol.primitives import (
     Buffer,
     read_array_count,
@@ -104,6 +105,31 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
     offset = _body(frame, api_key, api_version)
     skip(frame, offset, 4)
     return offset
+
+
+def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
+    """Find ``throttle_time_ms`` where it is the first field, in a response of which perhaps only the front has come.
+
+    Args:
+        data: Bytes of the connection, as many as have come.
+        offset: Where in ``data`` the frame's size is.
+        api_key: Of the request; one for which ``is_in_front``.
+        api_version: Of the request.
+
+    Returns:
+        Where in ``data`` the int32 is; -1 if there is none, or if that cannot be known; None if more bytes are needed.
+
+    Raises:
+        ProtocolError: The frame ends before the field, or its header's tags cannot be right.
+    """
+    if api_version < _FRONT[api_key] or (api_version > HIGHEST_VERSION[api_key] and api_key != ApiKey.FETCH):
+        return -1
+    return first_int32_offset(data, offset, has_tags=bool(response_header_version(api_key, api_version)))
+
+
+def is_in_front(api_key: int) -> bool:
+    """Tell whether ``throttle_time_ms`` is the first field of such responses, in versions that have it."""
+    return api_key in _FRONT
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:

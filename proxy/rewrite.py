@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
-from protocol import api_versions, fetch, produce
+from protocol import api_versions, fetch, throttle_time
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 
@@ -12,7 +12,7 @@ from protocol.errors import ProtocolError
 Change = tuple[int, int, bytes] | tuple[()]
 NOTHING: Final[Change] = ()
 
-# Produce and ApiVersions responses must be whole to be written into. 1 MiB is a Produce response of some 20,000
+# Produce, ApiVersions and a few others must be whole to be written into. 1 MiB is a Produce response of some 20,000
 # partitions; what is longer passes as it is (its client is muted all the same).
 MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
 
@@ -46,9 +46,9 @@ def response_change(
         data: bytes from the broker.
         position: where in ``data`` the response's size prefix is.
         frame_bytes: its length, with the prefix.
-        api_key: Produce, Fetch or ApiVersions.
-        api_version: of the request that it answers.
-        wait_ms: our throttle time.
+        api_key: of the request that it answers.
+        api_version: of that request.
+        wait_ms: our throttle time; 0: none.
         ceilings: the highest versions to announce.
 
     Returns:
@@ -56,19 +56,19 @@ def response_change(
         response passes as it is. None if more bytes are needed.
     """
     try:
-        if api_key == ApiKey.FETCH:
-            at = fetch.throttle_time_offset(data, position, api_version)
-            if at is None or (at >= 0 and at + 4 > len(data)):
-                return None
-            return NOTHING if at < 0 else _larger(data, at, wait_ms)
+        if throttle_time.is_in_front(api_key):
+            at = throttle_time.front_throttle_time_offset(data, position, api_key, api_version)
+            return None if at is None else NOTHING if at < 0 else _larger(data, at, wait_ms)
         if frame_bytes > MAX_HELD_RESPONSE_BYTES:
             return NOTHING
         if position + frame_bytes > len(data):
             return None
         frame = data[position : position + frame_bytes]
         if api_key == ApiKey.API_VERSIONS:
-            return position, position + frame_bytes, api_versions.narrow(frame, api_version, ceilings)
-        offset = produce.throttle_time_offset(frame, api_version)
+            narrowed = api_versions.narrow(frame, api_version, ceilings)
+            told = throttle_time.write_throttle_time(narrowed, api_key, api_version, wait_ms)
+            return position, position + frame_bytes, told
+        offset = throttle_time.throttle_time_offset(frame, api_key, api_version)
         return NOTHING if offset is None else _larger(data, position + offset, wait_ms)
     except ProtocolError:
         return NOTHING

@@ -42,7 +42,7 @@ from protocol.node_endpoints import (
     replace_endpoints,
 )
 from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
-from protocol.throttle_time import throttle_time_offset, write_throttle_time
+from protocol.throttle_time import front_throttle_time_offset, throttle_time_offset, write_throttle_time
 from proxy.ssl_principal import user_of_certificate
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import PASSWORD, TOLD, Stage
@@ -215,11 +215,11 @@ def _read_produce(frame: bytes, version: int, size: int, margin: bytes) -> None:
 
 
 def _read_fetch(frame: bytes, version: int, size: int, margin: bytes) -> None:
-    said = _said(fetch.throttle_time_offset, frame, 0, version)
-    early = _said(fetch.throttle_time_offset, frame[:size], 0, version)
+    said = _said(front_throttle_time_offset, frame, 0, ApiKey.FETCH, version)
+    early = _said(front_throttle_time_offset, frame[:size], 0, ApiKey.FETCH, version)
     assert early is None or early == said or (isinstance(early, str) and isinstance(said, str))
     assert said is not None or not _is_whole(frame)
-    moved = _said(fetch.throttle_time_offset, margin + frame, len(margin), version)
+    moved = _said(front_throttle_time_offset, margin + frame, len(margin), ApiKey.FETCH, version)
     assert moved == (said + len(margin) if isinstance(said, int) and said >= 0 else said)
     if version <= HIGHEST_VERSION[ApiKey.FETCH]:
         _write_fetch_response(margin + frame, len(margin), version)

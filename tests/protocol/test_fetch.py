@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import fetch
 from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes, Truncated
 from protocol.fetch import UNLIMITED_BYTES, FetchLimits, charged_bytes, read_limits, read_replica_id
 from protocol.primitives import write_uvarint
+from protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
@@ -204,8 +204,12 @@ def test_any_request_gives_values_or_none_or_an_error(version: int, data: bytes,
         return
 
 
+def _throttle_time_offset(data: bytes, offset: int, version: int) -> int | None:
+    return front_throttle_time_offset(data, offset, FETCH, version)
+
+
 def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None:
-    offset = fetch.throttle_time_offset(frame, 0, version)
+    offset = _throttle_time_offset(frame, 0, version)
     assert offset is not None
     if version == 0:
         assert offset == -1
@@ -213,8 +217,8 @@ def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None
     assert frame[offset : offset + 4] == THROTTLE_TIME_MS.to_bytes(4, "big")
     for size in range(min(len(frame), offset + 7) + 1):
         expected = offset if size >= offset + 4 else None
-        assert fetch.throttle_time_offset(frame[:size], 0, version) == expected
-    assert fetch.throttle_time_offset(b"before" + frame, 6, version) == offset + 6
+        assert _throttle_time_offset(frame[:size], 0, version) == expected
+    assert _throttle_time_offset(b"before" + frame, 6, version) == offset + 6
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)
@@ -257,16 +261,16 @@ def test_a_throttle_field_beyond_its_frame_is_refused(version: int, payload: byt
     frame = kio_messages.framed(payload)
 
     with pytest.raises(FrameTooSmall):
-        fetch.throttle_time_offset(frame + bytes(99), 0, version)
+        _throttle_time_offset(frame + bytes(99), 0, version)
     with pytest.raises(FrameTooSmall):
-        fetch.throttle_time_offset(frame, 0, version)
+        _throttle_time_offset(frame, 0, version)
 
 
 @pytest.mark.parametrize("version", range(20))
 @given(data=st.binary(max_size=40), offset=st.integers(0, 40))
 def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: bytes, offset: int) -> None:
     try:
-        found = fetch.throttle_time_offset(data, offset, version)
+        found = _throttle_time_offset(data, offset, version)
     except ProtocolError:
         return
     assert (found == -1) == (version == 0)

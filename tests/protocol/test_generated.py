@@ -18,7 +18,7 @@ from protocol import fetch, node_endpoints, produce, sasl
 from protocol.api import ApiKey, is_flexible
 from protocol.header import RequestHead, read_request_head, read_response_head
 from protocol.primitives import write_uvarint
-from protocol.throttle_time import throttle_time_offset
+from protocol.throttle_time import front_throttle_time_offset, is_in_front, throttle_time_offset
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.broker_lists import (
     DESCRIBE_CLUSTER,
@@ -171,8 +171,12 @@ def _check_response(frame: bytes, api_key: int, version: int, throttle_time_ms: 
     assert read_response_head(frame, 0, LIMIT) == (len(frame) - 4, -7)
     offset = throttle_time_offset(frame, api_key, version)
     assert (None if offset is None else unpack_from(">i", frame, offset)[0]) == throttle_time_ms
-    if api_key == ApiKey.FETCH and version >= 1:
-        assert fetch.throttle_time_offset(b"before" + frame, 6, version) == 6 + (offset or 0)
+    if is_in_front(api_key):
+        expected = -1 if offset is None else offset
+        assert front_throttle_time_offset(frame, 0, api_key, version) == expected
+        for size in range(len(frame) if expected >= 0 else 0):
+            early = front_throttle_time_offset(b"before" + frame[:size], 6, api_key, version)
+            assert early == (6 + expected if size >= expected + 4 else None)
 
 
 def _check_endpoints(frame: bytes, api_key: int, version: int, expected: tuple[Untyped, ...]) -> None:
