@@ -44,6 +44,7 @@ FIRST_REPLICA_STATE: Final = 15
 
 _INT32: Final = Struct(">i").unpack_from
 _TWO_INT32: Final = Struct(">ii").unpack_from
+_THREE_INT32: Final = Struct(">iii").unpack_from
 _REPLICA_STATE_TAG: Final = 1
 # max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch of v15+.
 _FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
@@ -59,12 +60,13 @@ class FetchLimits(NamedTuple):
 
     min_bytes_offset: int
     max_bytes_offset: int
+    max_wait_ms: int
     min_bytes: int
     max_bytes: int
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``min_bytes`` and ``max_bytes``.
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``.
 
     Args:
         data: Bytes of the connection, as many as have come.
@@ -86,9 +88,10 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
     if needed > len(data):
         return None
     if has_max_bytes:
-        min_bytes, max_bytes = _TWO_INT32(data, offset)
-        return FetchLimits(offset, offset + 4, min_bytes, max_bytes)
-    return FetchLimits(offset, -1, _INT32(data, offset)[0], UNLIMITED_BYTES)
+        max_wait_ms, min_bytes, max_bytes = _THREE_INT32(data, offset - 4)
+        return FetchLimits(offset, offset + 4, max_wait_ms, min_bytes, max_bytes)
+    max_wait_ms, min_bytes = _TWO_INT32(data, offset - 4)
+    return FetchLimits(offset, -1, max_wait_ms, min_bytes, UNLIMITED_BYTES)
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:

@@ -1,7 +1,7 @@
 """Who pays for a connection's requests, and how long its client must be silent for it."""
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
 from proxy.addresses import Addresses
@@ -10,6 +10,16 @@ from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
 from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
 from proxy.replication.throttle import Leader
+
+
+class Payers(NamedTuple):
+    """What a request charges beside its bytes; None where there is no rule of that kind at all."""
+
+    time: Bucket | None  # of QuotaKind.REQUEST
+    rate: Bucket | None  # of QuotaKind.REQUEST_RATE
+
+
+NOBODY: Final = Payers(None, None)
 
 
 class Policy(NamedTuple):
@@ -53,6 +63,7 @@ class Account:
         "_fetch_bucket",
         "_generation",
         "_is_newcomer",
+        "_payers",
         "_produce_bucket",
         "_slows_nothing",
         "left",
@@ -72,6 +83,7 @@ class Account:
         self._is_newcomer = True  # to the buckets of this client-id
         self._produce_bucket: Bucket | None = None
         self._fetch_bucket: Bucket | None = None
+        self._payers: Payers | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of the connection's Produce requests; kept until the rules or the client-id change."""
@@ -86,6 +98,20 @@ class Account:
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
+
+    def payers(self, client_id: bytes, now_ms: int) -> Payers:
+        """Return the buckets that any of its requests charges beside its bytes, likewise."""
+        quotas = self.listening.quotas
+        if not quotas.limits_requests:
+            return NOBODY
+        self._come_as(client_id)
+        if self._payers is None:
+            time, rate = (
+                self._look_up(kind, client_id, now_ms) if quotas.limits(kind) else None
+                for kind in (QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
+            )
+            self._payers = Payers(time, rate)
+        return self._payers
 
     def log_in(self, principal: str) -> None:
         """Take it that the client is ``principal`` from its next request on."""
@@ -169,8 +195,9 @@ class Account:
         self._leave()
 
     def _leave(self) -> None:
-        self.left += [bucket for bucket in (self._produce_bucket, self._fetch_bucket) if bucket is not None]
-        self._produce_bucket = self._fetch_bucket = None
+        held = (self._produce_bucket, self._fetch_bucket, *(self._payers or ()))
+        self.left += [bucket for bucket in held if bucket is not None]
+        self._produce_bucket = self._fetch_bucket = self._payers = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
         quotas = self.listening.quotas

@@ -202,7 +202,7 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass on what the client sent."""
-        started_ns = monotonic_ns()
+        started_ns = self.session.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         try:
             self.session.receive_from_client(data, now_ms=now_ms)
@@ -251,7 +251,9 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         self._broker = transport
-        self._act(monotonic_ns() // 1_000_000)
+        now_ns = monotonic_ns()
+        self.session.restart_service(now_ns)
+        self._act(now_ns // 1_000_000)
 
     def broker_failed(self, cause: str) -> None:
         """Close: the broker could not be reached."""
@@ -263,6 +265,7 @@ class ClientConnection(asyncio.Protocol):
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         session = self.session
+        session.now_ns = started_ns
         try:
             session.receive_from_broker(data, now_ms=now_ms)
         except ProtocolError as error:

@@ -17,6 +17,7 @@ A follower's fetch may wait for a fourth: nothing of what it asks for may flow n
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -27,13 +28,15 @@ from protocol.api_versions import CEILINGS
 from protocol.errors import FrameTooLarge, FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
-from proxy.account import Account, Listening
+from proxy.account import NOBODY, Account, Listening, Payers
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
+from proxy.admission import Sent, begin, has_room, longest
 from proxy.counters import FAILED
 from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.quota.client import Bucket
 from proxy.replication.follower import Answered, Follower, Hold
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
+from proxy.service_time import Asked, is_exempt
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)
@@ -66,9 +69,10 @@ _FOR_EVER: Final = 1 << 62
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
-# A request that awaits its response: correlation_id, api_key, api_version, size_bytes, and the bucket that is charged
-# (None: nobody's). A plain tuple: there is one for every request that passes.
-InFlight = tuple[int, int, int, int, Bucket | None]
+# A request that awaits its response: correlation_id, api_key, api_version, size_bytes, the bucket that is charged for
+# its bytes (None: nobody's), and what it is charged beside them. A plain tuple: there is one for every request that
+# passes.
+InFlight = tuple[int, int, int, int, Bucket | None, Sent | None]
 # A response that has begun: api_key, api_version, length with size prefix, wait in ms, whether to hold it that long.
 Answer = tuple[int, int, int, int, bool]
 
@@ -85,7 +89,8 @@ class Habit(NamedTuple):
     api_version: int
     acks: int
     bucket: Bucket
-    generation: int  # of the rules that gave the bucket
+    payers: Payers
+    generation: int  # of the rules that gave the buckets
     front_end: int  # where ``front`` ends, from the frame's start
 
 
@@ -112,11 +117,13 @@ class Session:
         "_reads_responses",
         "_request_left",
         "_response_left",
+        "_since_ns",
         "account",
         "answered",
         "delayed_until_ms",
         "is_blocked",
         "is_ending",
+        "now_ns",
         "to_broker",
         "to_client",
     )
@@ -128,12 +135,14 @@ class Session:
         self.is_blocked = False  # do not read the client: what it sent waits here
         self.is_ending = False  # what has not been taken up will not be
         self.delayed_until_ms = 0  # do not read the broker: a response waits here; 0: none does
+        self.now_ns = 0  # the shell's clock at its last call, where milliseconds are too coarse
         self.answered = -1  # the API of the response that began last; the shell takes it and puts -1
         self._in_flight: list[
             InFlight
         ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
         self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
         self._fetches_in_flight = 0
+        self._since_ns = 0  # the broker has been at work on the oldest of them
         self._login: Login | None = None
         self._habit: Habit | None = None
         self._follower: Follower | None = None  # where the client is one, and there are limits on replication
@@ -142,7 +151,7 @@ class Session:
         self._client_data = b""
         self._client_at = 0
         self._request_left = 0  # bytes of a request's body that are still to pass
-        self._acks0: tuple[Bucket, int] | None = None  # to be charged when that body has passed
+        self._acks0: tuple[Bucket, int, Payers] | None = None  # to be charged when that body has passed
         self._broker_data = b""
         self._broker_at = 0
         self._response_left = 0
@@ -283,15 +292,21 @@ class Session:
         self.is_ending = True
         self.account.muted_until_ms = _FOR_EVER
 
+    def restart_service(self, now_ns: int) -> None:
+        """Take it that the broker has what was asked only now: it had to be dialled first."""
+        self._since_ns = now_ns
+
     def receive_end_from_client(self) -> None:
         """Take it that the client sends no more: a request that it cut off will not be answered."""
         if self._request_left:
             self._request_left = 0
             # Behind it nothing was taken up, and what came before it is answered first.
             if self._acks0 is None and self._in_flight:
-                _, api_key, _, size_bytes, bucket = self._in_flight.pop()
+                _, api_key, _, size_bytes, bucket, sent = self._in_flight.pop()
                 if bucket is not None and api_key == PRODUCE:
-                    bucket.in_flight_bytes -= size_bytes
+                    bucket.in_flight -= size_bytes
+                if sent is not None:
+                    sent.forget()
             self._acks0 = None
 
     def close(self, *, now_ms: int, has_passed: bool) -> None:
@@ -302,20 +317,27 @@ class Session:
             has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
                 Produce whose client did not wait for the answer, too; else who resets his connections never pays.
         """
-        for index, (_, api_key, _, size_bytes, bucket) in enumerate(self._in_flight):
+        for index, (_, api_key, _, size_bytes, bucket, sent) in enumerate(self._in_flight):
+            is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
+            is_charged = has_passed and is_whole
             if bucket is not None and api_key == PRODUCE:
-                bucket.in_flight_bytes -= size_bytes
-                is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
-                if has_passed and is_whole:
-                    wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
-                    if wait_ms > 0 and not self.account.observes(bucket):
-                        bucket.silence(wait_ms, now_ms=now_ms)
+                bucket.in_flight -= size_bytes
+                if is_charged:
+                    self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
+            if sent is not None:
+                elapsed_ns = 0 if index else self.now_ns - self._since_ns
+                for payer, wait_ms in sent.settle(elapsed_ns, 0, now_ms=now_ms) if is_charged else sent.forget():
+                    self._silence(payer, wait_ms, now_ms)
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
+
+    def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
+        if wait_ms > 0 and not self.account.observes(bucket):
+            bucket.silence(wait_ms, now_ms=now_ms)
 
     # -- requests --
 
@@ -351,7 +373,7 @@ class Session:
                     if habit.api_key == PRODUCE:
                         change = self._take_produce(habit, size_bytes, correlation_id, now_ms)
                     else:
-                        change = self._take_fetch(habit, data, position, size_bytes, correlation_id)
+                        change = self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms)
                     if change is None:
                         break
                     listening.counters.frames[habit.api_key] += 1
@@ -402,7 +424,7 @@ class Session:
         head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
         if head is None:
             return None
-        size_bytes, api_key, api_version, correlation_id, _, _ = head
+        size_bytes, api_key, api_version, *_ = head
         change: Change | None = NOTHING
         if api_key == PRODUCE:
             change = self._admit_produce(data, position, head, now_ms)
@@ -411,11 +433,22 @@ class Session:
         elif api_key in LOGIN_APIS:
             change = self._admit_login(data, position, head)
         else:
-            self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
+            change = self._admit_other(head, now_ms)
         if change is None:
             return None
         listening.counters.frame(api_key, api_version)
         return size_bytes, change
+
+    def _admit_other(self, head: RequestHead, now_ms: int) -> Change | None:
+        size_bytes, api_key, api_version, correlation_id, client_id, _ = head
+        sent = None
+        if self.account.listening.quotas.limits_requests and not is_exempt(api_key):
+            payers = self.account.payers(client_id, now_ms)
+            if self._waits(now_ms) or not self._may_ask(payers, now_ms):
+                return None
+            sent = self._begin(payers, Asked(api_key, api_version, size_bytes))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        return NOTHING
 
     def _admit_produce(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, _, api_version, correlation_id, client_id, body = head
@@ -445,7 +478,7 @@ class Session:
             return None
         # Where replicas are believed, each fetch has to be read for what it says of itself.
         habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
-        return self._take_fetch(habit, data, position, size_bytes, correlation_id, body=body)
+        return self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms, body=body)
 
     def _admit_replica(
         self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int
@@ -460,7 +493,7 @@ class Session:
             self.is_blocked = True
             return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
-            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None))
+            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None, None))
             return NOTHING
         if self._in_flight or self._response_left or self._broker_data:
             self.is_blocked = True  # an answer of ours would overtake others
@@ -475,7 +508,7 @@ class Session:
             self.to_client.append(decision.frame)
             return position, frame_end, b""
         api_key = _TRIMMED if decision.is_trimmed else FETCH
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, None))
         return (position, frame_end, decision.frame) if decision.frame else NOTHING
 
     def _waits(self, now_ms: int) -> bool:
@@ -508,6 +541,7 @@ class Session:
             api_version=head.api_version,
             acks=acks,
             bucket=bucket,
+            payers=self.account.payers(head.client_id, now_ms),
             generation=self.account.listening.quotas.generation,
             front_end=(front_end or 0) - position,
         )
@@ -517,49 +551,90 @@ class Session:
         elif self._habit is not None and not self.account.holds(self._habit.bucket):
             self._habit = None
         if self.account.left:
-            self.account.let_go({flight[4] for flight in self._in_flight}, now_ms=now_ms)
+            self.account.let_go(set(self._charged()), now_ms=now_ms)
         return habit
+
+    def _charged(self) -> Iterator[Bucket | None]:
+        """Return the buckets that are still to be charged."""
+        for flight in self._in_flight:
+            yield flight[4]
+            if flight[5] is not None:
+                yield from flight[5].payers
 
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
         """Take up a Produce request, unless it would go over the quota while others are unanswered."""
-        bucket = habit.bucket
+        bucket, payers = habit.bucket, habit.payers
         if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
             self.is_blocked = True
             return None
+        if payers is not NOBODY and not self._may_ask(payers, now_ms):
+            return None
         if habit.acks:
-            bucket.in_flight_bytes += size_bytes
-            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket))
+            sent = None
+            if payers is not NOBODY:
+                sent = self._begin(payers, Asked(PRODUCE, habit.api_version, size_bytes, acks=habit.acks))
+            bucket.in_flight += size_bytes
+            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
         else:
-            self._acks0 = (bucket, size_bytes)
+            self._acks0 = (bucket, size_bytes, payers)
         return NOTHING
 
+    def _may_ask(self, payers: Payers, now_ms: int) -> bool:
+        """Whether a request may pass for which these pay beside its bytes; else it waits here."""
+        may = has_room(self.account, payers, is_alone=not self._in_flight, now_ms=now_ms)
+        self.is_blocked = not may
+        return may
+
+    def _begin(self, payers: Payers, asked: Asked) -> Sent:
+        if not self._in_flight:
+            self._since_ns = self.now_ns
+        return begin(payers, asked)
+
     def _take_fetch(
-        self, habit: Habit, data: bytes, position: int, size_bytes: int, correlation_id: int, *, body: int = 0
+        self,
+        habit: Habit,
+        data: bytes,
+        position: int,
+        size_bytes: int,
+        correlation_id: int,
+        now_ms: int,
+        *,
+        body: int = 0,
     ) -> Change | None:
         """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
-        bucket = habit.bucket
-        change = NOTHING
-        if bucket.is_limited and not self.account.observes(bucket):
-            if self._fetches_in_flight:
+        bucket, payers = habit.bucket, habit.payers
+        change, sent = NOTHING, None
+        is_capped = bucket.is_limited and not self.account.observes(bucket)
+        if is_capped or payers is not NOBODY:
+            if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
                 return None
             at = body or position + habit.front_end
             limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
-            if limits is None:
+            if limits is None or (payers is not NOBODY and not self._may_ask(payers, now_ms)):
                 return None
-            change = capped_fetch(limits, bucket.max_fetch_bytes)
+            if is_capped:
+                change = capped_fetch(limits, bucket.max_fetch_bytes)
+            if payers is not NOBODY:
+                asked = Asked(FETCH, habit.api_version, size_bytes, limits.max_wait_ms, limits.min_bytes)
+                sent = self._begin(payers, asked)
         self._fetches_in_flight += 1
-        self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket))
+        self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket, sent))
         return change
 
     def _end_request(self, now_ms: int) -> None:
-        """Charge a request that will not be answered, for it has now passed."""
+        """Go on behind a request that has now passed: charge it if it will not be answered."""
         if self._acks0 is not None:
-            bucket, size_bytes = self._acks0
+            bucket, size_bytes, (_, rate) = self._acks0
             self._acks0 = None
-            wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
-            if wait_ms > 0:
-                self.account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False)
+            charges = [(bucket, bucket.charge(size_bytes, now_ms=now_ms))]
+            if rate is not None:
+                charges.append((rate, rate.charge(1, now_ms=now_ms)))
+            found = longest(self.account, charges, now_ms=now_ms)
+            if found is not None:
+                self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
+        elif len(self._in_flight) == 1:
+            self._since_ns = self.now_ns
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.
@@ -582,7 +657,7 @@ class Session:
             return None
         claim = self.account.listening.policy.oauthbearer_claim
         login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, None))
         self._await_login()
         return NOTHING
 
@@ -704,35 +779,39 @@ class Session:
             if frame_bytes > MAX_REPLICA_ANSWER_BYTES:
                 raise FrameTooLarge(f"an answer of {frame_bytes} bytes to a follower's fetch is not held")
             return self._trimmed(data, position, frame_bytes, api_version, now_ms)
-        addresses = self.account.listening.addresses
-        ceilings = CEILINGS if addresses is None else READABLE
+        if self._reads_responses and api_key in _LOGIN_ANSWERS:
+            return self._take_login_answer(data, position, answer)
+        ceilings = CEILINGS if self.account.listening.addresses is None else READABLE
         change: Change = NOTHING
         if wait_ms or api_key == API_VERSIONS:
             throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings)
             if throttle is None:
                 return None
             change = throttle
-        if addresses is None or api_key not in ADDRESSED:
-            if self._reads_responses and api_key in _LOGIN_ANSWERS:
-                return self._take_login_answer(data, position, answer)
-            told = change
-        elif api_key in MOVED:
-            come_bytes = len(data) - position
-            if not may_name_leaders(api_key, api_version):
-                told = change
-            elif streams(api_key, frame_bytes, come_bytes):
-                self._hidden = HiddenEndpoints(api_key, api_version)
-                told = change
-            elif come_bytes < frame_bytes:
-                return None
-            else:
-                told = addresses.moved(data, position, frame_bytes, api_key, api_version, change)
-        else:
-            return addresses.change(data, position, api_key, api_version)
-        if change and wait_ms and not is_delayed:
+        told = self._told(data, position, answer, change)
+        if told is not None and change and wait_ms and not is_delayed and api_key != API_VERSIONS:
             # Where the broker's own throttle time is the larger, it is the one that the client was told.
             self.account.mute(int.from_bytes(change[2]), now_ms=now_ms)
         return told
+
+    def _told(self, data: bytes, position: int, answer: Answer, change: Change) -> Change | None:
+        """Return ``change`` with what a response says of brokers changed as well, where clients come to this proxy."""
+        api_key, api_version, frame_bytes, _, _ = answer
+        addresses = self.account.listening.addresses
+        if addresses is None or api_key not in ADDRESSED:
+            return change
+        if api_key not in MOVED:
+            front = addresses.change(data, position, api_key, api_version)
+            return None if front is None else _throttled(front, position, change)
+        come_bytes = len(data) - position
+        if not may_name_leaders(api_key, api_version):
+            return change
+        if streams(api_key, frame_bytes, come_bytes):
+            self._hidden = HiddenEndpoints(api_key, api_version)
+            return change
+        if come_bytes < frame_bytes:
+            return None
+        return addresses.moved(data, position, frame_bytes, api_key, api_version, change)
 
     def _trimmed(self, data: bytes, position: int, frame_bytes: int, api_version: int, now_ms: int) -> Change | None:
         """Replace the answer to a follower's fetch; None if it is not whole."""
@@ -764,10 +843,10 @@ class Session:
         response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
         if response_bytes < 4:
             raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
-        expected_id, api_key, api_version, size_bytes, bucket = self._in_flight.pop(0)
+        expected_id, api_key, api_version, size_bytes, bucket, sent = self._in_flight.pop(0)
         if expected_id != correlation_id:
             # A broker answers a connection's requests in their order. This one is still to be given back by close.
-            self._in_flight.insert(0, (expected_id, api_key, api_version, size_bytes, bucket))
+            self._in_flight.insert(0, (expected_id, api_key, api_version, size_bytes, bucket, sent))
             raise UnexpectedResponse(
                 f"a response has correlation_id {correlation_id}, expected was {expected_id} "
                 f"(api_key {api_key}, version {api_version})"
@@ -776,13 +855,34 @@ class Session:
         wait_ms = 0
         if bucket is not None:
             if api_key == PRODUCE:
-                bucket.in_flight_bytes -= size_bytes
+                bucket.in_flight -= size_bytes
                 wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
             else:
                 self._fetches_in_flight -= 1
                 wait_ms = bucket.charge(fetch.charged_bytes(response_bytes, api_version), now_ms=now_ms)
-            if wait_ms > 0:
-                wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
-                if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
-                    return api_key, api_version, 4 + response_bytes, wait_ms, True
+        if sent is not None:
+            bucket, wait_ms = self._settle(sent, bucket, wait_ms, response_bytes, now_ms)
+        if wait_ms > 0 and bucket is not None:
+            wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
+            if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
+                return api_key, api_version, 4 + response_bytes, wait_ms, True
         return api_key, api_version, 4 + response_bytes, wait_ms, False
+
+    def _settle(
+        self, sent: Sent, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+    ) -> tuple[Bucket | None, int]:
+        """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
+        elapsed_ns, self._since_ns = self.now_ns - self._since_ns, self.now_ns
+        charges = list(sent.settle(elapsed_ns, response_bytes, now_ms=now_ms))
+        if bucket is not None:
+            charges.insert(0, (bucket, wait_ms))
+        return longest(self.account, charges, now_ms=now_ms) or (None, 0)
+
+
+def _throttled(front: Change, position: int, throttle: Change) -> Change:
+    """Return the change of a response's front, with its throttle time, which lies in there, changed as well."""
+    if not front or not throttle:
+        return front
+    begin, until, replacement = front
+    at = throttle[0] - position
+    return begin, until, replacement[:at] + throttle[2] + replacement[at + 4 :]

@@ -62,6 +62,7 @@ class BrokerQuotas:
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
+        self.limits_requests = self._limits_requests()
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
@@ -100,6 +101,8 @@ class BrokerQuotas:
                 max_throttle_time_ms=config.max_throttle_time_ms,
                 max_buckets=config.max_buckets,
             )
+
+        self.limits_requests = self._limits_requests()
 
     def is_broker(self, principal: str) -> bool:
         """Whether the ``replica_id`` of this principal's fetches is believed."""
@@ -150,6 +153,10 @@ class BrokerQuotas:
         if ended != self._sharing_ended:
             self._sharing_ended = ended
             self.generation += 1
+
+    def _limits_requests(self) -> bool:
+        """Whether requests are charged beside their bytes."""
+        return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
         """Return the shaping of a kind, and the burst in ms: Kafka itself has a token bucket for mutations."""

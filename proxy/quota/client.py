@@ -51,7 +51,7 @@ class Bucket:
     """What one entity used, and what it may use. Plain integers, read by metrics as they are.
 
     ``limit`` is what may be recorded in a second (``QuotaKind.per_unit``), ``float(UNLIMITED)`` without a quota.
-    ``in_flight_bytes`` are requests that were passed on and are charged when their response comes. ``silent_until_ms``
+    ``in_flight`` is what was passed on and is charged when its response comes. ``silent_until_ms``
     is the end of the longest wait that was given: each connection sits out its own, whoever comes anew sits out what is
     left of this one. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``.
     """
@@ -64,7 +64,7 @@ class Bucket:
         "enforcement",
         "generation",
         "holders",
-        "in_flight_bytes",
+        "in_flight",
         "is_limited",
         "is_listed",
         "is_waiting",
@@ -101,7 +101,7 @@ class Bucket:
         self.throttled_requests = 0
         self.throttle_time_ms = 0
         self.observed_throttle_time_ms = 0
-        self.in_flight_bytes = 0
+        self.in_flight = 0
         self.last_record_ms = now_ms
         self.silent_until_ms = 0
         self.holders = 0
@@ -176,7 +176,7 @@ class Bucket:
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
         """Whether ``amount`` more, on top of all that is in flight, could be charged without a wait. A pure read."""
-        more = self.in_flight_bytes + amount
+        more = self.in_flight + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
         rate = self.rate
@@ -338,7 +338,7 @@ class ClientQuotaManager:
         for start in range(0, len(buckets), _EXPIRY_SLICE):
             gone = 0
             for bucket in buckets[start : start + _EXPIRY_SLICE]:
-                is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight_bytes
+                is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight
                 if is_silent and bucket.is_listed:
                     self._places.remove(bucket)
                     gone += 1

@@ -30,7 +30,7 @@ class Tenant(Protocol):
 
     tags: Tags
     holders: int  # connections that may charge it without asking again
-    in_flight_bytes: int
+    in_flight: int
     is_listed: bool  # whether it has a place; written here only
     is_waiting: bool  # whether it lies apart; written here only
 
@@ -148,7 +148,7 @@ class Places(Generic[_T]):
     def _wait(self, bucket: _T, now_ms: int) -> bool:
         """Put ``bucket`` aside if it may not go now; return whether that is so."""
         until_ms = self._owes_until_ms(bucket, now_ms)
-        if bucket.in_flight_bytes:
+        if bucket.in_flight:
             until_ms = max(until_ms, now_ms + _IN_FLIGHT_MS)
         if self._is_named(bucket.tags):
             until_ms = max(until_ms, now_ms + _NAMED_MS)

@@ -219,8 +219,8 @@ class Stage:
         """No request is given back twice, and none is kept when the connection has ended."""
         for manager in self.wire.listening.quotas.managers:
             for bucket in manager:
-                assert bucket.in_flight_bytes >= 0
-                assert not has_ended or not (bucket.in_flight_bytes or bucket.holders)
+                assert bucket.in_flight >= 0
+                assert not has_ended or not (bucket.in_flight or bucket.holders)
 
     def finish(self) -> None:
         """Answer what is asked, let time pass, and see that nothing stays that could have passed."""
@@ -285,7 +285,7 @@ def right_answer(session: Session, variant: int = 1) -> bytes:
     """Return what a broker says to the oldest request; to nothing, a bare token."""
     if not session._in_flight:
         return framed(_BROKER_TOKENS[variant % len(_BROKER_TOKENS)])
-    correlation_id, api_key, version, _, _ = session._in_flight[0]
+    correlation_id, api_key, version, *_ = session._in_flight[0]
     if api_key == ApiKey.SASL_HANDSHAKE:
         return handshake_response(error_code=33 if variant == 3 else 0, correlation_id=correlation_id)
     if api_key == ApiKey.SASL_AUTHENTICATE:

@@ -40,11 +40,12 @@ def assert_limits_read_once_complete(body: bytes, version: int) -> None:
     """Assert that the right fields are found, and None given for each shorter prefix."""
     limits = read_limits(body, 0, version)
     assert limits is not None
+    assert limits.max_wait_ms == int.from_bytes(body[limits.min_bytes_offset - 4 :][:4], signed=True)
     assert limits.min_bytes == MIN_BYTES
     assert body[limits.min_bytes_offset :][:4] == MIN_BYTES.to_bytes(4, "big")
     needed = limits.min_bytes_offset + 4
     if version < 3:
-        assert limits[1:] == (-1, MIN_BYTES, UNLIMITED_BYTES)
+        assert (limits.max_bytes_offset, limits.max_bytes) == (-1, UNLIMITED_BYTES)
     else:
         assert limits.max_bytes == MAX_BYTES
         assert body[limits.max_bytes_offset :][:4] == MAX_BYTES.to_bytes(4, "big")
@@ -92,7 +93,7 @@ def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
 
 def test_a_request_without_max_bytes_has_no_limit() -> None:
     """Source: FetchRequest.json: the default of MaxBytes is 0x7fffffff."""
-    assert read_limits(struct.pack(">iii", -1, 500, 1), 0, 2) == FetchLimits(8, -1, 1, 2**31 - 1)
+    assert read_limits(struct.pack(">iii", -1, 500, 1), 0, 2) == FetchLimits(8, -1, 500, 1, 2**31 - 1)
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)

@@ -119,7 +119,7 @@ def _check_body(frame: bytes, head: RequestHead, fields: dict[str, Any]) -> None
             limits = fetch.read_limits(frame, head.body, head.api_version, end=end)
             assert limits is not None
             maximum = fields["max_bytes"] if head.api_version >= 3 else fetch.UNLIMITED_BYTES
-            assert limits[2:] == (fields["min_bytes"], maximum)
+            assert (limits.min_bytes, limits.max_bytes) == (fields["min_bytes"], maximum)
             assert fetch.read_replica_id(frame, head.body, end, head.api_version) == fields["replica_id"]
         case ApiKey.SASL_HANDSHAKE:
             assert sasl.read_handshake(memoryview(frame)[head.body :]) == fields["mechanism"]

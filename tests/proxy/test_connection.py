@@ -556,12 +556,12 @@ async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leave
         await client.send(produce_request(size_bytes=5_000))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
         (bucket,) = upstream_of(server, broker.address).quotas.produce
-        assert bucket.in_flight_bytes == 5_000
+        assert bucket.in_flight == 5_000
 
         client.reset()
 
         await eventually(lambda: not server.ports[0].connections)
-        assert bucket.in_flight_bytes == 0
+        assert bucket.in_flight == 0
 
 
 # -- leaving --

@@ -87,7 +87,7 @@ def test_a_response_too_long_to_be_held_passes_as_it_is() -> None:
 def test_a_fetch_is_capped_in_both_its_limits(
     min_bytes: int, max_bytes: int, cap: int, expected: tuple[int, int] | None
 ) -> None:
-    change = capped_fetch(fetch.FetchLimits(12, 16, min_bytes, max_bytes), cap)
+    change = capped_fetch(fetch.FetchLimits(12, 16, 500, min_bytes, max_bytes), cap)
 
     if expected is None:
         assert change == ()
@@ -96,4 +96,4 @@ def test_a_fetch_is_capped_in_both_its_limits(
 
 
 def test_a_fetch_without_the_field_cannot_be_capped() -> None:
-    assert capped_fetch(fetch.FetchLimits(8, -1, 1, 2**31 - 1), 1_000) == ()
+    assert capped_fetch(fetch.FetchLimits(8, -1, 500, 1, 2**31 - 1), 1_000) == ()

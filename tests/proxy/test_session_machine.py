@@ -277,9 +277,9 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def no_more_is_reserved_than_is_at_the_broker(self) -> None:
         for bucket in self.wire.listening.quotas.produce:
-            assert bucket.in_flight_bytes >= 0
+            assert bucket.in_flight >= 0
         for bucket in self.wire.listening.quotas.fetch:
-            assert bucket.in_flight_bytes == 0
+            assert bucket.in_flight == 0
 
     def teardown(self) -> None:
         """Answer all, let time pass: everything arrives, is charged once, and nothing stays behind."""
@@ -299,7 +299,7 @@ class Sessions(RuleBasedStateMachine):
             assert len(peer.told) == len(peer.answered)
             assert peer.session.is_idle
         quotas = self.wire.listening.quotas
-        assert sum(bucket.in_flight_bytes for bucket in quotas.produce) == 0
+        assert sum(bucket.in_flight for bucket in quotas.produce) == 0
         assert sum(bucket.amount for bucket in quotas.produce) == sum(map(_produced_bytes, self.peers))
         charged_bytes = sum(bucket.amount for bucket in quotas.fetch)
         assert charged_bytes == self.fetched_bytes or (self.has_followers and charged_bytes < self.fetched_bytes)

@@ -6,6 +6,7 @@ from proxy.addresses import Addresses
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
+from proxy.quota.entity import QuotaKind
 from proxy.replication.throttle import Leader
 from proxy.session import Session
 
@@ -48,12 +49,14 @@ class Wire:
     def client(self, *data: bytes) -> bytes:
         """Let the client send each piece; return what the broker gets."""
         for piece in data:
+            self.session.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_client(piece, now_ms=self.now_ms)
         return self.to_broker()
 
     def broker(self, *data: bytes) -> bytes:
         """Let the broker send each piece; return what the client gets."""
         for piece in data:
+            self.session.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
         return self.to_client()
 
@@ -79,10 +82,12 @@ class Wire:
 
     def bucket(self, kind: str = "produce", *, client_id: str = "etl") -> Bucket:
         """Return the bucket that this client charges."""
-        buckets = self.listening.quotas.buckets(
-            principal=self.session.account.principal, client_id=client_id, now_ms=self.now_ms
+        return self.listening.quotas.bucket(
+            QuotaKind[kind.upper()],
+            principal=self.session.account.principal,
+            client_id=client_id,
+            now_ms=self.now_ms,
         )
-        return buckets[0] if kind == "produce" else buckets[1]
 
     @property
     def muted_for_ms(self) -> int:

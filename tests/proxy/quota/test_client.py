@@ -248,7 +248,7 @@ def test_where_there_is_room_nobody_waits_and_where_there_is_none_the_limit_is_p
 def test_what_is_in_flight_takes_room(shaping: Shaping) -> None:
     bucket = alices(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
 
-    bucket.in_flight_bytes = 9_000
+    bucket.in_flight = 9_000
 
     assert bucket.has_room(1_000, now_ms=0)
     assert not bucket.has_room(1_001, now_ms=0)
@@ -530,11 +530,11 @@ def test_the_longest_wait_changes_with_the_rules() -> None:
 def test_a_bucket_with_requests_in_flight_is_not_forgotten() -> None:
     manager = manager_of(rule("alice"))
     bucket = alices(manager)
-    bucket.in_flight_bytes = 100
+    bucket.in_flight = 100
 
     assert manager.expire(now_ms=2 * EXPIRES_AFTER_MS) == 0
 
-    bucket.in_flight_bytes = 0
+    bucket.in_flight = 0
     assert manager.expire(now_ms=2 * EXPIRES_AFTER_MS) == 1
 
 

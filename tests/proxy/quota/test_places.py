@@ -19,7 +19,7 @@ class Tenant:
     tags: Tags
     owes_until_ms: float = 0
     holders: int = 0
-    in_flight_bytes: int = 0
+    in_flight: int = 0
     is_listed: bool = False
     is_waiting: bool = False
 
@@ -145,10 +145,10 @@ def test_what_is_in_flight_stays() -> None:
     house = House(1)
     tenant = house.visit("a")
     assert tenant is not None
-    tenant.in_flight_bytes = 1
+    tenant.in_flight = 1
 
     assert house.visit("b", now_ms=0) is None
-    tenant.in_flight_bytes = 0
+    tenant.in_flight = 0
     assert house.visit("b", now_ms=999) is None  # looked at once a second
     assert house.visit("b", now_ms=1_000) is not None
 

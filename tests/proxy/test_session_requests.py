@@ -1,0 +1,320 @@
+"""Requests that are charged beside their bytes: their number and the time that they take the broker."""
+
+from dataclasses import replace
+from itertools import product
+from math import isnan
+
+import pytest
+
+from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from protocol.api import ApiKey
+from protocol.throttle_time import throttle_time_offset
+from proxy.quota.entity import QuotaKind
+from proxy.service_time import is_exempt
+from tests.protocol.support import kio_messages
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    framed,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+    request_header,
+)
+from tests.support.wire import Wire
+
+FIVE_A_SECOND = QuotaRule(client_id=DEFAULT, request_rate=5.0)
+TEN_PERCENT = QuotaRule(client_id=DEFAULT, request_percentage=10.0)
+_SLOW_MS = 12_000
+
+
+def ask(wire: Wire, number: int = 1, *, takes_ms: int = 0) -> bytes:
+    wire.client(other_request(number))
+    wire.wait(takes_ms)
+    return wire.broker(other_response(number))
+
+
+# -- requests per second
+
+
+def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    for number in range(50):
+        ask(wire, number)
+        assert wire.muted_for_ms == 0
+
+    answer = ask(wire, 50)
+
+    # 51 in ten windows of a second: (5.1 - 5) / 5 * 10 s
+    assert wire.muted_for_ms == 200
+    assert int.from_bytes(answer[8:12]) == 200
+    assert wire.bucket("request_rate").usage == (51, 51, 1, 200, 0)
+
+
+@pytest.mark.parametrize("shaping", list(Shaping))
+def test_what_is_sent_ahead_is_counted_before_it_passes(shaping: Shaping) -> None:
+    wire = Wire(replace(FIVE_A_SECOND, shaping=shaping))
+    allowed = 50 if shaping is Shaping.SAMPLED else 5
+
+    passed = wire.client(*(other_request(number) for number in range(allowed + 20)))
+
+    assert passed.count(b"etl") == allowed
+    assert wire.session.is_blocked
+
+
+def test_a_produce_without_an_answer_is_counted_when_it_has_passed() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    request = produce_request(acks=0)
+    for _ in range(50):
+        wire.client(request)
+    assert wire.muted_for_ms == 0
+
+    wire.client(request[:-1])
+    assert wire.bucket("request_rate").requests == 50
+    wire.client(request[-1:])
+
+    assert wire.bucket("request_rate").requests == 51
+    assert wire.muted_for_ms == 200
+
+
+def test_a_request_that_is_never_answered_is_counted_when_its_connection_ends() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(*(other_request(number) for number in range(3)))
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (3, 0)
+
+
+def test_a_request_that_the_broker_never_had_is_not_counted() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(other_request(1), other_request(2)[:-1])
+
+    wire.session.receive_end_from_client()
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (0, 0)
+
+
+# -- service time
+
+
+def test_more_time_than_the_percentage_allows_is_waited_for() -> None:
+    """100 % is one thread: 10 % are 100 ms in a second, a second in ten."""
+    wire = Wire(replace(TEN_PERCENT, request_percentage=10.0))
+    for number in range(10):
+        ask(wire, number, takes_ms=100)
+    assert wire.muted_for_ms == 0
+
+    ask(wire, 10, takes_ms=200)
+
+    # 1.2 s of 10.2 s, the first window that is partly there: (1.2 / 10.2 - 0.1) / 0.1 * 10.2 s, about 1.8 s
+    assert wire.muted_for_ms > 0
+    assert wire.bucket("request").amount == 1_200_000_000
+
+
+def test_of_requests_that_are_sent_ahead_each_takes_from_the_answer_before() -> None:
+    wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
+    wire.client(other_request(1), other_request(2))
+    wire.wait(30)
+    wire.broker(other_response(1))
+    wire.wait(50)
+    wire.broker(other_response(2))
+
+    assert wire.bucket("request").amount == 80_000_000
+
+
+def test_time_begins_when_the_request_has_wholly_passed() -> None:
+    wire = Wire(TEN_PERCENT)
+    request = other_request(1)
+    wire.client(request[:-1])
+    wire.wait(700)
+    wire.client(request[-1:])
+    wire.wait(30)
+    wire.broker(other_response(1))
+
+    assert wire.bucket("request").amount == 30_000_000
+
+
+def test_time_begins_when_the_broker_is_there() -> None:
+    wire = Wire(TEN_PERCENT)
+    wire.client(other_request(1))
+    wire.wait(700)
+    wire.session.restart_service(wire.now_ms * 1_000_000)
+    wire.wait(30)
+    wire.broker(other_response(1))
+
+    assert wire.bucket("request").amount == 30_000_000
+
+
+def test_under_a_percentage_nothing_is_sent_ahead_for_what_it_costs_nobody_knows() -> None:
+    wire = Wire(TEN_PERCENT)
+
+    assert wire.client(other_request(1), other_request(2)).count(b"etl") == 1
+    assert wire.session.is_blocked
+    assert wire.broker(other_response(1)) == other_response(1)
+    assert wire.to_broker().count(b"etl") == 1
+
+
+# -- both, and bytes
+
+
+BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0, request_percentage=10.0)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "takes_ms", "kind", "other"),
+    [(6_000, 0, "produce", "request"), (100, _SLOW_MS, "request", "produce"), (6_000, 1_200, "request", "produce")],
+)
+def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
+    size_bytes: int, takes_ms: int, kind: str, other: str
+) -> None:
+    """Source: RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated; a tie is the request's."""
+    wire = Wire(BOTH)
+    wire.client(produce_request(1, size_bytes=size_bytes))
+    wire.wait(takes_ms)
+    wire.broker(produce_response(1))
+
+    assert wire.muted_for_ms == wire.bucket(kind).throttle_time_ms > 0
+    assert not isnan(wire.bucket(kind).throttle_time.peek(now_ms=wire.now_ms))
+    assert isnan(wire.bucket(other).throttle_time.peek(now_ms=wire.now_ms))
+
+
+def test_a_fetch_pays_for_its_bytes_and_its_time() -> None:
+    wire = Wire(replace(BOTH, consumer_byte_rate=1e6))
+    wire.client(fetch_request(1, max_bytes=1_000_000))
+    wire.wait(40)
+    wire.broker(fetch_response(1))
+
+    assert wire.bucket("fetch").amount == 1_000
+    assert wire.bucket("request").requests == 1
+
+
+def test_a_rule_that_observes_hides_no_rule_that_is_enforced() -> None:
+    wire = Wire(
+        QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, enforcement=Enforcement.OBSERVE),
+        QuotaRule(user=DEFAULT, request_rate=5.0),
+    )
+    for number in range(51):
+        wire.client(produce_request(number, size_bytes=6_000))
+        wire.broker(produce_response(number))
+
+    assert wire.bucket("produce").observed_throttle_time_ms > wire.muted_for_ms == 200
+
+
+# -- the field
+
+
+CASES = [
+    (key, version)
+    for key, version in kio_messages.api_versions()
+    if key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and not is_exempt(key)
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), CASES)
+@pytest.mark.parametrize("piece_bytes", [1, 1_000_000])
+def test_the_wait_is_written_into_every_answer_that_has_the_field(api_key: int, version: int, piece_bytes: int) -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.000_1))
+    request = kio_messages.request_frame(kio_messages.example(kio_messages.request_class(api_key, version)))
+    answer = kio_messages.response_frame(kio_messages.example(kio_messages.response_class(api_key, version)))
+    wire.client(request)
+
+    told = b"".join(wire.broker(answer[at : at + piece_bytes]) for at in range(0, len(answer), piece_bytes))
+
+    at = throttle_time_offset(answer, api_key, version)
+    if at is None:
+        assert told == answer
+    else:
+        assert int.from_bytes(told[at : at + 4]) == wire.muted_for_ms
+        assert told[:at] + told[at + 4 :] == answer[:at] + answer[at + 4 :]
+    assert wire.muted_for_ms > 1_000_000
+
+
+def test_a_brokers_longer_wait_stays_and_is_sat_out() -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.5))
+    for number in range(5):
+        ask(wire, number)
+    wire.client(other_request(5))
+
+    answer = wire.broker(framed((5).to_bytes(4) + (60_000).to_bytes(4) + bytes(80)))
+
+    assert int.from_bytes(answer[8:12]) == wire.muted_for_ms == 60_000
+
+
+def test_where_the_answer_waits_any_answer_does() -> None:
+    wire = Wire(replace(FIVE_A_SECOND, enforcement=Enforcement.DELAY))
+    for number in range(50):
+        ask(wire, number)
+
+    assert ask(wire, 50) == b""
+    wire.wait(199)
+    assert wire.to_client() == b""
+    wire.wait(1)
+    assert wire.to_client()
+
+
+# -- who does not pay
+
+
+def test_requests_of_brokers_and_logins_are_nobodys() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    for key in (ApiKey.WRITE_TXN_MARKERS, ApiKey.LEADER_AND_ISR, ApiKey.ALTER_PARTITION):
+        wire.client(framed(request_header(key, 0, 1, "etl", is_flexible=False) + bytes(30)))
+        wire.broker(other_response(1))
+
+    assert wire.bucket("request_rate").requests == 0
+
+
+def test_a_followers_fetch_is_nobodys() -> None:
+    wire = Wire(FIVE_A_SECOND, is_inter_broker=True)
+    wire.client(fetch_request(1, replica_id=3))
+    wire.broker(fetch_response(1))
+
+    assert wire.bucket("request_rate").requests == 0
+
+
+def test_an_exempt_user_is_counted_and_not_held_up() -> None:
+    wire = Wire(QuotaRule(user=DEFAULT, request_rate=0.1), principals=Principals(exempt=frozenset({"ANONYMOUS"})))
+    for number in range(20):
+        ask(wire, number)
+
+    assert wire.muted_for_ms == 0
+
+
+# -- rules that come and go
+
+
+def test_a_rule_that_comes_holds_for_the_next_request_of_a_connection() -> None:
+    wire = Wire()
+    for number, request in enumerate((produce_request, other_request)):
+        wire.client(request(number))
+        wire.broker((produce_response, other_response)[number](number))
+
+    wire.listening.quotas.update(replace(wire.config, quotas=(FIVE_A_SECOND,)))
+    for number, request in enumerate((produce_request, other_request)):
+        wire.client(request(number))
+        wire.broker((produce_response, other_response)[number](number))
+    assert wire.bucket("request_rate").requests == 2
+
+    wire.listening.quotas.update(wire.config)
+    for number, request in enumerate((produce_request, other_request)):
+        wire.client(request(number))
+        wire.broker((produce_response, other_response)[number](number))
+    assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
+
+
+@pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))
+def test_each_client_id_of_a_connection_pays_for_its_own_requests(first: str, then: str) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(produce_request(1, client_id=first), other_request(2, client_id=then))
+    wire.client(produce_request(3, client_id=first))
+    wire.broker(produce_response(1), other_response(2), produce_response(3))
+
+    counts = {name: wire.bucket("request_rate", client_id=name).requests for name in {first, then}}
+    assert counts == ({first: 3} if first == then else {first: 2, then: 1})
+    for name in counts:
+        assert wire.bucket("request_rate", client_id=name).in_flight == 0
