@@ -11,6 +11,10 @@ decoded or copied, so that the cost of a frame does not grow with its records.
     fetch           limits and replica_id of a request; what a response is charged
     api_versions    announce only the versions that we can read
     throttle_time   where a response tells its client how long to wait; write it there
+    walk            a whole frame from field to field, in either encoding, no more elements than anyone needs
+    mutations       what CreateTopics, CreatePartitions and DeleteTopics ask for, and the same with less of it
+    refusals        answers of our own, of a kind that each client tries again after
+    metadata_query  how many partitions topics have: asked, and read
 
 Functions that work on a stream give None while more bytes are needed. Bytes raise ``ProtocolError`` and nothing else.
 Offsets are indices into the data given; a whole frame includes the four bytes of its size.

@@ -18,6 +18,7 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── HeadTooLong           a request header of unreasonable length
     ├── MalformedVarint
     ├── MalformedLength       a length or count below -1, or above what Kafka or the frame allows
+    ├── TooManyElements       more of them than anyone needs in one frame
     ├── TrailingBytes         fields end before their frame does
     ├── UnexpectedResponse    a response that answers no request, or another one
     ├── TokenAfterRefusal     something else than another handshake behind one that was refused
@@ -130,6 +131,12 @@ class MalformedLength(ProtocolError):
     """A length or count below -1, or above what Kafka allows or the frame can hold."""
 
     reason = "malformed_length"
+
+
+class TooManyElements(ProtocolError):
+    """A frame has more elements than anyone needs; looking at each of them would take too long."""
+
+    reason = "too_many_elements"
 
 
 class TrailingBytes(ProtocolError):
