@@ -24,7 +24,15 @@ UNSUPPORTED_VERSION: Final = 35
 CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
     {
         key: HIGHEST_VERSION[key]
-        for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        for key in (
+            ApiKey.PRODUCE,
+            ApiKey.FETCH,
+            ApiKey.SASL_HANDSHAKE,
+            ApiKey.SASL_AUTHENTICATE,
+            ApiKey.CREATE_TOPICS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.CREATE_PARTITIONS,
+        )
     }
 )
 
@@ -60,6 +68,16 @@ def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILING
             out = out or bytearray(frame)
             _MAX_VERSION.pack_into(out, entry + _MAX_VERSION_IN_ENTRY, ceiling)
     return bytes(out) if out else frame
+
+
+def highest(frame: bytes, api_version: int, api_key: int) -> int | None:
+    """Return the highest version of an API that a broker announces in a whole response; None where it has it not.
+
+    Raises:
+        ProtocolError: The frame is not such a response.
+    """
+    entries, _throttle_time = _walk(frame, api_version)
+    return next((found[2] for entry in entries if (found := _ENTRY.unpack_from(frame, entry))[0] == api_key), None)
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:

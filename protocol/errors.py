@@ -173,3 +173,9 @@ class NoMatchingRule(ProtocolError):
     """No mapping rule applies to the name in a client's certificate (Kafka's exception of this name)."""
 
     reason = "no_matching_rule"
+
+
+class UnknownVersion(ProtocolError):
+    """A client sent a version that it was not told of, of an API that is limited by what its requests say."""
+
+    reason = "unknown_version"

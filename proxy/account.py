@@ -35,10 +35,10 @@ class Listening:
     """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
     ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
-    that are followers, None where nothing limits them.
+    that are followers, None where nothing limits them. ``finds_ids``: whether it has said that it knows topics by id.
     """
 
-    __slots__ = ("addresses", "counters", "leader", "policy", "quotas")
+    __slots__ = ("addresses", "counters", "finds_ids", "leader", "policy", "quotas")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Listening:
         self.counters = counters
         self.leader = leader
         self.addresses = addresses
+        self.finds_ids = False
 
 
 class Account:
@@ -63,6 +64,7 @@ class Account:
         "_fetch_bucket",
         "_generation",
         "_is_newcomer",
+        "_mutation_bucket",
         "_payers",
         "_produce_bucket",
         "_slows_nothing",
@@ -84,6 +86,7 @@ class Account:
         self._produce_bucket: Bucket | None = None
         self._fetch_bucket: Bucket | None = None
         self._payers: Payers | None = None
+        self._mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of the connection's Produce requests; kept until the rules or the client-id change."""
@@ -112,6 +115,13 @@ class Account:
             )
             self._payers = Payers(time, rate)
         return self._payers
+
+    def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
+        """Return the bucket of its requests about topics, likewise."""
+        self._come_as(client_id)
+        if self._mutation_bucket is None:
+            self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
+        return self._mutation_bucket
 
     def log_in(self, principal: str) -> None:
         """Take it that the client is ``principal`` from its next request on."""
@@ -195,9 +205,9 @@ class Account:
         self._leave()
 
     def _leave(self) -> None:
-        held = (self._produce_bucket, self._fetch_bucket, *(self._payers or ()))
+        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._payers or ()))
         self.left += [bucket for bucket in held if bucket is not None]
-        self._produce_bucket = self._fetch_bucket = self._payers = None
+        self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._payers = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
         quotas = self.listening.quotas

@@ -18,23 +18,37 @@ Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFe
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
 from config.model import Enforcement
-from protocol import fetch, produce, sasl
-from protocol.api import HIGHEST_VERSION, ApiKey
+from protocol import api_versions, fetch, produce, sasl
+from protocol.api import API_NAMES, HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
-from protocol.errors import FrameTooLarge, FrameTooSmall, HeadTooLong, TokenAfterRefusal, UnexpectedResponse
+from protocol.errors import (
+    FrameTooLarge,
+    FrameTooSmall,
+    HeadTooLong,
+    ProtocolError,
+    TokenAfterRefusal,
+    UnexpectedResponse,
+    UnknownVersion,
+)
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from protocol.metadata_query import FIRST_TOPIC_ID
+from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import NOBODY, Account, Listening, Payers
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.admission import Sent, begin, has_room, longest
 from proxy.counters import FAILED
+from proxy.exchange import Answered, Ask, Decision, Exchange, Hold
 from proxy.login import LOGIN_APIS, Login, Verdict
+from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
-from proxy.replication.follower import Answered, Follower, Hold
+from proxy.quota.entity import QuotaKind
+from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 from proxy.service_time import Asked, is_exempt
 
@@ -49,16 +63,16 @@ _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_
 _RESPONSE_HEAD_BYTES: Final = 8
 # In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
 _TOKEN: Final = -1
-# Likewise: a follower's fetch whose answer is to be trimmed.
-_TRIMMED: Final = -2
+# Likewise: a request whose answer is read whole, by who has decided on it.
+_EXCHANGED: Final = -2
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
-_CHANGED: Final = (API_VERSIONS, _TRIMMED)  # whatever else there is to do
+_CHANGED: Final = (API_VERSIONS, _EXCHANGED)  # whatever else there is to do
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
 MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 # So is its answer, of which 64 MiB are asked for at the most (in a session, where nothing lags, what he wants).
 # What is longer is one enormous batch. Up to v2 there is no such limit, and each partition may bring its own.
-MAX_REPLICA_ANSWER_BYTES: Final = 512 * 1024 * 1024
+MAX_EXCHANGED_BYTES: Final = 512 * 1024 * 1024
 
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
@@ -104,6 +118,7 @@ class Session:
         "_broker_data",
         "_client_at",
         "_client_data",
+        "_exchange",
         "_fetches_in_flight",
         "_follower",
         "_habit",
@@ -112,8 +127,10 @@ class Session:
         "_in_flight",
         "_login",
         "_most_in_flight",
+        "_mutations",
         "_parts",
         "_parts_left",
+        "_question",
         "_reads_responses",
         "_request_left",
         "_response_left",
@@ -146,7 +163,10 @@ class Session:
         self._login: Login | None = None
         self._habit: Habit | None = None
         self._follower: Follower | None = None  # where the client is one, and there are limits on replication
-        self._held_until_ms = 0  # its fetch waits here; 0: it does not
+        self._mutations: Mutations | None = None  # where the client is limited in them
+        self._exchange: Exchange | None = None  # of these two, who awaits an answer
+        self._held_until_ms = 0  # a request waits here for who decides on it; 0: it does not
+        self._question = b""  # of who has to know something first; to be passed on
         # What was read and could not be passed on yet begins at ..._at in ..._data.
         self._client_data = b""
         self._client_at = 0
@@ -386,7 +406,7 @@ class Session:
                     begin, until, replacement = change
                     if replacement:
                         self.to_broker += (data[start:begin], replacement)
-                    elif begin > start:  # of a fetch that was answered here nothing passes
+                    elif begin > start:  # of what was answered here nothing passes
                         self.to_broker.append(data[start:begin])
                     start = until
                 position += 4 + size_bytes
@@ -398,6 +418,9 @@ class Session:
         finally:
             if position > start:
                 self.to_broker.append(data[start:position])  # all of it: no copy is made
+            if self._question:
+                self.to_broker.append(self._question)
+                self._question = b""
             if position < end:
                 # A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy it.
                 is_tail = position > end - position
@@ -432,6 +455,8 @@ class Session:
             change = self._admit_fetch(data, position, head, now_ms)
         elif api_key in LOGIN_APIS:
             change = self._admit_login(data, position, head)
+        elif api_key in FIRST_STRICT and listening.quotas.limits(QuotaKind.MUTATION):
+            change = self._admit_mutation(data, position, head, now_ms)
         else:
             change = self._admit_other(head, now_ms)
         if change is None:
@@ -495,10 +520,48 @@ class Session:
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
             self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None, None))
             return NOTHING
-        if self._in_flight or self._response_left or self._broker_data:
-            self.is_blocked = True  # an answer of ours would overtake others
+        if not self._is_alone():
             return None
         decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)
+        return self._do(decision, follower, position, head, None)
+
+    def _admit_mutation(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        """Pass on a request that makes, grows or deletes topics: as it came, or with what may be done of it."""
+        size_bytes, api_key, api_version, _, client_id, _ = head
+        frame_end = position + 4 + size_bytes
+        bucket = self.account.mutation_bucket(client_id, now_ms)
+        if not bucket.is_limited:
+            return self._admit_other(head, now_ms)
+        if not is_mutation(api_key, api_version):
+            raise UnknownVersion(
+                f"version {api_version} of {API_NAMES[api_key]} is not known here, nor was it announced"
+            )
+        if size_bytes > MAX_REQUEST_BYTES:
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about topics, which are limited, is not held")
+        mutations = self._mutations = self._mutations or Mutations(self.account)
+        if frame_end > len(data):
+            return None
+        payers = self.account.payers(client_id, now_ms)
+        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, now_ms):
+            return None
+        frame = data[position:frame_end]
+        decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
+        sent = None
+        if payers is not NOBODY and not isinstance(decision, Ask):
+            sent = self._begin(payers, Asked(api_key, api_version, size_bytes))
+        return self._do(decision, mutations, position, head, sent)
+
+    def _is_alone(self) -> bool:
+        """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""
+        is_alone = not (self._in_flight or self._response_left or self._broker_data)
+        self.is_blocked = not is_alone
+        return is_alone
+
+    def _do(
+        self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, sent: Sent | None
+    ) -> Change | None:
+        """Do with a request, which is whole, what was decided on it."""
+        size_bytes, api_key, api_version, correlation_id, _, _ = head
         frame_end = position + 4 + size_bytes
         if isinstance(decision, Hold):
             self._held_until_ms = decision.until_ms
@@ -507,8 +570,14 @@ class Session:
         if isinstance(decision, Answered):
             self.to_client.append(decision.frame)
             return position, frame_end, b""
-        api_key = _TRIMMED if decision.is_trimmed else FETCH
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, None))
+        self._exchange = exchange
+        if isinstance(decision, Ask):
+            self._question = decision.frame
+            self._in_flight.append((correlation_id, _EXCHANGED, api_version, 0, None, None))
+            self.is_blocked = True
+            return None
+        api_key = _EXCHANGED if decision.is_answer_read else api_key
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
         return (position, frame_end, decision.frame) if decision.frame else NOTHING
 
     def _waits(self, now_ms: int) -> bool:
@@ -641,7 +710,7 @@ class Session:
 
         A follower's fetch is read to its end, and so is a login.
         """
-        if self.account.believes_replicas():
+        if self.account.believes_replicas() or self._mutations is not None:
             return MAX_REPLICA_FETCH_BYTES
         return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES
 
@@ -754,13 +823,16 @@ class Session:
                 if replacement:
                     self.to_client += (data[start:begin], replacement)
                     start = until
+                elif until > begin:  # it answers a question of ours
+                    self.to_client.append(data[start:begin])
+                    start = until
             position += frame_bytes
         if position > end:
             self._response_left = position - end
             position = end
         if position > start:
             self.to_client.append(data[start:position])
-        if position < end and self._answer is not None and self._answer[0] == _TRIMMED:
+        if position < end and self._answer is not None and self._answer[0] == _EXCHANGED:
             self._parts = [data[position:]]  # joined once, when it is whole: it may have many MB
             self._parts_left = self._answer[2] - len(self._parts[0])
             self._broker_data = b""
@@ -775,14 +847,16 @@ class Session:
     def _response_change(self, data: bytes, position: int, answer: Answer, now_ms: int) -> Change | None:
         """Return what to change in the response at ``position``; None if more bytes are needed to tell."""
         api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
-        if api_key == _TRIMMED:
-            if frame_bytes > MAX_REPLICA_ANSWER_BYTES:
-                raise FrameTooLarge(f"an answer of {frame_bytes} bytes to a follower's fetch is not held")
-            return self._trimmed(data, position, frame_bytes, api_version, now_ms)
+        if api_key == _EXCHANGED:
+            if frame_bytes > MAX_EXCHANGED_BYTES:
+                raise FrameTooLarge(f"an answer of {frame_bytes} bytes, which is to be read whole, is not held")
+            return self._exchanged(data, position, frame_bytes, api_version, now_ms)
         if self._reads_responses and api_key in _LOGIN_ANSWERS:
             return self._take_login_answer(data, position, answer)
         ceilings = CEILINGS if self.account.listening.addresses is None else READABLE
         change: Change = NOTHING
+        if api_key == API_VERSIONS and self.account.listening.quotas.limits(QuotaKind.MUTATION):
+            self._learn_versions(data, position, answer)
         if wait_ms or api_key == API_VERSIONS:
             throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings)
             if throttle is None:
@@ -813,17 +887,26 @@ class Session:
             return None
         return addresses.moved(data, position, frame_bytes, api_key, api_version, change)
 
-    def _trimmed(self, data: bytes, position: int, frame_bytes: int, api_version: int, now_ms: int) -> Change | None:
-        """Replace the answer to a follower's fetch; None if it is not whole."""
-        if position + frame_bytes > len(data) or self._follower is None:
+    def _exchanged(self, data: bytes, position: int, frame_bytes: int, api_version: int, now_ms: int) -> Change | None:
+        """Replace an answer by what who awaits it makes of it; None if it is not whole."""
+        if position + frame_bytes > len(data) or self._exchange is None:
             return None
-        frame = self._follower.answer(data, position, frame_bytes, now_ms=now_ms)
+        frame = self._exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         addresses = self.account.listening.addresses
-        if addresses is not None and may_name_leaders(FETCH, api_version):
+        if addresses is not None and self._exchange is self._follower and may_name_leaders(FETCH, api_version):
             told = addresses.moved(frame, 0, len(frame), FETCH, api_version, NOTHING)
             if told:
                 frame = frame[: told[0]] + told[2] + frame[told[1] :]
         return position, position + frame_bytes, frame
+
+    def _learn_versions(self, data: bytes, position: int, answer: Answer) -> None:
+        """See whether the broker could be asked for topics by their ids."""
+        _, api_version, frame_bytes, _, _ = answer
+        if position + frame_bytes <= len(data):
+            frame = data[position : position + frame_bytes]
+            with suppress(ProtocolError):  # an answer that is none passes as it is
+                newest = api_versions.highest(frame, api_version, ApiKey.METADATA)
+                self.account.listening.finds_ids = newest is not None and newest >= FIRST_TOPIC_ID
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
         """Pass on what has come of a response that streams, up to its end at ``position``; return up to where."""
@@ -851,7 +934,7 @@ class Session:
                 f"a response has correlation_id {correlation_id}, expected was {expected_id} "
                 f"(api_key {api_key}, version {api_version})"
             )
-        self.answered = FETCH if api_key == _TRIMMED else api_key
+        self.answered = api_key if self._exchange is None or api_key != _EXCHANGED else self._exchange.api_key
         wait_ms = 0
         if bucket is not None:
             if api_key == PRODUCE:

@@ -25,6 +25,7 @@ from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import UnexpectedResponse
 from protocol.fetch import FIRST_TOPIC_ID
 from protocol.replica_fetch import Entry, ReplicaFetch, ReplicaResponse, RequestPartition
+from proxy.exchange import Answered, Decision, Forward, Hold
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.fetch_session import FetchSession
 from proxy.replication.seen import Key, Seen
@@ -46,31 +47,10 @@ _QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
 
 
-class Hold(NamedTuple):
-    """Ask again then."""
-
-    until_ms: int
-
-
-class Answered(NamedTuple):
-    """The fetch does not pass; this is its answer, a whole frame."""
-
-    frame: bytes
-
-
-class Forward(NamedTuple):
-    """This passes in its place; empty: the fetch itself does."""
-
-    frame: bytes
-    is_trimmed: bool  # its answer is to be handed to ``Follower.answer``, whole; else it passes as it comes
-
-
-Decision = Hold | Answered | Forward
-
-
 class Follower:
     """What one connection's fetches have seen, and the one that is under way. Nothing is kept while no limit holds."""
 
+    api_key = int(ApiKey.FETCH)
     __slots__ = (
         "_asked",
         "_held_since_ms",
@@ -143,7 +123,7 @@ class Follower:
         fetch = replica_fetch.read_request(data, position, body, api_version)
         if len(fetch.partitions) > _MAX_PARTITIONS:
             self._forget()
-            return Forward(b"", is_trimmed=False)
+            return Forward(b"", is_answer_read=False)
         if self._may_have_session(fetch, now_ms):
             return self._keep_session(fetch, correlation_id, api_version)
         if fetch.session_epoch > 0:
@@ -174,7 +154,7 @@ class Follower:
         frame = replica_fetch.write_request(
             data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id
         )
-        return Forward(frame, is_trimmed)
+        return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the answer to the fetch that was passed on: what may flow of the leader's, and what was left out.
@@ -242,7 +222,7 @@ class Follower:
             session.ask(fetch, self._limits, is_id=self.has_ids)
         if session.is_throttled:
             self._asked = Asked(correlation_id, api_version, {}, is_of_session=True)
-        return Forward(b"", session.is_throttled)
+        return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
         """See whether the follower may have a session, still or again."""

@@ -172,7 +172,7 @@ BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate
 def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
     size_bytes: int, takes_ms: int, kind: str, other: str
 ) -> None:
-    """Source: RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated; a tie is the request's."""
+    """As RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated; a tie is the request's."""
     wire = Wire(BOTH)
     wire.client(produce_request(1, size_bytes=size_bytes))
     wire.wait(takes_ms)

@@ -10,7 +10,8 @@ from config.throttled_replicas import parse
 from protocol.errors import ProtocolError
 from protocol.header import read_request_head
 from proxy.quota.replication import ReplicationQuota
-from proxy.replication.follower import Answered, Follower, Forward, Hold
+from proxy.exchange import Answered, Decision, Forward, Hold
+from proxy.replication.follower import Follower
 from proxy.replication.throttle import Throttle
 from tests.support.move import view
 from tests.support.replica_frames import (
@@ -72,7 +73,7 @@ class Hands:
 
     def decide(
         self, frame: bytes, *, replica_id: int = FOLLOWER, follower: Follower | None = None
-    ) -> Hold | Answered | Forward:
+    ) -> Decision:
         follower = follower or self.follower
         assert follower.is_throttled(replica_id, self.version, now_ms=self.now_ms)
         head = read_request_head(frame, 0, len(frame))
@@ -86,7 +87,7 @@ class Hands:
         max_wait_ms: int = 500,
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
-    ) -> Hold | Answered | Forward:
+    ) -> Decision:
         """Fetch; a number is a fetch offset."""
         return self.decide(self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session))
 
@@ -219,7 +220,7 @@ def test_an_answer_without_throttled_partitions_need_not_be_whole() -> None:
     hands = Hands(listed(1_000))
     decision = hands.ask({BUSY: 1}, session=(0, 0))
     assert isinstance(decision, Forward)
-    assert not decision.is_trimmed
+    assert not decision.is_answer_read
     assert read_request(decision.frame, 17).session_epoch == -1, "but it makes no session"
 
 
@@ -228,7 +229,7 @@ def test_what_was_not_throttled_meanwhile_is_known_no_longer() -> None:
     hands.see({P0: 1})
     hands.throttle.update(listed(1_000, "other"), now_ms=hands.now_ms)
     assert isinstance(decision := hands.ask({P0: 1}), Forward)
-    assert not decision.is_trimmed
+    assert not decision.is_answer_read
     hands.throttle.update(listed(1_000), now_ms=hands.now_ms)
     hands.use_up(1_000_000)
     assert list(hands.asked({P0: 1}).parts) == [P0], "nobody knows what it was told"
@@ -629,7 +630,7 @@ def test_what_is_known_of_partitions_is_bounded() -> None:
 def test_a_fetch_of_more_partitions_than_anybody_has_passes_as_it_is() -> None:
     hands = Hands(limited(1_000), 3)
     hands.use_up(10_000)
-    assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_trimmed=False)
+    assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_answer_read=False)
 
 
 def test_another_follower_on_the_same_connection_is_another() -> None:

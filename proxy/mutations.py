@@ -1,0 +1,130 @@
+"""One connection's topics made, grown and deleted, while ``controller_mutation_rate`` limits them (KIP-599).
+
+A request is read whole. How many partitions a topic has that is to grow or to go only the cluster knows: it is asked
+first, by a Metadata request on the client's own connection and in its name. (By ids brokers know topics in Metadata
+since 3.1 only; before, each one counts as one partition.) What the quota has no room for is left out
+of the request and put into the answer, with THROTTLING_QUOTA_EXCEEDED; versions whose clients do not know that error
+pass, and wait afterwards (``proxy.quota.mutation``).
+"""
+
+from typing import Final, NamedTuple
+
+from protocol import metadata_query, mutations
+from protocol.api import ApiKey
+from protocol.header import RequestHead
+from protocol.mutations import MutationRequest, Topic
+from proxy.account import Account
+from proxy.exchange import Answered, Ask, Decision, Forward
+from proxy.quota import mutation
+from proxy.quota.client import Bucket
+from proxy.quota.mutation import MutationDecision, MutationThrottle
+
+# Of a request: some 50,000 topics. Kafka itself takes up to socket.request.max.bytes.
+MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
+# DeleteTopics v0 is older than the first Metadata request that can say that it makes no topic.
+_OLDEST_DELETE: Final = 0
+_FIRST_NAMED: Final = 4
+
+
+class _Query(NamedTuple):
+    topics: tuple[Topic, ...]
+    correlation_id: int
+    api_version: int
+
+
+class _Passed(NamedTuple):
+    """A request that was passed on, in full or in part."""
+
+    request: MutationRequest
+    bucket: Bucket
+    decision: MutationDecision
+    throttle: MutationThrottle
+
+
+class Mutations:
+    """What one connection's request about topics waits for; there is one at a time."""
+
+    __slots__ = ("_account", "_known", "_passed", "_query", "api_key")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._query: _Query | None = None  # unanswered
+        # What the last one brought, for the request that waits for it, by its correlation_id.
+        self._known: tuple[int, dict[Topic, int]] | None = None
+        self._passed: _Passed | None = None
+        self.api_key = int(ApiKey.METADATA)
+
+    def take(self, frame: bytes, head: RequestHead, bucket: Bucket, *, now_ms: int) -> Decision:
+        """Decide on a request, which is whole, behind whose predecessors nothing is unanswered.
+
+        Args:
+            frame: All of it.
+            head: Its head, read from ``frame``.
+            bucket: Who pays; limited.
+            now_ms: When it is decided.
+
+        Raises:
+            ProtocolError: It is no such request.
+        """
+        request = mutations.read_request(frame)
+        known = self._known[1] if self._known is not None and self._known[0] == head.correlation_id else None
+        self._known = None
+        if known is None:
+            missing = mutation.to_learn(request, {})
+            if missing and (not _has_ids(missing) or self._account.listening.finds_ids):
+                return self._ask(missing, head)
+        decision = mutation.decide(
+            request,
+            bucket,
+            known=known or {},
+            default_partitions=None,
+            may_refuse=not self._account.observes(bucket),
+            now_ms=now_ms,
+        )
+        throttle = mutation.record(decision, bucket, now_ms=now_ms)
+        if decision.refused and not decision.permits:
+            wait_ms = self._slow_down(bucket, throttle.throttle_time_ms, now_ms)
+            return Answered(mutations.answer(request, throttle_time_ms=wait_ms))
+        self._passed = _Passed(request, bucket, decision, throttle)
+        self.api_key = head.api_key
+        return Forward(
+            mutations.write_request(frame, request, decision.refused) if decision.refused else b"", is_answer_read=True
+        )
+
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
+        """Return what goes to the client for an answer; of one to our own question nothing. See ``Exchange``."""
+        frame = data[position : position + frame_bytes]
+        if self._query is not None:
+            topics, correlation_id, api_version = self._query
+            self._query = None
+            self._known = correlation_id, metadata_query.read_partition_counts(frame, topics, api_version)
+            return b""
+        if self._passed is None:
+            return frame
+        request, bucket, decision, throttle = self._passed
+        self._passed = None
+        response = mutations.read_response(frame, request.api_key, request.api_version)
+        mutation.settle(decision, response.results, bucket, now_ms=now_ms)
+        left_ms = mutation.throttle_time_ms(throttle, now_ms=now_ms)
+        wait_ms = self._slow_down(bucket, left_ms, now_ms)
+        return mutations.write_response(frame, request, decision.refused, throttle_time_ms=wait_ms)
+
+    def _ask(self, topics: tuple[Topic, ...], head: RequestHead) -> Ask:
+        has_ids = _has_ids(topics)
+        is_oldest = head.api_key == ApiKey.DELETE_TOPICS and head.api_version == _OLDEST_DELETE
+        api_version = (
+            metadata_query.FIRST_TOPIC_ID if has_ids else metadata_query.FIRST_VERSION if is_oldest else _FIRST_NAMED
+        )
+        self._query = _Query(topics, head.correlation_id, api_version)
+        self.api_key = int(ApiKey.METADATA)
+        frame = metadata_query.write_request(
+            topics, correlation_id=head.correlation_id, client_id=head.client_id, api_version=api_version
+        )
+        return Ask(frame)
+
+    def _slow_down(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
+        return self._account.slow_down(bucket, wait_ms, now_ms=now_ms) if wait_ms > 0 else 0
+
+
+def _has_ids(topics: tuple[Topic, ...]) -> bool:
+    return any(not isinstance(topic, bytes) for topic in topics)
