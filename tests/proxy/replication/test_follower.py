@@ -9,8 +9,8 @@ from config.model import KafkaSettings, Replication
 from config.throttled_replicas import parse
 from protocol.errors import ProtocolError
 from protocol.header import read_request_head
-from proxy.quota.replication import ReplicationQuota
 from proxy.exchange import Answered, Decision, Forward, Hold
+from proxy.quota.replication import ReplicationQuota
 from proxy.replication.follower import Follower
 from proxy.replication.throttle import Throttle
 from tests.support.move import view
@@ -71,9 +71,7 @@ class Hands:
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
-    def decide(
-        self, frame: bytes, *, replica_id: int = FOLLOWER, follower: Follower | None = None
-    ) -> Decision:
+    def decide(self, frame: bytes, *, replica_id: int = FOLLOWER, follower: Follower | None = None) -> Decision:
         follower = follower or self.follower
         assert follower.is_throttled(replica_id, self.version, now_ms=self.now_ms)
         head = read_request_head(frame, 0, len(frame))
