@@ -238,3 +238,6 @@ _REFUSALS: Final[dict[int, Refuse]] = {
     ApiKey.CREATE_PARTITIONS: _mutation,
     ApiKey.DELETE_TOPICS: _mutation,
 }
+
+# What there is an answer for.
+REFUSABLE: Final = frozenset(_REFUSALS)

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
 from proxy.addresses import Addresses
+from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
@@ -35,10 +36,11 @@ class Listening:
     """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
     ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
-    that are followers, None where nothing limits them. ``finds_ids``: whether it has said that it knows topics by id.
+    that are followers, None where nothing limits them; ``line`` the queue in front of it, None where there is none.
+    ``finds_ids``: whether it has said that it knows topics by id.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "leader", "policy", "quotas")
+    __slots__ = ("addresses", "counters", "finds_ids", "leader", "line", "policy", "quotas")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Listening:
         counters: Counters,
         addresses: Addresses | None = None,
         leader: Leader | None = None,
+        line: Line | None = None,
     ) -> None:
         self.policy = policy
         self.quotas = quotas
@@ -54,6 +57,7 @@ class Listening:
         self.leader = leader
         self.addresses = addresses
         self.finds_ids = False
+        self.line = line
 
 
 class Account:

@@ -23,6 +23,14 @@ class Sent(NamedTuple):
 
     payers: Payers
     asked: Asked
+    identity: str | None  # whose turn it was; None: nobody had to wait for one
+
+    def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
+        """Charge a request that has passed and will have no answer: for being one, not for the time that it takes."""
+        rate = self.payers.rate
+        if rate is not None:
+            rate.in_flight -= 1
+            yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
         """Take it that the broker never had the whole of it; nobody is charged."""
@@ -46,11 +54,11 @@ class Sent(NamedTuple):
             yield time, time.charge(service_ns(self.asked, elapsed_ns, answer_bytes), now_ms=now_ms)
 
 
-def begin(payers: Payers, asked: Asked) -> Sent:
+def begin(payers: Payers, asked: Asked, identity: str | None) -> Sent:
     """Take it that a request passes for which these pay."""
     if payers.rate is not None:
         payers.rate.in_flight += 1
-    return Sent(payers, asked)
+    return Sent(payers, asked, identity)
 
 
 def has_room(account: Account, payers: Payers, *, is_alone: bool, now_ms: int) -> bool:

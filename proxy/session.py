@@ -39,15 +39,17 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.metadata_query import FIRST_TOPIC_ID
 from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
+from protocol.refusals import REFUSABLE, refuse
 from proxy.account import NOBODY, Account, Listening, Payers
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.admission import Sent, begin, has_room, longest
+from proxy.calls import Call, Line, Turn
 from proxy.counters import FAILED
 from proxy.exchange import Answered, Ask, Decision, Exchange, Hold
 from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind
+from proxy.quota.entity import QuotaKind, bounded
 from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 from proxy.service_time import Asked, is_exempt
@@ -73,6 +75,11 @@ MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 # So is its answer, of which 64 MiB are asked for at the most (in a session, where nothing lags, what he wants).
 # What is longer is one enormous batch. Up to v2 there is no such limit, and each partition may bring its own.
 MAX_EXCHANGED_BYTES: Final = 512 * 1024 * 1024
+
+# What the queue refuses has to be walked for its partitions; what is longer is held.
+MAX_REFUSED_BYTES: Final = 1024 * 1024
+# And how long its client is to be silent: well below what clients time out after.
+REFUSED_FOR_MS: Final = 500
 
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
@@ -104,6 +111,8 @@ class Habit(NamedTuple):
     acks: int
     bucket: Bucket
     payers: Payers
+    identity: str | None  # whose turn it has to be; None: there is no queue
+    is_plain: bool  # it is charged for its bytes and nothing else, and waits for nobody
     generation: int  # of the rules that gave the buckets
     front_end: int  # where ``front`` ends, from the frame's start
 
@@ -116,8 +125,10 @@ class Session:
         "_answer",
         "_broker_at",
         "_broker_data",
+        "_call",
         "_client_at",
         "_client_data",
+        "_come_bytes",
         "_exchange",
         "_fetches_in_flight",
         "_follower",
@@ -125,6 +136,7 @@ class Session:
         "_held_until_ms",
         "_hidden",
         "_in_flight",
+        "_is_refused",
         "_login",
         "_most_in_flight",
         "_mutations",
@@ -141,12 +153,16 @@ class Session:
         "is_blocked",
         "is_ending",
         "now_ns",
+        "owner",
+        "peer_host",
         "to_broker",
         "to_client",
     )
 
-    def __init__(self, listening: Listening) -> None:
+    def __init__(self, listening: Listening, owner: object = None) -> None:
         self.account = Account(listening)
+        self.owner = owner  # to be woken by whoever gives it a turn (``resume``)
+        self.peer_host = ""
         self.to_broker: list[bytes] = []
         self.to_client: list[bytes] = []
         self.is_blocked = False  # do not read the client: what it sent waits here
@@ -159,6 +175,9 @@ class Session:
         ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
         self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
         self._fetches_in_flight = 0
+        self._call: Call | None = None  # where there is a queue in front of the broker
+        self._is_refused = False  # by it: the request at hand
+        self._come_bytes = 0  # of that, and of what is behind it
         self._since_ns = 0  # the broker has been at work on the oldest of them
         self._login: Login | None = None
         self._habit: Habit | None = None
@@ -171,7 +190,7 @@ class Session:
         self._client_data = b""
         self._client_at = 0
         self._request_left = 0  # bytes of a request's body that are still to pass
-        self._acks0: tuple[Bucket, int, Payers] | None = None  # to be charged when that body has passed
+        self._acks0: tuple[Bucket, int, Sent | None] | None = None  # to be charged when that body has passed
         self._broker_data = b""
         self._broker_at = 0
         self._response_left = 0
@@ -295,6 +314,13 @@ class Session:
             self._held_until_ms = 0
             self._pass_requests(self._client_data, self._client_at, now_ms)
 
+    def resume(self, *, now_ms: int) -> None:
+        """Go on with what waited for its turn. Raises as ``handle_timer``."""
+        if self.is_blocked:
+            self._pass_requests(self._client_data, self._client_at, now_ms)
+        if self._call is not None and not self._in_flight and not self._request_left:
+            self._call.leave_unused(self.now_ns // 1_000)  # it waits for something else now, or is to end
+
     def release(self, *, now_ms: int) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
         self.account.release()
@@ -327,6 +353,10 @@ class Session:
                     bucket.in_flight -= size_bytes
                 if sent is not None:
                     sent.forget()
+                    if not self._in_flight:
+                        self._leave_queue()
+            if self._acks0 is not None and self._acks0[2] is not None:
+                self._acks0[2].forget()
             self._acks0 = None
 
     def close(self, *, now_ms: int, has_passed: bool) -> None:
@@ -351,9 +381,14 @@ class Session:
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
+        self._leave_queue()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
+
+    def _leave_queue(self) -> None:
+        if self._call is not None:
+            self._call.leave(self.now_ns // 1_000)
 
     def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
         if wait_ms > 0 and not self.account.observes(bucket):
@@ -381,6 +416,8 @@ class Session:
                 ):
                     self.is_blocked = True
                     break
+                if self._call is not None:
+                    self._come_bytes = end - position
                 habit = self._habit
                 if (
                     habit is not None
@@ -395,7 +432,9 @@ class Session:
                     else:
                         change = self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms)
                     if change is None:
-                        break
+                        change = self._refuse(data, position, size_bytes, now_ms) if self._is_refused else None
+                        if change is None:
+                            break
                     listening.counters.frames[habit.api_key] += 1
                 else:
                     passes = self._admit(data, position, now_ms)
@@ -434,6 +473,7 @@ class Session:
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
         listening = self.account.listening
+        self._follow_line(listening.line, len(data) - position)
         login = self._login
         if login is not None and login.is_raw:
             is_request = not login.is_readable and sasl.is_request(data, position)
@@ -459,19 +499,31 @@ class Session:
             change = self._admit_mutation(data, position, head, now_ms)
         else:
             change = self._admit_other(head, now_ms)
+        if change is None and self._is_refused:
+            change = self._refuse(data, position, size_bytes, now_ms)
         if change is None:
             return None
         listening.counters.frame(api_key, api_version)
         return size_bytes, change
 
+    def _follow_line(self, line: Line | None, come_bytes: int) -> None:
+        """Take a place in the queue in front of the broker, where there is one now."""
+        self._come_bytes = come_bytes
+        if self._call is not None and self._call.line is not line and not self._in_flight:
+            self._leave_queue()
+            self._call = None
+        if self._call is None and line is not None:
+            self._call = Call(line, self.owner)
+
     def _admit_other(self, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, api_key, api_version, correlation_id, client_id, _ = head
         sent = None
-        if self.account.listening.quotas.limits_requests and not is_exempt(api_key):
-            payers = self.account.payers(client_id, now_ms)
-            if self._waits(now_ms) or not self._may_ask(payers, now_ms):
+        payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+        if payers is not NOBODY or self._call is not None:
+            asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
+            if self._waits(now_ms) or not self._may_ask(payers, asked, identity, now_ms):
                 return None
-            sent = self._begin(payers, Asked(api_key, api_version, size_bytes))
+            sent = self._begin(payers, asked, identity)
         self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
         return NOTHING
 
@@ -542,13 +594,14 @@ class Session:
         if frame_end > len(data):
             return None
         payers = self.account.payers(client_id, now_ms)
-        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, now_ms):
+        asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
+        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, asked, identity, now_ms):
             return None
         frame = data[position:frame_end]
         decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
         sent = None
-        if payers is not NOBODY and not isinstance(decision, Ask):
-            sent = self._begin(payers, Asked(api_key, api_version, size_bytes))
+        if not isinstance(decision, Ask):
+            sent = self._begin(payers, asked, identity)
         return self._do(decision, mutations, position, head, sent)
 
     def _is_alone(self) -> bool:
@@ -569,6 +622,7 @@ class Session:
             return None
         if isinstance(decision, Answered):
             self.to_client.append(decision.frame)
+            self._leave_queue()
             return position, frame_end, b""
         self._exchange = exchange
         if isinstance(decision, Ask):
@@ -610,7 +664,9 @@ class Session:
             api_version=head.api_version,
             acks=acks,
             bucket=bucket,
-            payers=self.account.payers(head.client_id, now_ms),
+            payers=(payers := self.account.payers(head.client_id, now_ms)),
+            identity=self._identity(head.client_id),
+            is_plain=payers is NOBODY and self._call is None,
             generation=self.account.listening.quotas.generation,
             front_end=(front_end or 0) - position,
         )
@@ -632,32 +688,64 @@ class Session:
 
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
         """Take up a Produce request, unless it would go over the quota while others are unanswered."""
-        bucket, payers = habit.bucket, habit.payers
+        bucket = habit.bucket
         if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
             self.is_blocked = True
             return None
-        if payers is not NOBODY and not self._may_ask(payers, now_ms):
-            return None
+        sent = None
+        if not habit.is_plain:
+            asked = Asked(PRODUCE, habit.api_version, size_bytes, acks=habit.acks)
+            if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+                return None
+            sent = self._begin(habit.payers, asked, habit.identity)
         if habit.acks:
-            sent = None
-            if payers is not NOBODY:
-                sent = self._begin(payers, Asked(PRODUCE, habit.api_version, size_bytes, acks=habit.acks))
             bucket.in_flight += size_bytes
             self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
         else:
-            self._acks0 = (bucket, size_bytes, payers)
+            self._acks0 = (bucket, size_bytes, sent)
         return NOTHING
 
-    def _may_ask(self, payers: Payers, now_ms: int) -> bool:
-        """Whether a request may pass for which these pay beside its bytes; else it waits here."""
-        may = has_room(self.account, payers, is_alone=not self._in_flight, now_ms=now_ms)
-        self.is_blocked = not may
+    def _identity(self, client_id: bytes) -> str | None:
+        """Return whose turn it has to be for a request of this client-id; None: there is no queue."""
+        if self._call is None:
+            return None
+        name = bounded(client_id.decode("utf-8", "backslashreplace"))
+        return self._call.line.identity(self.account.principal, name, self.peer_host)
+
+    def _may_ask(self, payers: Payers, asked: Asked, identity: str | None, now_ms: int) -> bool:
+        """Whether a request may pass that is more than its bytes; else it waits here, or is refused."""
+        is_alone = not self._in_flight
+        may = has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
+        if may and self._call is not None and identity is not None:
+            is_whole = 4 + asked.size_bytes <= self._come_bytes
+            has_answer = asked.api_key in REFUSABLE and (asked.api_key != PRODUCE or asked.acks != 0)
+            can_refuse = is_whole and is_alone and has_answer and asked.size_bytes <= MAX_REFUSED_BYTES
+            turn = self._call.ask(
+                asked, identity, is_alone=is_alone, may_refuse=can_refuse, now_us=self.now_ns // 1_000
+            )
+            may = turn is Turn.PASSES
+            self._is_refused = turn is Turn.REFUSED
+            if may:
+                self._call.passed(asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
+        self.is_blocked = not may and not self._is_refused
         return may
 
-    def _begin(self, payers: Payers, asked: Asked) -> Sent:
+    def _begin(self, payers: Payers, asked: Asked, identity: str | None) -> Sent:
         if not self._in_flight:
             self._since_ns = self.now_ns
-        return begin(payers, asked)
+        return begin(payers, asked, identity)
+
+    def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
+        """Answer a request that the queue has refused, and let its client be silent for a while."""
+        self._is_refused = False
+        frame_end = position + 4 + size_bytes
+        answer = refuse(data[position:frame_end], throttle_time_ms=REFUSED_FOR_MS)
+        self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+        if answer is None:
+            self.is_blocked = True  # it asks again when that is over
+            return None
+        self.to_client.append(answer)
+        return position, frame_end, b""
 
     def _take_fetch(
         self,
@@ -671,22 +759,24 @@ class Session:
         body: int = 0,
     ) -> Change | None:
         """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
-        bucket, payers = habit.bucket, habit.payers
+        bucket = habit.bucket
         change, sent = NOTHING, None
         is_capped = bucket.is_limited and not self.account.observes(bucket)
-        if is_capped or payers is not NOBODY:
+        if is_capped or not habit.is_plain:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
                 return None
             at = body or position + habit.front_end
             limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
-            if limits is None or (payers is not NOBODY and not self._may_ask(payers, now_ms)):
+            if limits is None:
                 return None
+            if not habit.is_plain:
+                asked = Asked(FETCH, habit.api_version, size_bytes, limits.max_wait_ms, limits.min_bytes)
+                if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+                    return None
+                sent = self._begin(habit.payers, asked, habit.identity)
             if is_capped:
                 change = capped_fetch(limits, bucket.max_fetch_bytes)
-            if payers is not NOBODY:
-                asked = Asked(FETCH, habit.api_version, size_bytes, limits.max_wait_ms, limits.min_bytes)
-                sent = self._begin(payers, asked)
         self._fetches_in_flight += 1
         self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket, sent))
         return change
@@ -694,16 +784,22 @@ class Session:
     def _end_request(self, now_ms: int) -> None:
         """Go on behind a request that has now passed: charge it if it will not be answered."""
         if self._acks0 is not None:
-            bucket, size_bytes, (_, rate) = self._acks0
+            bucket, size_bytes, sent = self._acks0
             self._acks0 = None
             charges = [(bucket, bucket.charge(size_bytes, now_ms=now_ms))]
-            if rate is not None:
-                charges.append((rate, rate.charge(1, now_ms=now_ms)))
+            if sent is not None:
+                charges += sent.pass_unanswered(now_ms=now_ms)
+                if self._call is not None and not self._in_flight:
+                    self._call.end(is_sample=False, now_us=self.now_ns // 1_000)
             found = longest(self.account, charges, now_ms=now_ms)
             if found is not None:
                 self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
-        elif len(self._in_flight) == 1:
-            self._since_ns = self.now_ns
+        elif self._in_flight:
+            sent = self._in_flight[-1][5]
+            if self._call is not None and sent is not None:
+                self._call.passed(sent.asked, is_whole=True, now_us=self.now_ns // 1_000)
+            if len(self._in_flight) == 1:
+                self._since_ns = self.now_ns
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.
@@ -956,6 +1052,16 @@ class Session:
     ) -> tuple[Bucket | None, int]:
         """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
         elapsed_ns, self._since_ns = self.now_ns - self._since_ns, self.now_ns
+        if self._call is not None and sent.identity is not None:
+            self._call.answered(
+                sent.asked,
+                sent.identity,
+                elapsed_us=elapsed_ns // 1_000,
+                service_us=elapsed_ns // 1_000,
+                response_bytes=response_bytes,
+                is_last=not self._in_flight,
+                now_us=self.now_ns // 1_000,
+            )
         charges = list(sent.settle(elapsed_ns, response_bytes, now_ms=now_ms))
         if bucket is not None:
             charges.insert(0, (bucket, wait_ms))

@@ -288,22 +288,23 @@ def test_an_exempt_user_is_counted_and_not_held_up() -> None:
 # -- rules that come and go
 
 
+def _produce_and_ask(wire: Wire) -> None:
+    wire.client(produce_request(1), other_request(2))
+    wire.broker(produce_response(1))
+    wire.to_broker()
+    wire.broker(other_response(2))
+
+
 def test_a_rule_that_comes_holds_for_the_next_request_of_a_connection() -> None:
     wire = Wire()
-    for number, request in enumerate((produce_request, other_request)):
-        wire.client(request(number))
-        wire.broker((produce_response, other_response)[number](number))
+    _produce_and_ask(wire)
 
     wire.listening.quotas.update(replace(wire.config, quotas=(FIVE_A_SECOND,)))
-    for number, request in enumerate((produce_request, other_request)):
-        wire.client(request(number))
-        wire.broker((produce_response, other_response)[number](number))
+    _produce_and_ask(wire)
     assert wire.bucket("request_rate").requests == 2
 
     wire.listening.quotas.update(wire.config)
-    for number, request in enumerate((produce_request, other_request)):
-        wire.client(request(number))
-        wire.broker((produce_response, other_response)[number](number))
+    _produce_and_ask(wire)
     assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 
 

@@ -3,6 +3,7 @@
 from config.model import MAX_BUCKETS, Address, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
+from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
@@ -32,6 +33,7 @@ class Wire:
         max_buckets: int = MAX_BUCKETS,
         addresses: Addresses | None = None,
         leader: Leader | None = None,
+        line: Line | None = None,
     ) -> None:
         self.config = ProxyConfig(
             listeners=(),
@@ -43,8 +45,8 @@ class Wire:
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")
-        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses, leader)
-        self.session = Session(self.listening)
+        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses, leader, line)
+        self.session = Session(self.listening, owner=self)
 
     def client(self, *data: bytes) -> bytes:
         """Let the client send each piece; return what the broker gets."""
@@ -60,11 +62,18 @@ class Wire:
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
         return self.to_client()
 
+    def resume(self) -> bytes:
+        """Let the session have its turn; return what the broker gets."""
+        self.session.now_ns = self.now_ms * 1_000_000
+        self.session.resume(now_ms=self.now_ms)
+        return self.to_broker()
+
     def wait(self, wait_ms: int) -> None:
         """Let time pass, and the session be woken where it asked to be."""
         end_ms = self.now_ms + wait_ms
         while 0 < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
             self.now_ms = max(self.now_ms + 1, wake_at_ms)
+            self.session.now_ns = self.now_ms * 1_000_000
             self.session.handle_timer(now_ms=self.now_ms)
         self.now_ms = max(self.now_ms, end_ms)
 

@@ -1,0 +1,288 @@
+"""A connection's requests in front of a broker that cannot take all at once: the fair call queue, seen from a session.
+
+A slot is a connection that its broker works for; a broker works on one request of a connection at a time. So only the
+request at the head of a connection is queued, and what its client has sent ahead passes on the same slot as long as
+nobody waits for one; else it goes to the back of the queue when the head is answered.
+
+What waits at the broker without being worked on has no slot. A group's members that gather give theirs back at once. A
+fetch may be answered now or in half a second, which nobody knows beforehand: it keeps its slot for ``POLL_GRACE_US``,
+and a connection whose last fetch had to wait goes past the queue with the next, until one finds data at once. A request
+of which the rest does not come gives its slot back after ``UPLOAD_GRACE_US``.
+
+Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+
+from config.model import ANONYMOUS
+from protocol.api import ApiKey
+from proxy.scheduling.decay import DecayScheduler
+from proxy.scheduling.dispatcher import Answer, Dispatcher, State, Ticket
+from proxy.service_time import Asked
+
+# How long a fetch without data is taken to be worked on.
+POLL_GRACE_US: Final = 20_000
+# How long the rest of a request may take to come.
+UPLOAD_GRACE_US: Final = 1_000_000
+
+# These must come through whatever else does: who is late with them is put out of its group, or its transaction ends,
+# and that makes more work for all.
+CONTROL: Final = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+    }
+)
+# Answered when the members of a group have gathered.
+_GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
+# What a connection begins with, and what costs a broker nothing.
+_BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+
+# Whether a broker reads or changes something for it: which lock Hadoop's name node would take.
+_EXCLUSIVE: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        *CONTROL,
+    }
+)
+_SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
+
+
+class Cost(Protocol):
+    """What is charged to a user for a request, in two parts, and for one that is refused."""
+
+    on_refusal: int
+
+    def on_arrival(self, request_bytes: int) -> int:
+        """Return what is charged when it is let in."""
+
+    def on_completion(self, done: "Done") -> int:
+        """Return what is charged when it is over."""
+
+
+class Done(NamedTuple):
+    """A request that is over. Times in microseconds."""
+
+    api_key: int
+    queue_us: int
+    elapsed_us: int  # from when the broker could begin until the answer began
+    service_us: int  # what of it was work
+    response_bytes: int
+
+
+class Turn(Enum):
+    """What becomes of a request."""
+
+    PASSES = auto()
+    WAITS = auto()
+    REFUSED = auto()
+
+
+class Line:
+    """What the connections of one listener to one broker share.
+
+    Attributes:
+        scheduler: The listener's: who is in which level.
+        dispatcher: The broker's: its queue and its slots.
+        cost: What is charged to a user.
+        identifies_clients: Whether each client-id of a user is somebody of his own.
+        wake: Called when connections may go on that waited, and when there is somebody new to be watched.
+    """
+
+    __slots__ = ("cost", "dispatcher", "identifies_clients", "scheduler", "wake", "watched")
+
+    def __init__(
+        self,
+        scheduler: DecayScheduler,
+        dispatcher: Dispatcher,
+        cost: Cost,
+        *,
+        identifies_clients: bool,
+        wake: Callable[[], None],
+    ) -> None:
+        self.scheduler = scheduler
+        self.dispatcher = dispatcher
+        self.cost = cost
+        self.identifies_clients = identifies_clients
+        self.wake = wake
+        self.watched: dict[Call, int] = {}  # who may have to give its slot back, and when, in microseconds
+
+    def identity(self, principal: str, client_id: str, host: str) -> str:
+        """Return whose cost a request adds to.
+
+        Who has not said who he is could have any number of client-ids: his address is part of the name.
+        """
+        if principal == ANONYMOUS:
+            return f"{client_id}@{host}"
+        return f"{principal}/{client_id}" if self.identifies_clients else principal
+
+    def is_awaited(self, *, is_control: bool) -> bool:
+        """Whether anybody waits for a slot."""
+        queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
+        return len(queue) > 0
+
+    def watch(self, call: "Call", at_us: int) -> None:
+        """See to it that a slot is given back at ``at_us`` if it still is had."""
+        self.watched[call] = at_us
+        self.wake()
+
+    def park_due(self, now_us: int) -> int | None:
+        """Take the slots of those whose grace is over; return when to call this again, None for never."""
+        due = [call for call, at_us in self.watched.items() if at_us <= now_us]
+        for call in due:
+            del self.watched[call]
+            self.dispatcher.park(call.ticket, now_us)
+        if due:
+            self.wake()
+        return min(self.watched.values(), default=None)
+
+
+class Call:
+    """The request at the head of one connection, again and again."""
+
+    __slots__ = ("_awaits_data", "_sample", "line", "ticket")
+
+    def __init__(self, line: Line, owner: object) -> None:
+        self.line = line
+        self._awaits_data = False  # the last fetch did
+        self._sample = 0  # requests of this slot: only one that is alone says how fast the broker is
+        self.ticket = Ticket(owner)
+
+    def ask(self, asked: Asked, identity: str, *, is_alone: bool, may_refuse: bool, now_us: int) -> Turn:
+        """Ask for a request whether it may pass now. Where it waits its connection is woken when it is its turn.
+
+        Args:
+            asked: The request.
+            identity: Whose it is.
+            is_alone: Whether nothing of the connection is unanswered.
+            may_refuse: Whether there is an answer for a refusal, and it can be given.
+            now_us: The time.
+        """
+        ticket, line = self.ticket, self.line
+        if ticket.state is State.WAITING:
+            return Turn.WAITS
+        if not is_alone:
+            is_served = ticket.state is State.RUNNING and asked.api_key not in _POLLS
+            if not is_served or line.is_awaited(is_control=ticket.is_control):
+                return Turn.WAITS
+        elif ticket.state is State.IDLE and not self._goes_past(asked):
+            turn = self._begin(asked, identity, may_refuse, now_us)
+            if turn is not Turn.PASSES:
+                return turn
+        line.scheduler.charge(identity, line.cost.on_arrival(asked.size_bytes))
+        self._sample += 1
+        return Turn.PASSES
+
+    def _goes_past(self, asked: Asked) -> bool:
+        return asked.api_key in _BYPASS or (self._awaits_data and _may_wait(asked))
+
+    def _begin(self, asked: Asked, identity: str, may_refuse: bool, now_us: int) -> Turn:
+        ticket, line = self.ticket, self.line
+        ticket.identity = identity
+        ticket.is_control = asked.api_key in CONTROL
+        ticket.level = line.scheduler.level(identity, utilisation=line.dispatcher.utilisation)
+        self._sample = 0
+        is_slow = line.scheduler.backs_off(ticket.level)
+        answer = line.dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
+        if answer is Answer.RUN:
+            return Turn.PASSES
+        if answer is Answer.WAIT:
+            return Turn.WAITS
+        line.scheduler.charge(identity, line.cost.on_refusal)
+        return Turn.REFUSED
+
+    def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
+        """Take it that a request goes to the broker now; its last bytes may be still to come."""
+        ticket, line = self.ticket, self.line
+        if ticket.state is not State.RUNNING:
+            return
+        if not is_whole:
+            self._sample += 1  # how long it takes to come says nothing of the broker
+            line.watch(self, now_us + UPLOAD_GRACE_US)
+        elif asked.api_key in _GATHERING:
+            line.dispatcher.park(ticket, now_us)
+            line.wake()
+        elif _may_wait(asked):
+            line.watch(self, now_us + POLL_GRACE_US)
+        else:
+            line.watched.pop(self, None)
+
+    def answered(
+        self,
+        asked: Asked,
+        identity: str,
+        elapsed_us: int,
+        service_us: int,
+        response_bytes: int,
+        *,
+        is_last: bool,
+        now_us: int,
+    ) -> None:
+        """Take it that the answer of a request begins.
+
+        Args:
+            asked: The request.
+            identity: Whose it was.
+            elapsed_us: From when the broker could begin.
+            service_us: What of it was work.
+            response_bytes: The answer's size.
+            is_last: Whether nothing is behind it.
+            now_us: The time.
+        """
+        line, ticket = self.line, self.ticket
+        if asked.api_key in _POLLS:
+            self._awaits_data = elapsed_us >= POLL_GRACE_US
+        queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not State.IDLE else 0
+        done = Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes)
+        line.scheduler.charge(identity, line.cost.on_completion(done))
+        line.scheduler.add_response_time(ticket.level, queue_us + service_us)
+        if is_last:
+            self.end(is_sample=self._sample == 1 and not _may_wait(asked), now_us=now_us)
+
+    def end(self, *, is_sample: bool, now_us: int) -> None:
+        """Take it that nothing more is under way: the slot is another's."""
+        line = self.line
+        line.watched.pop(self, None)
+        line.dispatcher.done(self.ticket, now_us, is_sample=is_sample)
+        line.wake()
+
+    def leave_unused(self, now_us: int) -> None:
+        """Give a slot back with which nothing was begun."""
+        if self.ticket.state is State.RUNNING:
+            self.leave(now_us)
+
+    def leave(self, now_us: int) -> None:
+        """Wait no longer, and give back what there is."""
+        line = self.line
+        line.watched.pop(self, None)
+        line.dispatcher.leave(self.ticket, now_us)
+        line.wake()
+
+
+def _may_wait(asked: Asked) -> bool:
+    """Whether a broker may hold the answer back until there is something to answer with."""
+    return asked.api_key in _POLLS and (asked.max_wait_ms > 0 or asked.api_key == ApiKey.SHARE_FETCH)

@@ -1,0 +1,291 @@
+"""Sessions in front of a broker with few slots: who passes, who waits, who is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.api import ApiKey
+from proxy.calls import POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line
+from proxy.scheduling.concurrency import FixedLimit
+from proxy.scheduling.decay import DecayOptions, DecayScheduler
+from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions, State
+from tests.support.frames import (
+    api_versions_response,
+    fetch_request,
+    fetch_response,
+    framed,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+    request_header,
+)
+from tests.support.wire import START_MS, Wire
+
+
+class OneEach:
+    """A request costs 1, when it is over."""
+
+    on_refusal = 0
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def on_arrival(self, request_bytes: int) -> int:
+        return 0
+
+    def on_completion(self, done: Done) -> int:
+        self.done.append(done)
+        return 1
+
+
+class Crowd:
+    """Clients of one broker, and who is woken."""
+
+    def __init__(self, *, slots: int = 1, clients: int = 3, **options: bool) -> None:
+        self.cost = OneEach()
+        self.dispatcher = Dispatcher(DispatcherOptions(**options), FixedLimit(slots))
+        self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
+        self.line = Line(self.scheduler, self.dispatcher, self.cost, identifies_clients=False, wake=lambda: None)
+        self.wires = [Wire(line=self.line) for _ in range(clients)]
+
+    def granted(self) -> list[Wire]:
+        return [ticket.owner for ticket in self.dispatcher.granted() if isinstance(ticket.owner, Wire)]
+
+    def wait(self, wait_ms: int) -> None:
+        for wire in self.wires:
+            wire.wait(wait_ms)
+        self.line.park_due(self.wires[0].now_ms * 1_000)
+
+
+def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+
+    assert first.client(produce_request(1)) == produce_request(1)
+    assert second.client(produce_request(2)) == b""
+    assert third.client(other_request(3)) == b""
+    assert second.session.is_blocked
+    assert second.session.wake_at_ms == 0  # nothing to be waited for but others
+
+    assert first.broker(produce_response(1)) == produce_response(1)
+    (woken,) = crowd.granted()
+    assert woken is second
+    assert second.resume() == produce_request(2)
+    assert third.resume() == b""
+
+    second.broker(produce_response(2))
+    assert crowd.granted() == [third]
+    assert third.resume() == other_request(3)
+    third.broker(other_response(3))
+    assert crowd.dispatcher.in_flight == 0
+    assert all(wire.session.is_idle for wire in crowd.wires)
+
+
+def test_what_is_sent_ahead_shares_the_slot_while_nobody_waits_and_then_goes_to_the_back() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+
+    assert first.client(produce_request(1), produce_request(2)) == produce_request(1) + produce_request(2)
+    second.client(produce_request(3))
+    assert first.client(produce_request(4)) == b""
+
+    first.broker(produce_response(1))
+    assert crowd.granted() == []
+    first.broker(produce_response(2))
+    assert crowd.granted() == [second]
+    assert first.to_broker() == b""
+    assert second.resume() == produce_request(3)
+    second.broker(produce_response(3))
+    assert crowd.granted() == [first]
+    assert first.resume() == produce_request(4)
+
+
+def test_a_produce_without_an_answer_gives_its_slot_back_when_it_has_passed() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    request = produce_request(acks=0)
+
+    first.client(request[:-1])
+    assert second.client(request) == b""
+    first.client(request[-1:])
+
+    assert crowd.granted() == [second]
+    assert second.resume() == request
+    assert crowd.dispatcher.in_flight == 0
+
+
+def test_heartbeats_do_not_wait_behind_others() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    heartbeat = framed(request_header(ApiKey.HEARTBEAT, 0, 1, "etl", is_flexible=False) + bytes(20))
+    first.client(produce_request(1))
+
+    assert second.client(heartbeat) == heartbeat
+    second.broker(other_response(1))
+    assert (crowd.dispatcher.control_in_flight, crowd.dispatcher.in_flight) == (0, 1)
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
+def test_a_group_that_gathers_holds_no_slot(api_key: ApiKey) -> None:
+    crowd = Crowd()
+    request = framed(request_header(api_key, 0, 1, "etl", is_flexible=False) + bytes(20))
+
+    crowd.wires[0].client(request)
+
+    assert crowd.dispatcher.control_in_flight == 0
+
+
+def test_a_fetch_that_waits_for_data_gives_its_slot_back_and_its_client_passes_by_the_next_time() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(fetch_request(1))
+    second.client(other_request(2))
+
+    crowd.wait(POLL_GRACE_US // 1_000 - 1)
+    assert crowd.granted() == []
+    crowd.wait(1)
+    assert crowd.granted() == [second]
+    assert second.resume() == other_request(2)
+
+    crowd.wait(480)
+    first.broker(fetch_response(1))
+    assert first.client(fetch_request(3)) == fetch_request(3)  # the only slot is taken
+    first.broker(fetch_response(3))  # at once: there is data
+    assert first.client(fetch_request(4)) == b""
+    assert crowd.dispatcher.in_flight == 1
+
+
+def test_a_fetch_that_must_be_answered_at_once_waits_like_others() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    at_once = fetch_request(1).replace((500).to_bytes(4), bytes(4))
+    for number in range(3):
+        second.client(at_once)
+        crowd.wait(50)
+        second.broker(fetch_response(1))
+        assert crowd.dispatcher.in_flight == 0, number
+
+    first.client(produce_request(1))
+    assert second.client(at_once) == b""
+
+
+def test_a_request_of_which_the_rest_does_not_come_gives_its_slot_back() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    request = produce_request(1, size_bytes=10_000)
+    first.client(request[:5_000])
+    second.client(other_request(2))
+
+    crowd.wait(UPLOAD_GRACE_US // 1_000)
+    assert crowd.granted() == [second]
+
+    assert first.client(request[5_000:]) == request[5_000:]
+    assert first.broker(produce_response(1)) == produce_response(1)
+    assert first.session.is_idle
+
+
+def test_who_leaves_while_he_waits_does_not_use_a_turn() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(produce_request(1))
+    second.client(produce_request(2))
+    third.client(produce_request(3))
+
+    second.session.close(now_ms=second.now_ms, has_passed=False)
+    first.broker(produce_response(1))
+
+    assert crowd.granted() == [third]
+
+
+def test_who_leaves_while_he_is_served_gives_the_slot_to_the_next() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(produce_request(1))
+    second.client(produce_request(2))
+
+    first.session.close(now_ms=first.now_ms, has_passed=True)
+
+    assert crowd.granted() == [second]
+
+
+def test_who_is_to_end_does_not_keep_the_slot_that_he_is_given() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(produce_request(1))
+    second.client(produce_request(2))
+    third.client(produce_request(3))
+
+    second.session.take_no_more()
+    first.broker(produce_response(1))
+    assert crowd.granted() == [second]
+    assert second.resume() == b""
+
+    assert crowd.granted() == [third]
+
+
+def test_handshakes_do_not_wait() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(produce_request(1))
+    request = other_request(2, api_key=ApiKey.API_VERSIONS, version=0)
+
+    assert second.client(request) == request
+    assert second.broker(api_versions_response(2))
+    assert crowd.dispatcher.in_flight == 1
+
+
+def test_users_are_told_apart_by_name_and_strangers_by_their_address() -> None:
+    crowd = Crowd(slots=10)
+    first, second, third = crowd.wires
+    first.session.peer_host, second.session.peer_host = "10.0.0.1", "10.0.0.2"
+    third.session.account.log_in("alice")
+    for wire in crowd.wires:
+        wire.client(produce_request(1))
+        wire.broker(produce_response(1))
+
+    assert {one.identity for one in crowd.scheduler.top(10)} == {"etl@10.0.0.1", "etl@10.0.0.2", "alice"}
+
+
+def test_what_a_request_took_is_told_to_who_reckons_its_cost() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(produce_request(1))
+    second.client(fetch_request(2))
+    crowd.wait(5)
+    first.broker(produce_response(1))
+    second.resume()
+    crowd.granted()
+    crowd.wait(7)
+    second.broker(fetch_response(2))
+
+    produce, fetch = crowd.cost.done
+    assert (produce.api_key, produce.queue_us, produce.elapsed_us) == (ApiKey.PRODUCE, 0, 5_000)
+    assert (fetch.api_key, fetch.queue_us, fetch.elapsed_us) == (ApiKey.FETCH, 5_000, 7_000)
+
+
+# -- refusals
+
+
+def full(crowd: Crowd) -> None:
+    """Take the slot, and all the places behind it."""
+    for number, wire in enumerate(crowd.wires[:-1]):
+        wire.client(other_request(number))
+
+
+def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
+    crowd = Crowd(clients=1_100, is_backoff_enabled=True)
+    full(crowd)
+    last = crowd.wires[-1]
+    from tests.protocol.support import kio_messages
+
+    cls = kio_messages.request_class(ApiKey.PRODUCE, 9)
+    request = kio_messages.request_frame(kio_messages.example(cls))
+
+    assert last.client(request) == b""
+    answer = last.to_client()
+    assert answer[4:8] == request[8:12]
+    assert last.muted_for_ms == 500
+    assert last.client(request) == b""
+    last.wait(500)
+    assert last.to_client() == answer
