@@ -3,6 +3,9 @@
 The loop's own servers accept whatever comes and know no bound. Here a connection above a limit is closed before
 anything is allocated for it, and the PROXY protocol's header is taken off the socket before a transport, plain or TLS,
 reads the first byte of the connection proper.
+
+Quotas on the creation of connections (``proxy.quota.connections``) come first. Where accepting pauses, the connection
+that went over the limit is held until the pause is over, and what comes after it waits in the system's backlog.
 """
 
 import asyncio
@@ -11,13 +14,15 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from typing import Final, cast
+from time import monotonic_ns
+from typing import Final, NamedTuple, cast
 
 from config.model import Address, ProxyProtocol
 from protocol.errors import MalformedProxyHeader
 from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from proxy.connection import ClientConnection, Port
-from proxy.limits import LOGIN_TIMEOUT, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, Place
+from proxy.limits import CONNECTION_CREATION_RATE, LOGIN_TIMEOUT, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, Place
+from proxy.quota.connections import ListenerQuota
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +34,7 @@ _BATCH: Final = 64
 _REST_S: Final = 1.0
 _HEADER_TIMEOUT_S: Final = 10.0
 _UNTRUSTED: Final = "proxy_source"
+_PAUSED: Final = "max_connection_creation_rate"
 
 
 def bind(address: Address) -> list[socket.socket]:
@@ -49,19 +55,43 @@ def bind(address: Address) -> list[socket.socket]:
     return bound
 
 
+class _Arrival(NamedTuple):
+    """A connection that was accepted, and when it was recorded for its listener."""
+
+    client: socket.socket
+    source: tuple[str, int]
+    quota: ListenerQuota
+    came_ms: int
+
+
 class Acceptor:
-    """Lets the clients of one bound socket in, from ``start`` to ``close``."""
+    """Lets the clients of one bound socket in, from when it is made to ``close``.
+
+    Args:
+        bound: Listens already.
+        port: Of which listener.
+        accept: Gives the protocol of a new connection.
+        quota: Gives what limits how fast connections come; asked anew for each, for a broker's port may change hands.
+        tasks: Where clients wait until they have said whose connection it is.
+    """
 
     def __init__(
-        self, bound: socket.socket, port: Port, accept: Callable[[], ClientConnection], tasks: asyncio.TaskGroup
+        self,
+        bound: socket.socket,
+        port: Port,
+        accept: Callable[[], ClientConnection],
+        quota: Callable[[], ListenerQuota],
+        tasks: asyncio.TaskGroup,
     ) -> None:
         bound.setblocking(False)
         self._bound = bound
         self._port = port
         self._accept = accept
+        self._quota = quota
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._rest: asyncio.TimerHandle | None = None
+        self._held: _Arrival | None = None  # until the pause is over that it brought about
         self._awaiting_header: set[asyncio.Task[None]] = set()
         self._loop.add_reader(bound, self._take)
 
@@ -71,6 +101,8 @@ class Acceptor:
             task.cancel()
         if self._rest is not None:
             self._rest.cancel()
+        if self._held is not None:
+            self._held.client.close()
         self._loop.remove_reader(self._bound)
         self._bound.close()
 
@@ -85,26 +117,60 @@ class Acceptor:
             except OSError as error:
                 if self._port.is_news("accept"):
                     log.error("listener %s takes no connections for now: %s", self._port.name, error)  # noqa: TRY400
-                self._loop.remove_reader(self._bound)
-                self._rest = self._loop.call_later(_REST_S, self._loop.add_reader, self._bound, self._take)
+                self._pause(_REST_S)
                 return
-            place = self._port.occupancy.enter(self._port.listener.max_connections)
-            if place is not None:
-                client.setblocking(False)
-                self._tasks.create_task(self._admit(client, place, (peer[0], peer[1])))
-            else:
-                client.close()
-                self._refuse(MAX_CONNECTIONS, peer[0])
+            client.setblocking(False)
+            now_ms = monotonic_ns() // 1_000_000
+            arrival = _Arrival(client, (peer[0], peer[1]), self._quota(), now_ms)
+            pause_ms = arrival.quota.record(now_ms=now_ms)
+            if pause_ms:
+                if self._port.is_news(_PAUSED):
+                    log.warning("listener %s takes no connections for %d ms: it is over its rate, or its broker is",
+                                self._port.name, pause_ms)  # fmt: skip
+                self._held = arrival
+                self._pause(pause_ms / 1_000)
+                return
+            self._enter(arrival)
 
-    async def _admit(self, client: socket.socket, place: Place, source: tuple[str, int]) -> None:
+    def _pause(self, time_s: float) -> None:
+        self._loop.remove_reader(self._bound)
+        self._rest = self._loop.call_later(time_s, self._go_on)
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._loop.add_reader(self._bound, self._take)
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._enter(held)
+
+    def _enter(self, arrival: _Arrival) -> None:
+        """Find a place for a connection, unless its address is known and comes too fast."""
+        if self._port.listener.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
+            self._turn_away(arrival.client, keep_ms, arrival.source[0])
+            return
+        place = self._port.occupancy.enter(self._port.listener.max_connections)
+        if place is not None:
+            self._tasks.create_task(self._admit(arrival, place))
+        else:
+            arrival.client.close()
+            self._refuse(MAX_CONNECTIONS, arrival.source[0])
+
+    async def _admit(self, arrival: _Arrival, place: Place) -> None:
         """See whose connection it is, and hand it over. Nothing that a client does makes this raise."""
         port = self._port
+        client, source = arrival.client, arrival.source
         cause: str | None = None
+        keep_ms = 0
         is_handed_over = False
         try:
             expected = port.listener.proxy_protocol
             if expected is not None:
                 source, cause = await self._said(client, expected, source)
+                keep_ms = 0 if cause else _keep_ms(arrival, source[0])
+            if keep_ms:
+                self._turn_away(client, keep_ms, source[0])
+                place.leave()
+                return
             if cause is None and not place.come_from(source, port.listener.max_connections_per_ip):
                 cause = MAX_CONNECTIONS_PER_IP
             if cause is None:
@@ -114,11 +180,16 @@ class Acceptor:
         except OSError:  # gone already
             cause = "client_lost"
         finally:
-            if not is_handed_over:
+            if not is_handed_over and not keep_ms:
                 place.leave()
                 client.close()
         if cause is not None:
             self._refuse(cause, source[0])
+
+    def _turn_away(self, client: socket.socket, keep_ms: int, host: str) -> None:
+        """Leave a client unserved, and close it late."""
+        self._port.late_close.keep(client, keep_ms)
+        self._refuse(CONNECTION_CREATION_RATE, host)
 
     def _welcome(self, place: Place) -> ClientConnection:
         connection = self._accept()
@@ -152,6 +223,11 @@ class Acceptor:
         if cause not in ("client_closed", "client_lost"):
             level = logging.WARNING if self._port.is_news(cause) else logging.DEBUG
             log.log(level, "closed a connection from %s on listener %s: %s", host, self._port.name, cause)
+
+
+def _keep_ms(arrival: _Arrival, host: str) -> int:
+    """Return for how long a connection is to be kept unserved, now that its address is known."""
+    return arrival.quota.record_address(host, came_ms=arrival.came_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:

@@ -9,7 +9,8 @@ from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
-from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, bounded
+from proxy.quota.open_connections import Identity, Standing
 from proxy.replication.throttle import Leader
 
 
@@ -65,6 +66,7 @@ class Account:
 
     __slots__ = (
         "_client_id",
+        "_counted_as",
         "_fetch_bucket",
         "_generation",
         "_is_newcomer",
@@ -72,16 +74,21 @@ class Account:
         "_payers",
         "_produce_bucket",
         "_slows_nothing",
+        "is_known",
         "left",
         "listening",
         "muted_until_ms",
         "principal",
+        "refusal",
     )
 
     def __init__(self, listening: Listening) -> None:
         self.listening = listening
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
+        self.is_known = False  # whether it has said as whom its connection counts; the first that it comes as stays
+        self.refusal = ""  # why the connection is to end: it is one too many
+        self._counted_as: Identity | None = None
         self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
         self._slows_nothing = False
         self._client_id: bytes | None = None
@@ -126,6 +133,28 @@ class Account:
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
         return self._mutation_bucket
+
+    def count(self, client_id: bytes) -> bool:
+        """Take it that the connection is a user's with this client-id; return whether it may be one more of his.
+
+        Brokers may have any number: those that are believed to be followers. To be called once.
+        """
+        self.is_known = True
+        if self.believes_replicas():
+            return True
+        open_connections = self.listening.quotas.connections
+        identity = Identity(self.principal, bounded(client_id.decode("utf-8", "backslashreplace")))
+        standing = open_connections.look(identity)
+        if standing.is_too_many:
+            rule = standing.found.rule
+            own = rule.enforcement if rule else None
+            if (own or self.listening.policy.enforcement) is not Enforcement.OBSERVE:
+                self.refusal = _refusal(standing)
+                return False
+            self.listening.counters.observed_connections += 1
+        open_connections.enter(identity)
+        self._counted_as = identity
+        return True
 
     def log_in(self, principal: str) -> None:
         """Take it that the client is ``principal`` from its next request on."""
@@ -193,7 +222,10 @@ class Account:
         self.left = list(kept)
 
     def close(self, *, now_ms: int) -> None:
-        """Hold nothing any more; the last that is called."""
+        """Hold nothing any more, and count no more; the last that is called."""
+        if self._counted_as is not None:
+            self.listening.quotas.connections.leave(self._counted_as)
+            self._counted_as = None
         self._leave()
         self.let_go((), now_ms=now_ms)
 
@@ -222,3 +254,12 @@ class Account:
             # Else whoever reconnects after each request, or changes his client-id to and fro, would never wait.
             self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
         return bucket
+
+
+def _refusal(standing: Standing) -> str:
+    tags, rule, _, limit = standing.found
+    where = (rule.source if rule else "") or "a rule"
+    return (
+        f"user={tags.user!r} client-id={tags.client_id!r} has {standing.open_now} connections open, "
+        f"and {where} allows {limit:,.0f}"
+    )

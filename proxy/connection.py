@@ -25,8 +25,20 @@ from config.model import Listener
 from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
 from proxy.counters import Counters
+from proxy.late_close import LateClose
 from proxy.latency import Latency
-from proxy.limits import IDLE_TIMEOUT, LOGIN_TIMEOUT, Occupancy, Place, Spread, Watch, limit_that_has_come, look_at_ms
+from proxy.limits import (
+    CONNECTIONS_QUOTA,
+    IDLE_TIMEOUT,
+    LOGIN_TIMEOUT,
+    Occupancy,
+    Place,
+    Spread,
+    Watch,
+    limit_that_has_come,
+    look_at_ms,
+)
+from proxy.quota.connections import ListenerQuota
 from proxy.session import Session
 from proxy.upstream import Upstream
 
@@ -60,6 +72,7 @@ class Port:
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
         self.occupancy = Occupancy()  # of connections from when they are accepted until their transport is gone
+        self.late_close = LateClose()  # of those who are not served
         self.broker_count = 0  # transports to brokers
         self.watch: Watch[ClientConnection] = Watch(now_ms=monotonic_ns() // 1_000_000)
         self.spread = Spread()
@@ -99,6 +112,10 @@ class Gate:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         self.listening.policy = policy
+
+    def arrivals(self) -> ListenerQuota:
+        """Return what limits how fast connections come by this way."""
+        return self.listening.quotas.arrivals.listener(self.port.name)
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""
@@ -447,8 +464,16 @@ class ClientConnection(asyncio.Protocol):
             wake_at_ms = session.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
                 self._arm(wake_at_ms, now_ms)
-            if (self._has_client_ended or self._leaves) and not session.to_broker and not self._is_parting:
+            if session.account.refusal:
+                self._turn_away(session.account.refusal)
+            elif (self._has_client_ended or self._leaves) and not session.to_broker and not self._is_parting:
                 self._end_when_answered()
+
+    def _turn_away(self, why: str) -> None:
+        """Close who has as many connections as he may have without this one."""
+        level = logging.WARNING if self.port.is_news(CONNECTIONS_QUOTA) else logging.DEBUG
+        log.log(level, "closed %s on listener %s: %s", self.peer, self.port.name, why)
+        self.close(CONNECTIONS_QUOTA)
 
     def _end_when_answered(self) -> None:
         session = self.session

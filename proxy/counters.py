@@ -24,6 +24,7 @@ class Counters:
         "logins",
         "newly_throttled",
         "newly_unknown",
+        "observed_connections",
         "protocol_errors",
         "unknown_apis",
     )
@@ -34,6 +35,7 @@ class Counters:
         self.protocol_errors: dict[str, int] = {}
         self.disconnects: dict[str, int] = {}
         self.logins: dict[tuple[str, str], int] = {}  # by mechanism and result
+        self.observed_connections = 0  # above a quota on connections that is only observed
         self.newly_throttled: dict[Bucket, None] = {}
         self.newly_unknown: set[str] = set()  # mechanisms that hide their users
 

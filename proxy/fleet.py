@@ -25,6 +25,7 @@ from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.connections import ListenerQuota
 from proxy.replication.throttle import Throttle
 from proxy.tls import TlsContext
 from proxy.upstream import Upstream
@@ -69,6 +70,10 @@ class Front:
         self._turn += 1
         gate = gates[self._turn % len(gates)] if gates else self._gate(self._fleet.bootstrap(self._turn))
         return gate.accept()
+
+    def arrivals(self) -> ListenerQuota:
+        """Return what limits how fast connections come to the bootstrap port: it is like one more broker's."""
+        return self._fleet.bootstrap(0).quotas.arrivals.listener(self.port.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Open and close ports, so that there is one for each broker."""
@@ -139,13 +144,17 @@ class Front:
             return False
         self._unopened.discard(node_id)
         self._sockets[node_id] = bound
-        self._fleet.serve(bound, self.port, lambda: self._accept_at(node_id))
+        self._fleet.serve(bound, self.port, lambda: self._accept_at(node_id), lambda: self._arrivals_at(node_id))
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
         # A broker may have left while a handshake went on.
         gate = self.gates.get(node_id) or self._stand_ins.get(node_id)
         return gate.accept() if gate else self.accept()
+
+    def _arrivals_at(self, node_id: int) -> ListenerQuota:
+        gate = self.gates.get(node_id)
+        return gate.arrivals() if gate else self.arrivals()
 
     def _unbind(self, node_id: int) -> None:
         self._fleet.end(self._sockets.pop(node_id))
@@ -252,9 +261,15 @@ class Fleet:
                         front.stand_in()
                 await asyncio.sleep(_ASK_AGAIN_S)
 
-    def serve(self, bound: socket.socket, port: Port, accept: Callable[[], ClientConnection]) -> None:
+    def serve(
+        self,
+        bound: socket.socket,
+        port: Port,
+        accept: Callable[[], ClientConnection],
+        quota: Callable[[], ListenerQuota],
+    ) -> None:
         """Let in the clients of a bound socket; they may have come already."""
-        self._serving[bound] = Acceptor(bound, port, accept, self._tasks)
+        self._serving[bound] = Acceptor(bound, port, accept, quota, self._tasks)
 
     def end(self, bound: socket.socket) -> None:
         """Take no more clients there."""

@@ -12,6 +12,8 @@ from config.model import Listener
 
 MAX_CONNECTIONS: Final = "max_connections"
 MAX_CONNECTIONS_PER_IP: Final = "max_connections_per_ip"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+CONNECTIONS_QUOTA: Final = "connections_quota"
 LOGIN_TIMEOUT: Final = "login_timeout"
 IDLE_TIMEOUT: Final = "idle_timeout"
 MAX_CONNECTION_AGE: Final = "max_connection_age"

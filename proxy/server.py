@@ -194,7 +194,7 @@ class Server:
         self._dialler = Dialler(self._tasks, source)
         acceptors: list[Acceptor] = []
         for listener, port, door, sockets in zip(self.config.listeners, self.ports, self._doors, bound, strict=True):
-            acceptors += (Acceptor(one, port, door.accept, self._tasks) for one in sockets)
+            acceptors += (Acceptor(one, port, door.accept, door.arrivals, self._tasks) for one in sockets)
             address = Address(host=listener.bind.host, port=sockets[0].getsockname()[1])
             # stdout, not the log: scripts wait for this line.
             sys.stdout.write(f"listening on {address} ({listener.name}) -> {listener.upstream or listener.cluster}\n")
@@ -214,6 +214,8 @@ class Server:
             acceptor.close()
         for fleet in self.fleets.values():
             fleet.close()
+        for port in self.ports:
+            port.late_close.close()
         await self._drain()
         self._dialler.cancel()
         self._follow_cluster(None)

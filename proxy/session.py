@@ -68,6 +68,8 @@ _TOKEN: Final = -1
 # Likewise: a request whose answer is read whole, by who has decided on it.
 _EXCHANGED: Final = -2
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
+# What a client sends before it is known as whom it comes.
+_OF_NOBODY: Final = LOGIN_APIS | {API_VERSIONS}
 _CHANGED: Final = (API_VERSIONS, _EXCHANGED)  # whatever else there is to do
 
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
@@ -487,7 +489,12 @@ class Session:
         head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
         if head is None:
             return None
-        size_bytes, api_key, api_version, *_ = head
+        size_bytes, api_key, api_version, _, client_id, _ = head
+        account = self.account
+        if not account.is_known and api_key not in _OF_NOBODY and not account.count(client_id):
+            self.is_blocked = True
+            self.take_no_more()
+            return None
         change: Change | None = NOTHING
         if api_key == PRODUCE:
             change = self._admit_produce(data, position, head, now_ms)

@@ -9,7 +9,9 @@ from typing import Final
 
 from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import QuotaKind, bounded
+from proxy.quota.open_connections import OpenConnections
 
 _CLIENT_DEFAULT_SOURCES: Final = {
     QuotaKind.PRODUCE: "quota.producer.default",
@@ -63,6 +65,8 @@ class BrokerQuotas:
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
         self.limits_requests = self._limits_requests()
+        self.arrivals = ConnectionQuotas(config)
+        self.connections = OpenConnections(config.quotas, self._principals.charged_user)
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
@@ -92,6 +96,8 @@ class BrokerQuotas:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation += 1
+        self.arrivals.update(config)
+        self.connections.update(config.quotas, self._principals.charged_user)
         for manager in self.managers:
             shaping, burst_ms = self._arithmetic(config, manager.kind)
             manager.update(
@@ -135,7 +141,7 @@ class BrokerQuotas:
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
-        """Forget buckets that were silent for an hour."""
+        """Forget buckets and addresses that were silent for an hour."""
         for _ in self.expire_slices(now_ms=now_ms):
             pass
 
@@ -147,6 +153,7 @@ class BrokerQuotas:
                     self.generation += 1
                 yield
             self._follow_sharing()
+        yield from self.arrivals.expire_slices(now_ms=now_ms)
 
     def _follow_sharing(self) -> None:
         ended = sum(manager.sharing_ended for manager in self._managers.values())

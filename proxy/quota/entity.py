@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from config.model import DEFAULT, EntityName, QuotaRule
 
@@ -40,6 +40,13 @@ class QuotaKind(Enum):
         """Return what ``rule`` allows in a second: bytes, per cent, requests, partitions; None where it is silent."""
         limit: float | None = getattr(rule, self.value)
         return limit
+
+
+class Limits(Protocol):
+    """What a table of rules asks of a kind of quota; ``QuotaKind`` are those that are charged for requests."""
+
+    def limit_of(self, rule: QuotaRule) -> float | None:
+        """Return what ``rule`` allows; None where it is silent."""
 
 
 class Tags(NamedTuple):
@@ -120,7 +127,7 @@ class Resolution(NamedTuple):
     tags: Tags
     rule: QuotaRule | None
     level: Level | None
-    limit: float | None  # bytes per second
+    limit: float | None  # in the unit of its kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,7 @@ class RuleTable:
 
     __slots__ = ("_rules", "_types", "_walked", "kind")
 
-    def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
+    def __init__(self, kind: Limits, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
         self._rules = {
             (_bounded_entity(rule.user), _bounded_entity(rule.client_id)): rule

@@ -1,0 +1,109 @@
+"""How many connections a user or client-id may have open at once, at one broker: ``connections`` of a rule.
+
+Not one of Kafka's quotas, but of their form: who is counted, and which limit holds, is found as for any other, by the
+eight levels. There is no rate and nothing to be remembered, so who has no connection takes no memory.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from config.model import QuotaRule
+from proxy.quota.entity import Resolution, RuleTable, Tags, bounded
+
+_K = TypeVar("_K", bound=Hashable)
+# Takes a principal; returns whose limit holds, and whether none does.
+ChargedUser = Callable[[str], tuple[str, bool]]
+
+
+class _Connections:
+    """What a table of rules asks of a kind of quota."""
+
+    label: Final = "connections"
+
+    def limit_of(self, rule: QuotaRule) -> float | None:
+        """Return how many connections ``rule`` allows; None where it is silent."""
+        return rule.connections
+
+
+CONNECTIONS: Final = _Connections()
+
+
+class Identity(NamedTuple):
+    """As whom a connection was counted."""
+
+    principal: str
+    client_id: str
+
+
+class Standing(NamedTuple):
+    """What holds for a connection that comes, and how many like it are open."""
+
+    found: Resolution
+    open_now: int
+
+    @property
+    def is_too_many(self) -> bool:
+        """Whether one more is above the limit."""
+        limit = self.found.limit
+        return limit is not None and self.open_now >= limit
+
+
+_NOBODY: Final = Standing(Resolution(Tags("", ""), None, None, None), 0)
+
+
+class OpenConnections:
+    """The open connections of one broker, each counted as whom it came as first."""
+
+    def __init__(self, rules: Iterable[QuotaRule], charged_user: ChargedUser) -> None:
+        self.table = RuleTable(CONNECTIONS, rules)
+        self._charged_user = charged_user
+        # By identity, so that new rules can count anew; by bucket, for each connection that comes.
+        self._by_identity: dict[Identity, int] = {}
+        self._by_tags: dict[Tags, int] = {}
+
+    def update(self, rules: Iterable[QuotaRule], charged_user: ChargedUser) -> None:
+        """Put ``rules`` in force. Whoever is there stays, and counts under the new ones."""
+        self.table = RuleTable(CONNECTIONS, rules)
+        self._charged_user = charged_user
+        self._by_tags = {}
+        for identity, count in self._by_identity.items():
+            found = self._find(identity)
+            if found is not None:
+                self._by_tags[found.tags] = self._by_tags.get(found.tags, 0) + count
+
+    def open_now(self) -> dict[Tags, int]:
+        """Return how many are open, by bucket; those of exempt principals are in none. Safe from a thread."""
+        return self._by_tags.copy()
+
+    def look(self, identity: Identity) -> Standing:
+        """Return what holds for one more connection of ``identity``; an exempt principal has no limit."""
+        found = self._find(identity)
+        return _NOBODY if found is None else Standing(found, self._by_tags.get(found.tags, 0))
+
+    def enter(self, identity: Identity) -> None:
+        """Count a connection, until it is to ``leave``."""
+        self._add(identity, 1)
+
+    def leave(self, identity: Identity) -> None:
+        """Take it that a connection that was counted has ended."""
+        self._add(identity, -1)
+
+    def _add(self, identity: Identity, more: int) -> None:
+        _count(self._by_identity, identity, more)
+        found = self._find(identity)
+        if found is not None:
+            _count(self._by_tags, found.tags, more)
+
+    def _find(self, identity: Identity) -> Resolution | None:
+        user, is_exempt = self._charged_user(identity.principal)
+        if is_exempt:
+            return None
+        return self.table.resolve(user=bounded(user), client_id=bounded(identity.client_id))
+
+
+def _count(counts: dict[_K, int], key: _K, more: int) -> None:
+    count = counts.get(key, 0) + more
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
