@@ -55,7 +55,7 @@ def bind(address: Address) -> list[socket.socket]:
     return bound
 
 
-class _Arrival(NamedTuple):
+class Arrival(NamedTuple):
     """A connection that was accepted, and when it was recorded for its listener."""
 
     client: socket.socket
@@ -91,7 +91,7 @@ class Acceptor:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._rest: asyncio.TimerHandle | None = None
-        self._held: _Arrival | None = None  # until the pause is over that it brought about
+        self._held: Arrival | None = None  # until the pause is over that it brought about
         self._awaiting_header: set[asyncio.Task[None]] = set()
         self._loop.add_reader(bound, self._take)
 
@@ -121,7 +121,7 @@ class Acceptor:
                 return
             client.setblocking(False)
             now_ms = monotonic_ns() // 1_000_000
-            arrival = _Arrival(client, (peer[0], peer[1]), self._quota(), now_ms)
+            arrival = Arrival(client, (peer[0], peer[1]), self._quota(), now_ms)
             pause_ms = arrival.quota.record(now_ms=now_ms)
             if pause_ms:
                 if self._port.is_news(_PAUSED):
@@ -143,10 +143,11 @@ class Acceptor:
             held, self._held = self._held, None
             self._enter(held)
 
-    def _enter(self, arrival: _Arrival) -> None:
+    def _enter(self, arrival: Arrival) -> None:
         """Find a place for a connection, unless its address is known and comes too fast."""
         if self._port.listener.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
-            self._turn_away(arrival.client, keep_ms, arrival.source[0])
+            self._port.late_close.keep(arrival.client, keep_ms)
+            self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
             return
         place = self._port.occupancy.enter(self._port.listener.max_connections)
         if place is not None:
@@ -155,7 +156,7 @@ class Acceptor:
             arrival.client.close()
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
-    async def _admit(self, arrival: _Arrival, place: Place) -> None:
+    async def _admit(self, arrival: Arrival, place: Place) -> None:
         """See whose connection it is, and hand it over. Nothing that a client does makes this raise."""
         port = self._port
         client, source = arrival.client, arrival.source
@@ -166,11 +167,8 @@ class Acceptor:
             expected = port.listener.proxy_protocol
             if expected is not None:
                 source, cause = await self._said(client, expected, source)
-                keep_ms = 0 if cause else _keep_ms(arrival, source[0])
-            if keep_ms:
-                self._turn_away(client, keep_ms, source[0])
-                place.leave()
-                return
+                if cause is None and (keep_ms := _keep_ms(arrival, source[0])):
+                    cause = CONNECTION_CREATION_RATE
             if cause is None and not place.come_from(source, port.listener.max_connections_per_ip):
                 cause = MAX_CONNECTIONS_PER_IP
             if cause is None:
@@ -180,16 +178,11 @@ class Acceptor:
         except OSError:  # gone already
             cause = "client_lost"
         finally:
-            if not is_handed_over and not keep_ms:
+            if not is_handed_over:
                 place.leave()
-                client.close()
+                port.late_close.keep(client, keep_ms)
         if cause is not None:
             self._refuse(cause, source[0])
-
-    def _turn_away(self, client: socket.socket, keep_ms: int, host: str) -> None:
-        """Leave a client unserved, and close it late."""
-        self._port.late_close.keep(client, keep_ms)
-        self._refuse(CONNECTION_CREATION_RATE, host)
 
     def _welcome(self, place: Place) -> ClientConnection:
         connection = self._accept()
@@ -225,7 +218,7 @@ class Acceptor:
             log.log(level, "closed a connection from %s on listener %s: %s", host, self._port.name, cause)
 
 
-def _keep_ms(arrival: _Arrival, host: str) -> int:
+def _keep_ms(arrival: Arrival, host: str) -> int:
     """Return for how long a connection is to be kept unserved, now that its address is known."""
     return arrival.quota.record_address(host, came_ms=arrival.came_ms, now_ms=monotonic_ns() // 1_000_000)
 

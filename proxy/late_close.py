@@ -20,8 +20,8 @@ class LateClose:
         return len(self._kept)
 
     def keep(self, client: socket.socket, time_ms: int) -> None:
-        """Close ``client`` when ``time_ms`` have passed, or when too many are kept; nothing of it is read."""
-        if self._is_closed:
+        """Close ``client`` unread when ``time_ms`` have passed, 0: at once; or earlier, when too many are kept."""
+        if self._is_closed or not time_ms:
             client.close()
             return
         if len(self._kept) >= MAX_KEPT:

@@ -81,6 +81,14 @@ class Server:
         """All brokers behind the proxy that are known."""
         return [*self._brokers.values(), *(one for fleet in self.fleets.values() for one in fleet.upstreams)]
 
+    @property
+    def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
+        """The quotas of all brokers by their addresses, and those of the bootstrap ports, where connections come in."""
+        fleets = tuple(self.fleets.values())
+        brokers = [*self._brokers.values(), *(one for fleet in fleets for one in tuple(fleet.brokers.values()))]
+        named = [(str(upstream.address), upstream.quotas) for upstream in brokers]
+        return named + [("bootstrap", fleet.bootstrap(0).quotas) for fleet in fleets]
+
     def is_reachable(self) -> bool:
         """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""
         fleets = self.fleets.values()

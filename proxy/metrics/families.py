@@ -10,7 +10,7 @@ from protocol.api import API_NAMES
 from proxy.connection import Port
 from proxy.counters import OTHER as OTHER_API
 from proxy.latency import BOUNDS_NS
-from proxy.metrics import replication
+from proxy.metrics import connections, replication
 from proxy.metrics.text import Family, Rest, labels, paced, rest
 from proxy.metrics.usage import NOTHING, OTHER, Names, Row, read
 from proxy.quota.broker import BrokerQuotas
@@ -69,6 +69,7 @@ class Families:
         yield _added_latency(ports)
         yield from _of_certificates(self._server)
         yield from replication.families(self._server.throttle, self._server.watcher, ports, now_ms)
+        yield from connections.families(self._server.quotas_by_name, ports, now_ms)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
@@ -105,7 +106,7 @@ def _of_configuration(reloads: Reloads) -> Iterator[Family]:
 
 
 def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
-    connections: list[tuple[str, float]] = []
+    open_connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
     logins: list[tuple[str, float]] = []
@@ -114,7 +115,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     errors: dict[str, int] = {}
     for port in ports:
         open_now = tuple(port.connections)
-        connections.append((labels(listener=port.name), len(open_now)))
+        open_connections.append((labels(listener=port.name), len(open_now)))
         muted.append((labels(listener=port.name), sum(one.session.muted_until_ms > now_ms for one in open_now)))
         counters = port.counters
         for cause, count in counters.disconnects.copy().items():
@@ -124,7 +125,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
         _add(frames, ((labels(api=_api(key)), count) for key, count in enumerate(counters.frames) if count))
         _add(unknown, ((labels(api_key=_api_key(key)), n) for key, n in counters.unknown_apis.copy().items()))
         _add(errors, ((labels(reason=reason), n) for reason, n in counters.protocol_errors.copy().items()))
-    yield _gauge("connections", "Open client connections.", connections)
+    yield _gauge("connections", "Open client connections.", open_connections)
     yield _gauge("muted_connections", "Client connections that wait out a throttle time.", muted)
     yield _counter("frames", "Requests by API.", frames.items())
     yield _counter("unknown_api", "Requests whose API or version is not known here; they pass.", unknown.items())

@@ -6,6 +6,8 @@
 * ``throttle``  the decision: rate, limit, window -> milliseconds
 * ``client``    ``ClientQuotaManager``: buckets, charging, changing limits, expiry
 * ``places``    how many buckets there may be, and which makes room
+* ``connections``       how fast connections may come: at a broker, to a listener, from an address
+* ``open_connections``  how many a user or client-id may have at once
 * ``broker``    the quota state of one broker: both kinds, folding, exempt principals
 
 The formula: a client that sent at rate O over a window W is silent for X = (O - T) / T * W, so that

@@ -205,6 +205,11 @@ class ConnectionQuotas:
         """Return what an address may create, connections per second; ``UNLIMITED_RATE``: any number."""
         return self._limits.get(canonical(host), self._default)
 
+    def limits(self) -> list[tuple[str, float]]:
+        """Return the rules in force: an address or ``<default>``, and its limit."""
+        default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
+        return [*self._limits.items(), *default]
+
     def rate_of(self, host: str, *, now_ms: int) -> float:
         """Return the rate of an address, connections per second. A pure read."""
         source = self._places.get(Tags("", canonical(host)))

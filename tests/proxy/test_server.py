@@ -16,7 +16,7 @@ from proxy import dialler as dialler_module
 from proxy import drain as drain_module
 from proxy import replication_watcher as watcher_module
 from proxy import server as server_module
-from proxy.acceptor import Acceptor
+from proxy.acceptor import Acceptor, Arrival
 from proxy.admin import Health
 from proxy.cluster_view import ClusterView
 from proxy.connection import ClientConnection
@@ -421,9 +421,9 @@ async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
 async def test_who_is_being_accepted_at_a_stop_is_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
     go, admit = asyncio.Event(), Acceptor._admit
 
-    async def slowly(self: Acceptor, client: socket.socket, place: Place, source: tuple[str, int]) -> None:
+    async def slowly(self: Acceptor, arrival: Arrival, place: Place) -> None:
         await go.wait()
-        await admit(self, client, place, source)
+        await admit(self, arrival, place)
 
     monkeypatch.setattr(Acceptor, "_admit", slowly)
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:

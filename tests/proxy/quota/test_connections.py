@@ -1,0 +1,365 @@
+"""Kafka's quotas on the creation of connections; time is a number. ``V`` and a number as in ``test_vectors``."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, Address, Default, Enforcement, IpRule, KafkaSettings, Listener, ProxyConfig
+from proxy.quota.connections import EXPIRES_AFTER_MS, UNLIMITED_RATE, ConnectionQuotas, ListenerQuota, canonical
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+T = 1_767_225_600_000
+ONE = "192.168.1.1"
+OTHER = "192.168.1.2"
+ANY = Address(host="127.0.0.1", port=0)
+V55 = KafkaSettings(quota_window_num=2)
+
+
+def config_of(
+    ips: dict[str | Default, float] | None = None,
+    *,
+    listener: float | None = None,
+    broker: int = UNLIMITED_RATE,
+    kafka: KafkaSettings = V55,
+    enforcement: Enforcement = Enforcement.RESPOND,
+    max_buckets: int = 100_000,
+) -> ProxyConfig:
+    return ProxyConfig(
+        listeners=(
+            Listener(name="clients", bind=ANY, max_connection_creation_rate=listener),
+            Listener(name="brokers", bind=ANY, max_connection_creation_rate=listener, inter_broker=True),
+        ),
+        kafka=replace(kafka, max_connection_creation_rate=broker),
+        enforcement=enforcement,
+        max_buckets=max_buckets,
+        ip_quotas=tuple(IpRule(ip=ip, connection_creation_rate=limit) for ip, limit in (ips or {}).items()),
+    )
+
+
+def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every_ms: int = 0) -> list[int]:
+    """Let a connection come from each address; return for how long each is kept unserved, 0 for those let in."""
+    kept = []
+    for turn, host in enumerate(hosts):
+        now_ms = at_ms + turn * every_ms
+        listener.record(now_ms=now_ms)
+        kept.append(listener.record_address(host, came_ms=now_ms, now_ms=now_ms))
+    return kept
+
+
+# -- Kafka's own numbers --
+
+
+def test_v54_the_most_specific_rule_of_an_address_counts() -> None:
+    """V54, ClientQuotasRequestTest.testAlterIpQuotasRequest, as far as it is about what holds."""
+    quotas = ConnectionQuotas(config_of({"1.2.3.4": 100.0}))
+    assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (100.0, UNLIMITED_RATE)
+
+    quotas.update(config_of({"1.2.3.4": 150.0, DEFAULT: 200.0}))
+    assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (150.0, 200.0)
+    assert quotas.limits() == [("1.2.3.4", 150.0), ("<default>", 200.0)]
+
+    quotas.update(config_of())
+    assert (quotas.limit_of("1.2.3.4"), quotas.limits()) == (UNLIMITED_RATE, [])
+
+
+def test_v55_a_limit_that_changes_holds_on_what_has_come() -> None:
+    """V55, testEnforcedIpConnectionRateQuotaUpdate."""
+    quotas = ConnectionQuotas(config_of({ONE: 20.0}))
+    clients = quotas.listener("clients")
+
+    assert come(clients, [ONE] * 40) == [0] * 20 + [50] * 20
+    quotas.update(config_of({ONE: 30.0}))
+    assert come(clients, [ONE] * 40).count(0) == 10
+    quotas.update(config_of())
+    assert come(clients, [ONE] * 40).count(0) == 40
+
+    assert come(clients, [OTHER] * 40).count(0) == 40
+    quotas.update(config_of({DEFAULT: 20.0}))
+    assert come(clients, [OTHER] * 40).count(0) == 20
+
+
+def test_v55_below_the_limit_all_are_let_in() -> None:
+    """V55, testIpConnectionRateWhenActualRateBelowLimit."""
+    quotas = ConnectionQuotas(config_of({ONE: 30.0}))
+
+    assert come(quotas.listener("clients"), [ONE] * 200, every_ms=40).count(0) == 200
+    assert quotas.rate_of(ONE, now_ms=T + 200 * 40) == 25.0
+
+
+def test_v55_above_the_limit_as_many_as_the_limit_says() -> None:
+    """V55, testIpConnectionRateWhenActualRateAboveLimit."""
+    kept = come(ConnectionQuotas(config_of({ONE: 20.0})).listener("clients"), [ONE] * 80, every_ms=25)
+
+    assert kept.count(0) == 39
+    assert kept.count(0) / 2 == pytest.approx(20, abs=1)
+
+
+@pytest.mark.parametrize("name", ["clients", "brokers"])
+def test_v55_who_is_refused_is_taken_back_everywhere(name: str) -> None:
+    """V55, testRejectedIpConnectionUnrecordedFromConnectionRateQuotas."""
+    quotas = ConnectionQuotas(config_of({ONE: 0.0}))
+    listener = quotas.listener(name)
+
+    assert come(listener, [ONE] * 3) == [1_000] * 3
+    assert quotas.rate_of(ONE, now_ms=T) == listener.rate.peek(now_ms=T) == quotas.rate.peek(now_ms=T) == 0
+    assert listener.refused == 3
+    assert listener.address_throttle_time.peek(now_ms=T) == 1_000
+
+
+def test_v55_the_limit_of_an_address_follows_the_rules() -> None:
+    """V55, testIpConnectionRateMetricUpdate."""
+    quotas = ConnectionQuotas(config_of({DEFAULT: 50.0}))
+    come(quotas.listener("clients"), [ONE, OTHER])
+
+    def limits(rules: dict[str | Default, float]) -> tuple[float, float]:
+        quotas.update(config_of(rules))
+        return quotas.limit_of(ONE), quotas.limit_of(OTHER)
+
+    assert limits({DEFAULT: 50.0}) == (50.0, 50.0)
+    assert limits({DEFAULT: 20.0, ONE: 30.0}) == (30.0, 20.0)
+    assert limits({ONE: 30.0}) == (30.0, 2_147_483_647)
+    assert limits({}) == (2_147_483_647, 2_147_483_647)
+
+
+def test_20_a_second_against_a_limit_of_5_are_5_a_second_in_the_long_run() -> None:
+    """With Kafka's eleven windows: all of ten seconds at once, then as many as leave the windows."""
+    kept = come(
+        ConnectionQuotas(config_of({ONE: 5.0}, kafka=KafkaSettings())).listener("clients"), [ONE] * 1_200, every_ms=50
+    )
+
+    assert kept.index(max(kept[:60])) in range(50, 56)
+    assert kept[:50] == [0] * 50
+    assert kept.count(0) / 60 == pytest.approx(5, rel=0.1)
+    assert max(kept) <= 1_000
+
+
+# -- listener and broker --
+
+
+@pytest.mark.parametrize("limits", [{"listener": 5.0}, {"broker": 5}, {"listener": 5.0, "broker": 7}])
+def test_over_a_rate_accepting_pauses_until_it_is_back_at_the_limit(limits: dict[str, float]) -> None:
+    listener = ConnectionQuotas(config_of(**limits, kafka=KafkaSettings())).listener("clients")  # type: ignore[arg-type]
+
+    assert [listener.record(now_ms=T) for _ in range(52)] == [0] * 50 + [200, 400]
+    assert (listener.paused, listener.pause_time_ms) == (2, 600)
+    assert listener.pause_time.peek(now_ms=T) == 300
+
+
+def test_a_pause_is_never_longer_than_a_window() -> None:
+    listener = ConnectionQuotas(config_of(listener=0.5, kafka=KafkaSettings())).listener("clients")
+
+    assert [listener.record(now_ms=T) for _ in range(7)] == [0] * 5 + [1_000, 1_000]
+    assert ConnectionQuotas(config_of(listener=0.0)).listener("clients").record(now_ms=T) == 1_000
+
+
+def test_who_waits_for_each_pause_comes_as_fast_as_the_limit_says() -> None:
+    """20 a second want in, and a pause holds all of them up: what an acceptor does."""
+    listener = ConnectionQuotas(config_of(listener=5.0, kafka=KafkaSettings())).listener("clients")
+    let_in, now_ms = 0, T
+    while now_ms < T + 60_000:
+        now_ms += listener.record(now_ms=now_ms) or 50
+        let_in += 1
+
+    assert let_in / 60 == pytest.approx(5, rel=0.1)
+
+
+def test_listeners_share_the_brokers_rate_but_for_those_of_brokers() -> None:
+    quotas = ConnectionQuotas(config_of(broker=3, kafka=V55))
+    clients, brokers = quotas.listener("clients"), quotas.listener("brokers")
+
+    assert [brokers.record(now_ms=T) for _ in range(100)] == [0] * 100
+    assert [clients.record(now_ms=T) for _ in range(4)] == [0, 0, 0, 333]
+    assert brokers.record(now_ms=T) == 0
+
+
+def test_a_listener_that_the_file_no_longer_has_keeps_no_limit() -> None:
+    quotas = ConnectionQuotas(config_of(listener=0.0))
+    clients = quotas.listener("clients")
+
+    quotas.update(replace(config_of(listener=0.0), listeners=()))
+
+    assert clients.record(now_ms=T) == 0
+
+
+def test_where_nothing_is_enforced_it_is_counted_and_nobody_is_taken_back() -> None:
+    quotas = ConnectionQuotas(config_of({ONE: 2.0}, broker=3, enforcement=Enforcement.OBSERVE))
+    clients = quotas.listener("clients")
+
+    assert come(clients, [ONE] * 4) == [0] * 4
+    assert quotas.rate.peek(now_ms=T) == quotas.rate_of(ONE, now_ms=T) == 4
+    assert (clients.observed, clients.paused, clients.refused) == (3, 0, 0)
+
+
+def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
+    """What is taken back a long time after it came would be taken back for longer than it counted."""
+    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5.0))
+    clients = quotas.listener("clients")
+    for turn in range(5):
+        clients.record(now_ms=T + turn)
+
+    for turn in range(5):
+        assert clients.record_address(ONE, came_ms=T + turn, now_ms=T + 1_500)
+
+    assert clients.rate.peek(now_ms=T + 1_999) > 0
+    assert clients.rate.peek(now_ms=T + 3_000) == 0
+    assert [clients.record(now_ms=T + 4_000) for _ in range(6)] == [0] * 5 + [200]
+
+
+# -- addresses --
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:DB8:0:0:0::1", "2001:db8::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("not an address", "not an address"),
+    ],
+)
+def test_an_address_has_one_name(host: str, name: str) -> None:
+    assert canonical(host) == name
+
+
+def test_a_rule_is_found_however_the_address_is_written() -> None:
+    quotas = ConnectionQuotas(config_of({"2001:0DB8::0001": 1.0, "10.0.0.7": 1.0}))
+
+    kept = come(quotas.listener("clients"), ["2001:db8::1", "2001:db8:0::1", "::ffff:10.0.0.7", "10.0.0.7"])
+
+    assert [kept_ms > 0 for kept_ms in kept] == [False, True, False, True]
+
+
+def test_each_ipv6_address_is_one_of_its_own_as_in_kafka() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 1.0}))
+
+    assert come(quotas.listener("clients"), ["2001:db8::1", "2001:db8::2", "2001:db8::1"]) == [0, 0, 1_000]
+
+
+def test_without_a_limit_no_address_is_remembered() -> None:
+    quotas = ConnectionQuotas(config_of({ONE: 5.0}))
+
+    come(quotas.listener("clients"), [f"10.0.{n // 256}.{n % 256}" for n in range(1_000)])
+
+    assert quotas.addresses == 0
+
+
+def test_an_address_that_was_silent_for_an_hour_is_forgotten() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0, ONE: 5.0}))
+    come(quotas.listener("clients"), [ONE, OTHER])
+
+    def left(now_ms: int) -> int:
+        for _ in quotas.expire_slices(now_ms=now_ms):
+            pass
+        return quotas.addresses
+
+    assert left(T + EXPIRES_AFTER_MS) == 2
+    come(quotas.listener("clients"), [OTHER], at_ms=T + EXPIRES_AFTER_MS)
+    assert left(T + EXPIRES_AFTER_MS + 1) == 1
+
+
+def test_a_flood_of_addresses_takes_no_more_places_than_there_are() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=100))
+    flood = [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(10_000)]
+
+    assert come(quotas.listener("clients"), flood) == [0] * 10_000
+    assert (quotas.addresses, quotas.evicted, quotas.overflows) == (100, 9_900, 0)
+
+
+def test_a_flood_does_not_free_who_is_at_his_limit_nor_who_has_a_rule() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0, OTHER: 2.0}, kafka=KafkaSettings(), max_buckets=100))
+    clients = quotas.listener("clients")
+    come(clients, [ONE] * 50 + [OTHER])
+    assert come(clients, [ONE]) != [0]
+
+    come(clients, [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(10_000)])
+
+    assert come(clients, [ONE]) != [0]
+    assert quotas.rate_of(OTHER, now_ms=T) == 0.1
+    # Nothing that came counts any more: it may go.
+    come(clients, [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(300)], at_ms=T + 12_000)
+    assert quotas.rate_of(ONE, now_ms=T + 12_000) == 0
+
+
+def test_where_all_places_are_taken_by_who_owes_the_others_share_a_rate() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 1.0, OTHER: 1.0}, max_buckets=3))
+    clients = quotas.listener("clients")
+    come(clients, ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+
+    assert come(clients, ["10.0.0.4", "10.0.0.5", OTHER]) == [0, 1_000, 0]
+    assert (quotas.addresses, quotas.overflows) == (4, 2)
+    assert come(clients, ["10.0.0.5"], at_ms=T + 3_000) == [0]
+    assert quotas.overflows == 2
+
+
+# -- at any time, by any history --
+
+_HISTORY = st.lists(
+    st.tuples(st.integers(0, 3_000), st.sampled_from([ONE, OTHER, "10.0.0.1"])), min_size=1, max_size=80
+)
+
+
+@given(_HISTORY, st.sampled_from([0.5, 1.0, 3.0, 20.0]), st.sampled_from([2, 3, 11]))
+@settings(max_examples=200)
+def test_all_is_decided_as_by_kafkas_arithmetic_written_down_step_by_step(
+    history: list[tuple[int, str]], limit: float, samples: int
+) -> None:
+    listener_limit, broker_limit = 2 * limit, 3
+    kafka = KafkaSettings(quota_window_num=samples)
+    quotas = ConnectionQuotas(config_of({DEFAULT: limit}, listener=listener_limit, broker=broker_limit, kafka=kafka))
+    clients = quotas.listener("clients")
+    broker, listener = kafka_rate.Rate(), kafka_rate.Rate()
+    addresses: dict[str, kafka_rate.Rate] = {}
+
+    def oracle(rate: kafka_rate.Rate, bound: float, now_ms: int) -> int:
+        config = MetricConfig(samples=samples, window_ms=1_000, bound=bound)
+        return min(kafka_rate.record_and_get_throttle_time_ms(rate, config, 1.0, now_ms), 1_000)
+
+    now_ms = T
+    for passes_ms, host in history:
+        now_ms += passes_ms
+        pause_ms = max(oracle(broker, broker_limit, now_ms), oracle(listener, listener_limit, now_ms))
+        assert clients.record(now_ms=now_ms) == pause_ms
+        came_ms, now_ms = now_ms, now_ms + pause_ms
+        keep_ms = oracle(addresses.setdefault(host, kafka_rate.Rate()), limit, now_ms)
+        assert clients.record_address(host, came_ms=came_ms, now_ms=now_ms) == keep_ms
+        if keep_ms:
+            taken_back = [addresses[host]] if pause_ms == 1_000 else [addresses[host], listener, broker]
+            for rate in taken_back:
+                rate.record(MetricConfig(samples=samples, window_ms=1_000), -1.0, now_ms)
+
+
+@given(
+    st.lists(st.integers(0, 700), min_size=1, max_size=150), st.sampled_from([0.5, 2.0, 5.0]), st.sampled_from([2, 5])
+)
+@settings(max_examples=200)
+def test_in_no_window_are_more_let_in_than_the_limit_allows_for_the_longest_one(
+    gaps_ms: list[int], limit: float, samples: int
+) -> None:
+    """Whatever came in the last N samples counts, and a window is never longer than N + 1 of them."""
+    quotas = ConnectionQuotas(config_of({DEFAULT: limit}, kafka=KafkaSettings(quota_window_num=samples)))
+    let_in: list[int] = []
+    now_ms = T
+    for gap_ms in gaps_ms:
+        now_ms += gap_ms
+        if come(quotas.listener("clients"), [ONE], at_ms=now_ms) == [0]:
+            let_in.append(now_ms)
+            within = [at_ms for at_ms in let_in if now_ms - at_ms < samples * 1_000]
+            assert len(within) <= limit * (samples + 1)
+
+
+@given(st.lists(st.integers(0, 1_000), min_size=1, max_size=50))
+@settings(max_examples=100)
+def test_who_is_never_let_in_leaves_nothing_behind(gaps_ms: list[int]) -> None:
+    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5.0, broker=5))
+    clients = quotas.listener("clients")
+    now_ms = T
+    for gap_ms in gaps_ms:
+        now_ms += gap_ms
+        assert come(clients, [ONE], at_ms=now_ms) == [1_000]
+        assert clients.rate.peek(now_ms=now_ms) == quotas.rate.peek(now_ms=now_ms) == 0
+    assert clients.paused == 0

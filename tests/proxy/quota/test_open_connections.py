@@ -1,0 +1,130 @@
+"""How many connections are open at once, by the eight levels."""
+
+import random
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
+from proxy.quota.broker import PrincipalRules
+from proxy.quota.entity import LEVELS, Tags
+from proxy.quota.open_connections import Identity, OpenConnections
+
+ALICE_ETL = Identity("alice", "etl")
+BOB_ETL = Identity("bob", "etl")
+
+
+def open_connections(*rules: QuotaRule, principals: Principals | None = None) -> OpenConnections:
+    return OpenConnections(rules, PrincipalRules(principals or Principals()).charged_user)
+
+
+def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
+    """Let each in that may; return which of them."""
+    came = []
+    for identity in identities:
+        came.append(not connections.look(identity).is_too_many)
+        if came[-1]:
+            connections.enter(identity)
+    return came
+
+
+def test_as_many_as_the_rule_says_and_one_more_when_one_has_left() -> None:
+    connections = open_connections(QuotaRule(user="alice", connections=2))
+
+    assert enter(connections, ALICE_ETL, Identity("alice", ""), ALICE_ETL, BOB_ETL) == [True, True, False, True]
+    connections.leave(ALICE_ETL)
+    assert enter(connections, ALICE_ETL, ALICE_ETL) == [True, False]
+
+
+def test_a_default_lends_its_limit_and_each_has_connections_of_his_own() -> None:
+    connections = open_connections(QuotaRule(user=DEFAULT, connections=1))
+
+    assert enter(connections, ALICE_ETL, BOB_ETL, ALICE_ETL) == [True, True, False]
+
+
+def test_a_rule_without_connections_is_none_here() -> None:
+    connections = open_connections(
+        QuotaRule(user="alice", producer_byte_rate=1.0), QuotaRule(client_id="etl", connections=1)
+    )
+
+    assert enter(connections, ALICE_ETL, BOB_ETL) == [True, False]
+
+
+def test_none_may_come_where_the_limit_is_none() -> None:
+    assert enter(open_connections(QuotaRule(user="alice", connections=0)), ALICE_ETL) == [False]
+
+
+def test_the_exempt_have_any_number_and_the_folded_share() -> None:
+    principals = Principals(fold=(Fold(match="svc-.*", to="svc"),), exempt=frozenset({"alice"}))
+    connections = open_connections(QuotaRule(user=DEFAULT, connections=2), principals=principals)
+    services = [Identity(f"svc-{n}", "") for n in range(3)]
+
+    assert enter(connections, *[ALICE_ETL] * 5, *services) == [True] * 5 + [True, True, False]
+    assert connections.open_now() == {Tags("svc", ""): 2}
+
+
+def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
+    connections = open_connections(QuotaRule(client_id="etl", connections=10))
+    enter(connections, *[ALICE_ETL] * 3, BOB_ETL)
+
+    connections.update([QuotaRule(user="alice", connections=2)], PrincipalRules(Principals()).charged_user)
+
+    assert connections.look(ALICE_ETL).open_now == 3
+    assert enter(connections, ALICE_ETL) == [False]
+    for _ in range(2):
+        connections.leave(ALICE_ETL)
+    assert enter(connections, ALICE_ETL, ALICE_ETL) == [True, False]
+
+
+def test_who_has_no_connection_takes_no_memory() -> None:
+    connections = open_connections(QuotaRule(user=DEFAULT, connections=5))
+    names = [Identity(f"user-{n}", f"client-{n}") for n in range(1_000)]
+    enter(connections, *names)
+
+    for name in names:
+        connections.leave(name)
+
+    assert connections.open_now() == connections._by_identity == {}
+
+
+_NAMES = st.sampled_from(["", "a", "b"])
+
+
+def _name(by_name: bool | None, name: str) -> EntityName:
+    return None if by_name is None else name if by_name else DEFAULT
+
+
+_RULES = st.lists(
+    st.builds(
+        lambda level, name, limit: QuotaRule(
+            user=_name(level.user, name), client_id=_name(level.client_id, name), connections=limit
+        ),
+        st.sampled_from(LEVELS),
+        st.sampled_from(["a", "b"]),
+        st.integers(0, 3),
+    ),
+    max_size=6,
+    unique_by=lambda rule: (rule.user, rule.client_id),
+)
+
+
+@given(_RULES, _RULES, st.lists(st.tuples(st.sampled_from(["a", "b"]), _NAMES), max_size=40), st.randoms())
+@settings(max_examples=200)
+def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
+    first: list[QuotaRule], then: list[QuotaRule], come: list[tuple[str, str]], chance: random.Random
+) -> None:
+    connections = open_connections(*first)
+    inside: list[Identity] = []
+    for turn, (user, client_id) in enumerate(come):
+        if turn == len(come) // 2:
+            connections.update(then, PrincipalRules(Principals()).charged_user)
+        if inside and chance.random() < 0.3:
+            connections.leave(inside.pop(chance.randrange(len(inside))))
+        identity = Identity(user, client_id)
+        before = connections.look(identity)
+        if enter(connections, identity) == [True]:
+            inside.append(identity)
+            assert before.found.limit is None or before.open_now < before.found.limit
+        counted = Counter(connections.table.resolve(user=one[0], client_id=one[1]).tags for one in inside)
+        assert connections.open_now() == counted
