@@ -9,12 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_network
 from struct import pack
+from time import monotonic
 
 import pytest
 
-from config.model import Address, ProxyConfig, ProxyProtocol
+from config.model import DEFAULT, Address, Default, Enforcement, IpRule, KafkaSettings, ProxyConfig, ProxyProtocol
 from proxy import acceptor as acceptor_module
 from proxy import dialler as dialler_module
+from proxy import late_close as late_close_module
 from proxy.acceptor import bind
 from proxy.server import Server
 from tests.support.frames import other_request, other_response
@@ -256,6 +258,160 @@ async def test_who_has_not_said_whose_connection_it_is_does_not_hold_up_a_stop()
         server.stop()
 
         assert await client.answer() == b""
+
+
+# -- how fast --
+
+# A window of one second and the current one.
+QUICK = KafkaSettings(quota_window_num=2)
+
+
+@asynccontextmanager
+async def proxy_under(
+    ips: dict[str | Default, float] | None = None,
+    *,
+    broker: int = 2**31 - 1,
+    listeners: int = 1,
+    enforcement: Enforcement = Enforcement.RESPOND,
+    **limits: float | ProxyProtocol | None,
+) -> AsyncIterator[Server]:
+    """Run a proxy with quotas on the creation of connections; ``limits`` are those of its listeners."""
+    async with stub_broker(lambda frame: other_response(correlation_id(frame))) as stub:
+        config = ProxyConfig(
+            listeners=tuple(
+                replace(listener_to(stub.address, name=f"listener-{n}"), **limits)  # type: ignore[arg-type]
+                for n in range(listeners)
+            ),
+            kafka=replace(QUICK, max_connection_creation_rate=broker),
+            ip_quotas=tuple(IpRule(ip=ip, connection_creation_rate=limit) for ip, limit in (ips or {}).items()),
+            enforcement=enforcement,
+        )
+        async with running(config) as server:
+            yield server
+
+
+async def served_after_s(server: Server, *, port: int = 0, before: bytes = b"") -> float | None:
+    """Connect and ask; return how long the answer took, None where the proxy closed the connection."""
+    started_s = monotonic()
+    async with client_of(server, port=port) as client:
+        return monotonic() - started_s if await client.ask(before + other_request(7)) else None
+
+
+@on_uvloop
+async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    async with proxy_under(max_connection_creation_rate=5.0) as server:
+        times_s = sorted([time_s or 0 for time_s in await asyncio.gather(*(served_after_s(server) for _ in range(9)))])
+
+        assert all(0 < time_s < 0.15 for time_s in times_s[:5])
+        # The first that is over the limit waits 1,000 / 5 ms, and so does each behind it.
+        assert times_s[5:] == [pytest.approx(0.2 * turn, abs=0.08) for turn in (1, 2, 3, 4)]
+        (quota,) = server.quotas_by_name[0][1].arrivals.listeners
+        assert (quota.paused, quota.refused) == (4, 0)
+        assert len([record for record in caplog.records if "takes no connections for 200 ms" in record.message]) == 1
+
+
+@on_uvloop
+async def test_the_listeners_of_a_broker_share_its_rate() -> None:
+    async with proxy_under(broker=4, listeners=2) as server:
+        first = [await served_after_s(server, port=turn % 2) or 0 for turn in range(4)]
+        after = [await served_after_s(server, port=turn % 2) or 0 for turn in range(2)]
+
+    assert all(0 < time_s < 0.15 for time_s in first)
+    assert all(time_s > 0.15 for time_s in after)
+
+
+@on_uvloop
+async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_are_served() -> None:
+    async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50.0) as server:
+        assert None not in [await served_after_s(server) for _ in range(5)]
+        started_s = monotonic()
+        async with client_of(server) as refused:
+            await refused.send(other_request(7))
+            await eventually(lambda: len(server.ports[0].late_close))
+            bind_to = server.config.listeners[0].bind
+            reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
+            assert await is_served(Client(reader, writer))
+            writer.transport.abort()
+            assert await refused.answer() == b""
+        kept_s = monotonic() - started_s
+
+        assert 0.1 < kept_s < 0.3
+        assert disconnects(server)["connection_creation_rate"] == 1
+        assert (len(server.ports[0].late_close), server.ports[0].occupancy.total) == (0, 0)
+        assert server.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
+
+
+@on_uvloop
+async def test_20_connections_a_second_against_a_limit_of_5() -> None:
+    """As Kafka's testIpConnectionRateWhenActualRateAboveLimit, with sockets."""
+    served: list[asyncio.Task[float | None]] = []
+    async with proxy_under({DEFAULT: 5.0}) as server:
+        for _ in range(60):
+            served.append(asyncio.ensure_future(served_after_s(server)))
+            await asyncio.sleep(0.05)
+        times_s = [time_s for time_s in await asyncio.gather(*served) if time_s is not None]
+
+    # In three seconds, and a second that Kafka takes for granted before them.
+    assert len(times_s) / 3 == pytest.approx(5, abs=1.7)
+    assert max(times_s) < 0.15
+    assert disconnects(server)["connection_creation_rate"] == 60 - len(times_s)
+
+
+@on_uvloop
+async def test_behind_a_header_the_address_in_it_comes_too_fast_or_not() -> None:
+    async with proxy_under({"203.0.113.7": 1.0}, proxy_protocol=ANYBODY) as server:
+        assert await served_after_s(server, before=LINE)
+        assert await served_after_s(server, before=BINARY) is None
+        assert await served_after_s(server, before=LOCAL)
+
+        assert disconnects(server)["connection_creation_rate"] == 1
+        await eventually(lambda: not server.ports[0].occupancy.total)
+        assert server.quotas_by_name[0][1].arrivals.rate.total == 2
+
+
+@on_uvloop
+async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_close_module, "MAX_KEPT", 3)
+    async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
+        await eventually(lambda: server.ports[0].late_close.hurried == 7)
+
+        assert len(server.ports[0].late_close) == 3
+        for client in clients:
+            assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0.0) as server:
+        assert await served_after_s(server) is None
+        listener = replace(server.config.listeners[0], max_connection_creation_rate=None)
+
+        server.apply(replace(server.config, ip_quotas=(), listeners=(listener,)))
+
+        times_s = [await served_after_s(server) or 9 for _ in range(5)]
+        assert max(times_s) < 0.15
+
+
+@on_uvloop
+async def test_where_it_is_only_observed_nobody_waits() -> None:
+    async with proxy_under({DEFAULT: 0.0}, broker=0, enforcement=Enforcement.OBSERVE) as server:
+        assert [bool(await served_after_s(server)) for _ in range(3)] == [True] * 3
+        assert server.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+@on_uvloop
+async def test_a_stop_waits_for_nobody_who_is_not_served(is_held: bool) -> None:
+    limits = {"max_connection_creation_rate": 0.0} if is_held else {}
+    async with proxy_under({} if is_held else {DEFAULT: 0.0}, **limits) as server, client_of(server) as client:
+        quota = server.quotas_by_name[0][1].arrivals.listener("listener-0")
+        await eventually(lambda: quota.paused + quota.refused)
+        started_s = monotonic()
+        server.stop()
+
+        assert await client.answer() == b""
+        assert monotonic() - started_s < 0.5
 
 
 # -- where --

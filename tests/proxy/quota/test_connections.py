@@ -131,8 +131,7 @@ def test_20_a_second_against_a_limit_of_5_are_5_a_second_in_the_long_run() -> No
         ConnectionQuotas(config_of({ONE: 5.0}, kafka=KafkaSettings())).listener("clients"), [ONE] * 1_200, every_ms=50
     )
 
-    assert kept.index(max(kept[:60])) in range(50, 56)
-    assert kept[:50] == [0] * 50
+    assert next(turn for turn, kept_ms in enumerate(kept) if kept_ms) in range(50, 56)
     assert kept.count(0) / 60 == pytest.approx(5, rel=0.1)
     assert max(kept) <= 1_000
 
