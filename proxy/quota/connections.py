@@ -46,14 +46,14 @@ def canonical(host: str) -> str:
 class _Source:
     """What came from one address. A tenant of ``Places``, which knows its name as a client-id's."""
 
-    __slots__ = ("holders", "in_flight_bytes", "is_listed", "is_waiting", "last_record_ms", "rate", "tags")
+    __slots__ = ("holders", "in_flight", "is_listed", "is_waiting", "last_record_ms", "rate", "tags")
 
     def __init__(self, tags: Tags, rate: Rate, now_ms: int) -> None:
         self.tags = tags
         self.rate = rate
         self.last_record_ms = now_ms
         self.holders = 0
-        self.in_flight_bytes = 0
+        self.in_flight = 0
         self.is_listed = False
         self.is_waiting = False
 

@@ -403,8 +403,8 @@ async def test_where_it_is_only_observed_nobody_waits() -> None:
 @pytest.mark.parametrize("is_held", [True, False])
 @on_uvloop
 async def test_a_stop_waits_for_nobody_who_is_not_served(is_held: bool) -> None:
-    limits = {"max_connection_creation_rate": 0.0} if is_held else {}
-    async with proxy_under({} if is_held else {DEFAULT: 0.0}, **limits) as server, client_of(server) as client:
+    limit = 0.0 if is_held else None
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
         quota = server.quotas_by_name[0][1].arrivals.listener("listener-0")
         await eventually(lambda: quota.paused + quota.refused)
         started_s = monotonic()

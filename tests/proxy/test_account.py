@@ -1,11 +1,13 @@
 """Who pays, by which rule, and for how long the client is silent."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Enforcement, Principals, QuotaRule
-from proxy.account import Account
+from config.model import ANONYMOUS, DEFAULT, Enforcement, Principals, QuotaRule
+from proxy.account import Account, Listening
 from tests.support.wire import Wire
 
 A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=1_000.0)
@@ -206,3 +208,70 @@ def test_no_name_ever_has_two_buckets_that_are_charged(
     for account in accounts.values():
         account.close(now_ms=now_ms)
     assert all(bucket.holders == 0 for bucket in quotas.produce)
+
+
+# -- how many connections --
+
+TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
+
+
+def counted(listening: Listening, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> Account:
+    """Return the account of a connection that has said who it is."""
+    account = Account(listening)
+    account.log_in(user)
+    account.count(client_id)
+    return account
+
+
+def test_one_too_many_is_told_by_which_rule_and_counts_nothing() -> None:
+    listening = Wire(TWO).listening
+    accounts = [counted(listening, user="alice") for _ in range(3)]
+
+    assert [account.refusal for account in accounts] == [
+        "",
+        "",
+        "user='alice' client-id='' has 2 connections open, and quotas.yaml:7 allows 2",
+    ]
+    accounts[2].close(now_ms=0)
+    assert listening.quotas.connections.open_now() == {("alice", ""): 2}
+    accounts[0].close(now_ms=0)
+    accounts[0].close(now_ms=0)
+    assert not counted(listening, user="alice").refusal
+
+
+def test_where_it_is_only_observed_all_come_in_and_count() -> None:
+    for wire in (Wire(TWO, enforcement=Enforcement.OBSERVE), Wire(replace(TWO, enforcement=Enforcement.OBSERVE))):
+        accounts = [counted(wire.listening) for _ in range(5)]
+
+        assert [account.refusal for account in accounts] == [""] * 5
+        assert wire.listening.counters.observed_connections == 3
+        assert wire.listening.quotas.connections.open_now() == {(ANONYMOUS, ""): 5}
+
+
+def test_the_rule_says_more_than_the_listener() -> None:
+    wire = Wire(replace(TWO, enforcement=Enforcement.RESPOND), enforcement=Enforcement.OBSERVE)
+
+    assert [bool(counted(wire.listening).refusal) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        Wire(TWO, is_inter_broker=True),
+        Wire(TWO, principals=Principals(brokers=frozenset({ANONYMOUS}))),
+        Wire(TWO, principals=Principals(exempt=frozenset({ANONYMOUS}))),
+    ],
+)
+def test_brokers_and_the_exempt_may_have_any_number(wire: Wire) -> None:
+    assert [counted(wire.listening).refusal for _ in range(5)] == [""] * 5
+
+
+def test_long_client_ids_are_kept_by_their_digests() -> None:
+    listening = Wire(QuotaRule(client_id=DEFAULT, connections=1)).listening
+
+    assert [bool(counted(listening, client_id=name * 32_000).refusal) for name in (b"a", b"b", b"a")] == [
+        False,
+        False,
+        True,
+    ]
+    assert all(len(tags.client_id) < 200 for tags in listening.quotas.connections.open_now())

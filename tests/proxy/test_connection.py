@@ -1,7 +1,9 @@
 """One client, one broker, real sockets between them: when the broker is dialled, who is read, and how it ends."""
 
 import asyncio
+import logging
 import socket
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from struct import unpack_from
@@ -9,7 +11,7 @@ from time import monotonic
 
 import pytest
 
-from config.model import Enforcement, ProxyConfig, QuotaRule
+from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from proxy import connection as connection_module
 from proxy import dialler as dialler_module
 from proxy.connection import ClientConnection
@@ -904,3 +906,47 @@ async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
 
         assert not connection._leaves
         assert await client.answer() == other_response(2)
+
+
+# -- how many --
+
+
+@on_uvloop
+async def test_one_connection_too_many_is_closed_and_those_before_it_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    rule = QuotaRule(client_id="etl", connections=2, source="proxy.yaml:4")
+    async with stub_broker(answers) as broker, running(config_to(broker, rule)) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()
+
+        for _ in range(3):
+            async with client_of(server) as outside:
+                assert await outside.ask(produce_request()) == b""
+        async with client_of(server) as other:
+            assert await other.ask(produce_request(client_id="other")) == produce_response()
+
+        assert disconnects(server)["connections_quota"] == 3
+        warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == 1
+        assert "client-id='etl' has 2 connections open, and proxy.yaml:4 allows 2" in warnings[0]
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()
+        inside[0].writer.close()
+        await eventually(lambda: len(server.ports[0].connections) <= 1)
+        async with client_of(server) as last:
+            assert await last.ask(produce_request()) == produce_response()
+
+
+@on_uvloop
+async def test_a_reload_counts_who_is_there_and_closes_nobody() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(3)]
+        for client in inside:
+            await client.ask(produce_request())
+
+        server.apply(replace(server.config, quotas=(QuotaRule(user=DEFAULT, connections=2),)))
+
+        async with client_of(server) as outside:
+            assert await outside.ask(produce_request()) == b""
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()

@@ -10,10 +10,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from struct import unpack_from
+from time import monotonic_ns
 
 import pytest
 
-from config.model import Address, ClientTls, Cluster, Enforcement, Listener, ProxyConfig, QuotaRule, UpstreamTls
+from config.model import (
+    DEFAULT,
+    Address,
+    ClientTls,
+    Cluster,
+    Enforcement,
+    IpRule,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    UpstreamTls,
+)
 from proxy import cluster as cluster_module
 from proxy import fleet as fleet_module
 from proxy.server import Server
@@ -411,3 +423,22 @@ async def test_stop_closes_every_port() -> None:
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, 0, 1)
         assert not any(is_open(port_of(listener, node_id)) for node_id in (0, 1))
+
+
+@on_uvloop
+async def test_connections_are_limited_at_each_broker_and_the_bootstrap_port_is_like_one_more() -> None:
+    async with cluster_of(0, 3) as cluster:
+        listener = front_of(cluster)
+        quotas = (IpRule(ip=DEFAULT, connection_creation_rate=1_000.0),)
+        async with running(ProxyConfig(listeners=(listener,), ip_quotas=quotas)) as server:
+            await known(server, listener, 0, 3)
+            ports = {str(cluster.alive[node_id].address): port_of(listener, node_id) for node_id in (0, 3)}
+            for turn, (name, port) in enumerate((ports | {"bootstrap": listener.bind.port}).items()):
+                source = f"127.0.0.{10 + turn}"
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+                await Client(reader, writer).ask(other_request(api_key=OTHER_API))
+                writer.transport.abort()
+
+                now_ms = monotonic_ns() // 1_000_000
+                seen = {one for one, at in server.quotas_by_name if at.arrivals.rate_of(source, now_ms=now_ms)}
+                assert seen == {name}

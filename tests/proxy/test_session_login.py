@@ -2,7 +2,7 @@
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from protocol.errors import (
 )
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import Addresses
+from proxy.quota.entity import Tags
 from proxy.session import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
@@ -644,3 +645,54 @@ def everything_under(wire: Wire) -> Iterator[object]:
             yield bytes(one) if isinstance(one, memoryview) else one
         else:
             todo += gc.get_referents(one)
+
+
+# -- as whom a connection counts --
+
+
+def open_now(wire: Wire) -> dict[Tags, int]:
+    return wire.listening.quotas.connections.open_now()
+
+
+def test_a_connection_counts_from_its_first_request_and_as_whom_it_has_logged_in() -> None:
+    wire = Wire(QuotaRule(user=DEFAULT, connections=5))
+
+    wire.client(other_request(1, api_key=18, version=0))
+    wire.broker(api_versions_response(1))
+    log_in(wire, plain("alice"))
+    assert open_now(wire) == {}
+    wire.client(other_request(8))
+
+    assert open_now(wire) == {("alice", ""): 1}
+    wire.broker(framed(b"\0\0\0\x08"))
+    log_in(wire, plain("alice"))
+    pay(wire)
+    assert open_now(wire) == {("alice", ""): 1}
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+    assert open_now(wire) == {}
+
+
+def test_the_client_id_that_came_first_counts() -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, connections=5))
+
+    wire.client(other_request(1, client_id="one"), other_request(2, client_id="other"))
+
+    assert open_now(wire) == {("", "one"): 1}
+
+
+@pytest.mark.parametrize("request_of", [other_request, produce_request, fetch_request])
+def test_one_connection_too_many_passes_nothing_on_but_what_came_before(request_of: Callable[[int], bytes]) -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, connections=0))
+    first = other_request(1, api_key=18, version=0)
+
+    assert wire.client(first + request_of(2) + request_of(3)) == first
+    assert wire.client(request_of(4)) == b""
+
+    session = wire.session
+    assert session.is_blocked
+    assert "has 0 connections open, and a rule allows 0" in session.account.refusal
+    session.release(now_ms=wire.now_ms)
+    assert wire.to_broker() == b""
+    assert session.wake_at_ms == 0
+    session.close(now_ms=wire.now_ms, has_passed=True)
+    assert open_now(wire) == {}
