@@ -186,10 +186,10 @@ class Listener:
     # Of these None is no limit.
     max_connections: int | None = 10_000
     max_connections_per_ip: int | None = None
-    max_connection_creation_rate: float | None = None  # connections per second at one broker
     login_timeout_ms: int | None = 30_000  # until the first request has come
     idle_timeout_ms: int | None = None  # brokers have one of their own, connections.max.idle.ms
     max_connection_age_ms: int | None = None
+    max_connection_creation_rate: int | None = None  # connections per second
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
     sasl: Sasl = field(default_factory=Sasl)

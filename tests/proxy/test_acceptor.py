@@ -273,7 +273,7 @@ async def proxy_under(
     broker: int = 2**31 - 1,
     listeners: int = 1,
     enforcement: Enforcement = Enforcement.RESPOND,
-    **limits: float | ProxyProtocol | None,
+    **limits: int | ProxyProtocol | None,
 ) -> AsyncIterator[Server]:
     """Run a proxy with quotas on the creation of connections; ``limits`` are those of its listeners."""
     async with stub_broker(lambda frame: other_response(correlation_id(frame))) as stub:
@@ -299,7 +299,7 @@ async def served_after_s(server: Server, *, port: int = 0, before: bytes = b"") 
 
 @on_uvloop
 async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(caplog: pytest.LogCaptureFixture) -> None:
-    async with proxy_under(max_connection_creation_rate=5.0) as server:
+    async with proxy_under(max_connection_creation_rate=5) as server:
         times_s = sorted([time_s or 0 for time_s in await asyncio.gather(*(served_after_s(server) for _ in range(9)))])
 
         assert all(0 < time_s < 0.15 for time_s in times_s[:5])
@@ -322,7 +322,7 @@ async def test_the_listeners_of_a_broker_share_its_rate() -> None:
 
 @on_uvloop
 async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_are_served() -> None:
-    async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50.0) as server:
+    async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50) as server:
         assert None not in [await served_after_s(server) for _ in range(5)]
         started_s = monotonic()
         async with client_of(server) as refused:
@@ -383,7 +383,7 @@ async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch:
 
 @on_uvloop
 async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
-    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0.0) as server:
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
         assert await served_after_s(server) is None
         listener = replace(server.config.listeners[0], max_connection_creation_rate=None)
 
@@ -403,7 +403,7 @@ async def test_where_it_is_only_observed_nobody_waits() -> None:
 @pytest.mark.parametrize("is_held", [True, False])
 @on_uvloop
 async def test_a_stop_waits_for_nobody_who_is_not_served(is_held: bool) -> None:
-    limit = 0.0 if is_held else None
+    limit = 0 if is_held else None
     async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
         quota = server.quotas_by_name[0][1].arrivals.listener("listener-0")
         await eventually(lambda: quota.paused + quota.refused)

@@ -36,7 +36,7 @@ def scraped(server: Server) -> Scrape:
 
 
 def server_of(
-    *rules: QuotaRule, rate: float | None = 5.0, enforcement: Enforcement = Enforcement.RESPOND, broker: int = 2**31 - 1
+    *rules: QuotaRule, rate: int | None = 5, enforcement: Enforcement = Enforcement.RESPOND, broker: int = 2**31 - 1
 ) -> Server:
     return Server(
         ProxyConfig(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ V55 = KafkaSettings(quota_window_num=2)
 def config_of(
     ips: dict[str | Default, float] | None = None,
     *,
-    listener: float | None = None,
+    listener: int | None = None,
     broker: int = UNLIMITED_RATE,
     kafka: KafkaSettings = V55,
     enforcement: Enforcement = Enforcement.RESPOND,
@@ -139,8 +140,8 @@ def test_20_a_second_against_a_limit_of_5_are_5_a_second_in_the_long_run() -> No
 # -- listener and broker --
 
 
-@pytest.mark.parametrize("limits", [{"listener": 5.0}, {"broker": 5}, {"listener": 5.0, "broker": 7}])
-def test_over_a_rate_accepting_pauses_until_it_is_back_at_the_limit(limits: dict[str, float]) -> None:
+@pytest.mark.parametrize("limits", [{"listener": 5}, {"broker": 5}, {"listener": 5, "broker": 7}])
+def test_over_a_rate_accepting_pauses_until_it_is_back_at_the_limit(limits: dict[str, int]) -> None:
     listener = ConnectionQuotas(config_of(**limits, kafka=KafkaSettings())).listener("clients")  # type: ignore[arg-type]
 
     assert [listener.record(now_ms=T) for _ in range(52)] == [0] * 50 + [200, 400]
@@ -149,15 +150,15 @@ def test_over_a_rate_accepting_pauses_until_it_is_back_at_the_limit(limits: dict
 
 
 def test_a_pause_is_never_longer_than_a_window() -> None:
-    listener = ConnectionQuotas(config_of(listener=0.5, kafka=KafkaSettings())).listener("clients")
+    listener = ConnectionQuotas(config_of(listener=1, kafka=KafkaSettings())).listener("clients")
 
-    assert [listener.record(now_ms=T) for _ in range(7)] == [0] * 5 + [1_000, 1_000]
-    assert ConnectionQuotas(config_of(listener=0.0)).listener("clients").record(now_ms=T) == 1_000
+    assert [listener.record(now_ms=T) for _ in range(12)] == [0] * 10 + [1_000, 1_000]
+    assert ConnectionQuotas(config_of(listener=0)).listener("clients").record(now_ms=T) == 1_000
 
 
 def test_who_waits_for_each_pause_comes_as_fast_as_the_limit_says() -> None:
     """20 a second want in, and a pause holds all of them up: what an acceptor does."""
-    listener = ConnectionQuotas(config_of(listener=5.0, kafka=KafkaSettings())).listener("clients")
+    listener = ConnectionQuotas(config_of(listener=5, kafka=KafkaSettings())).listener("clients")
     let_in, now_ms = 0, T
     while now_ms < T + 60_000:
         now_ms += listener.record(now_ms=now_ms) or 50
@@ -176,10 +177,10 @@ def test_listeners_share_the_brokers_rate_but_for_those_of_brokers() -> None:
 
 
 def test_a_listener_that_the_file_no_longer_has_keeps_no_limit() -> None:
-    quotas = ConnectionQuotas(config_of(listener=0.0))
+    quotas = ConnectionQuotas(config_of(listener=0))
     clients = quotas.listener("clients")
 
-    quotas.update(replace(config_of(listener=0.0), listeners=()))
+    quotas.update(replace(config_of(listener=0), listeners=()))
 
     assert clients.record(now_ms=T) == 0
 
@@ -195,7 +196,7 @@ def test_where_nothing_is_enforced_it_is_counted_and_nobody_is_taken_back() -> N
 
 def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
     """What is taken back a long time after it came would be taken back for longer than it counted."""
-    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5.0))
+    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5))
     clients = quotas.listener("clients")
     for turn in range(5):
         clients.record(now_ms=T + turn)
@@ -307,7 +308,7 @@ _HISTORY = st.lists(
 def test_all_is_decided_as_by_kafkas_arithmetic_written_down_step_by_step(
     history: list[tuple[int, str]], limit: float, samples: int
 ) -> None:
-    listener_limit, broker_limit = 2 * limit, 3
+    listener_limit, broker_limit = ceil(2 * limit), 3
     kafka = KafkaSettings(quota_window_num=samples)
     quotas = ConnectionQuotas(config_of({DEFAULT: limit}, listener=listener_limit, broker=broker_limit, kafka=kafka))
     clients = quotas.listener("clients")
@@ -354,7 +355,7 @@ def test_in_no_window_are_more_let_in_than_the_limit_allows_for_the_longest_one(
 @given(st.lists(st.integers(0, 1_000), min_size=1, max_size=50))
 @settings(max_examples=100)
 def test_who_is_never_let_in_leaves_nothing_behind(gaps_ms: list[int]) -> None:
-    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5.0, broker=5))
+    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5, broker=5))
     clients = quotas.listener("clients")
     now_ms = T
     for gap_ms in gaps_ms:
