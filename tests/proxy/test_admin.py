@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from config.model import DEFAULT, Address, Listener, ProxyConfig, QuotaRule
 from proxy.admin import MAX_REQUESTS, AdminServer, Health
 from proxy.commands import run
+from proxy.quota.entity import QuotaKind
 from proxy.server import Server
 from tests.support.stub_broker import upstream_of
 
@@ -354,9 +355,10 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
     server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(rule,)))
     now_ms = time.monotonic_ns() // 1_000_000
     for number in range(BUCKETS // 2):
-        for bucket in upstream_of(server, BROKER).quotas.buckets(
-            principal="ANONYMOUS", client_id=f"client-{number}", now_ms=now_ms
-        ):
+        for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+            bucket = upstream_of(server, BROKER).quotas.bucket(
+                kind, principal="ANONYMOUS", client_id=f"client-{number}", now_ms=now_ms
+            )
             bucket.charge(1_000 + number, now_ms=now_ms)
 
     async def measure() -> list[float]:

@@ -9,6 +9,7 @@ from config.load import load_bytes
 from config.model import Enforcement, Shaping
 from proxy.__main__ import main
 from proxy.commands.explain import explain
+from proxy.quota.entity import QuotaKind
 
 CONFIG = """\
 listeners:
@@ -45,14 +46,14 @@ def path(tmp_path: Path) -> Path:
 def test_the_most_specific_rule_wins(
     user: str, client_id: str, level: int, limit: int, bucket: tuple[str, str]
 ) -> None:
-    produce, _ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user=user, client_id=client_id).verdicts
+    produce, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user=user, client_id=client_id).verdicts
 
     assert produce.level is not None
     assert (produce.level.number, produce.limit, produce.bucket) == (level, limit, bucket)
 
 
 def test_the_rules_that_lost_come_with_their_reasons() -> None:
-    produce, fetch = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="alice", client_id="etl").verdicts
+    produce, fetch, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="alice", client_id="etl").verdicts
 
     assert [(lost.level.number, lost.rule.source if lost.rule else None, lost.reason) for lost in produce.lost] == [
         (2, "c.yaml:9", "level 1 (user, client-id) is more specific"),
@@ -65,8 +66,8 @@ def test_the_rules_that_lost_come_with_their_reasons() -> None:
 def test_a_rule_is_before_the_listener_and_the_listener_before_the_file() -> None:
     loaded = load_bytes(CONFIG.encode(), file="c.yaml")
 
-    by_rule, _ = explain(loaded, user="bob", client_id="x").verdicts
-    by_listener, _ = explain(loaded, user="alice", client_id="x").verdicts
+    by_rule, *_ = explain(loaded, user="bob", client_id="x").verdicts
+    by_listener, *_ = explain(loaded, user="alice", client_id="x").verdicts
 
     assert [at.enforcement for at in by_rule.at_listeners] == [Enforcement.DELAY, Enforcement.DELAY]
     assert [at.enforcement for at in by_listener.at_listeners] == [Enforcement.RESPOND, Enforcement.OBSERVE]
@@ -77,8 +78,8 @@ def test_a_fetch_is_capped_at_a_window_or_a_burst_and_not_where_nothing_is_enfor
     rule = "{client-id: etl, consumer_byte_rate: 1MB, enforcement: respond}"
     enforced = load_bytes(CONFIG.replace("{client-id: etl, producer_byte_rate: 3MiB}", rule).encode(), file="c.yaml")
 
-    _, fetch = explain(enforced, user="bob", client_id="etl").verdicts
-    _, observed = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="bob", client_id="etl").verdicts
+    _, fetch, *_ = explain(enforced, user="bob", client_id="etl").verdicts
+    _, observed, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="bob", client_id="etl").verdicts
 
     assert [at.max_fetch_bytes for at in fetch.at_listeners] == [10_000_000, 2_000_000]
     assert [at.max_fetch_bytes for at in observed.at_listeners] == [20_000_000, None]
@@ -89,7 +90,7 @@ def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixtu
 
     assert status == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["producer_byte_rate", "consumer_byte_rate"]
+    assert list(found) == [kind.value for kind in QuotaKind]
     produce = found["producer_byte_rate"]
     assert produce["limit"] == 5_242_880
     assert produce["rule"] == {"user": "alice", "client-id": "<default>"}
@@ -102,7 +103,7 @@ def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixtu
 def test_json_is_null_where_nothing_limits(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(path), "--user", "admin", "--client-id", "etl", "--json"])
 
-    assert json.loads(capsys.readouterr().out) == {"producer_byte_rate": None, "consumer_byte_rate": None}
+    assert json.loads(capsys.readouterr().out) == dict.fromkeys(kind.value for kind in QuotaKind)
 
 
 def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,6 +134,12 @@ def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str
         "  listener     clients: respond, sampled\n"
         "               the max_bytes of a fetch is lowered to 20000000 bytes (19.07 MiB)\n"
         "  listener     shadow: observe, paced\n"
+        "\n"
+        "request_percentage: not limited\n"
+        "\n"
+        "request_rate: not limited\n"
+        "\n"
+        "controller_mutation_rate: not limited\n"
     )
 
 

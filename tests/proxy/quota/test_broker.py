@@ -1,4 +1,4 @@
-"""The quota state of one broker: both kinds, which names are folded or exempt, and what a reload moves."""
+"""The quota state of one broker: all kinds, which names are folded or exempt, and what a reload moves."""
 
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ LISTENER = Listener(
     name="clients", bind=Address(host="127.0.0.1", port=9092), upstream=Address(host="127.0.0.1", port=19092)
 )
 ALICE = QuotaRule(user="alice", producer_byte_rate=1_000.0, consumer_byte_rate=2_000.0)
+BYTE_RATES = (QuotaKind.PRODUCE, QuotaKind.FETCH)
 CONFIG = ProxyConfig(listeners=(LISTENER,), quotas=(ALICE,), max_throttle_time_ms=None)
 
 
@@ -31,25 +32,57 @@ def with_principals(**principals: object) -> ProxyConfig:
     return replace(CONFIG, principals=replace(Principals(), **principals))  # type: ignore[arg-type]
 
 
-# -- both kinds --
+# -- kinds --
 
 
 def test_produce_and_fetch_are_charged_apart() -> None:
     quotas = BrokerQuotas(CONFIG)
 
-    produce, fetch = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    produce, fetch, *others = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     assert (produce.kind, produce.limit) == (QuotaKind.PRODUCE, 1_000.0)
     assert (fetch.kind, fetch.limit) == (QuotaKind.FETCH, 2_000.0)
     assert produce.charge(20_000, now_ms=0) == 10_000
     assert fetch.charge(20_000, now_ms=0) == 0
-    assert [manager.kind for manager in quotas.managers] == [QuotaKind.PRODUCE, QuotaKind.FETCH]
+    assert [bucket.is_limited for bucket in others] == [False] * 3
+    assert [manager.kind for manager in quotas.managers] == list(QuotaKind)
+
+
+def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
+    rule = QuotaRule(user="alice", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=0.5)
+    quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,)))
+
+    buckets = {one.kind: one for one in quotas.buckets(principal="alice", client_id="etl", now_ms=0)}
+
+    assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # half a second in each
+    assert buckets[QuotaKind.REQUEST_RATE].limit == 20.0
+    assert buckets[QuotaKind.MUTATION].limit == 0.5
+    assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in QuotaKind] == [None, None, 50.0, 20.0, 0.5]
+    assert [quotas.limits(kind) for kind in QuotaKind] == [False, False, True, True, True]
+    # 6 s of a thread's time in a window of 10 s: 10 % over 50 %, 2 s of silence
+    assert buckets[QuotaKind.REQUEST].charge(6_000_000_000, now_ms=0) == 2_000
+
+
+def test_mutations_have_a_token_bucket_of_all_windows_whatever_the_file_says_of_shaping() -> None:
+    rule = QuotaRule(user="alice", controller_mutation_rate=10.0, shaping=Shaping.SAMPLED)
+    kafka = KafkaSettings(controller_quota_window_num=10, controller_quota_window_size_seconds=2)
+    quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,), kafka=kafka, burst_ms=1), shaping=Shaping.SAMPLED)
+
+    bucket = quotas.bucket(QuotaKind.MUTATION, principal="alice", client_id="etl", now_ms=0)
+
+    assert bucket.shaping is Shaping.PACED
+    assert bucket.charge(200, now_ms=0) == 0
+    assert bucket.charge(10, now_ms=0) == 1_000
+    quotas.update(replace(CONFIG, quotas=(rule,), kafka=replace(kafka, controller_quota_window_num=5)))
+    quotas.bucket(QuotaKind.MUTATION, principal="alice", client_id="etl", now_ms=0)
+    assert bucket.charge(0, now_ms=60_000) == 0
+    assert bucket.charge(110, now_ms=60_000) == 1_000
 
 
 def test_a_rule_for_one_kind_leaves_the_other_alone() -> None:
     config = replace(CONFIG, quotas=(QuotaRule(user=ANONYMOUS, consumer_byte_rate=500.0),))
 
-    produce, fetch = BrokerQuotas(config).buckets(principal=ANONYMOUS, client_id="etl", now_ms=0)
+    produce, fetch, *_ = BrokerQuotas(config).buckets(principal=ANONYMOUS, client_id="etl", now_ms=0)
 
     assert not produce.is_limited
     assert fetch.limit == 500.0
@@ -64,7 +97,7 @@ def test_the_settings_of_the_file_reach_the_buckets() -> None:
         max_throttle_time_ms=4_000,
     )
 
-    produce, _ = BrokerQuotas(config).buckets(principal="alice", client_id="etl", now_ms=0)
+    produce, *_ = BrokerQuotas(config).buckets(principal="alice", client_id="etl", now_ms=0)
 
     assert produce.shaping is Shaping.PACED
     assert produce.max_fetch_bytes == 3_000
@@ -74,12 +107,12 @@ def test_the_settings_of_the_file_reach_the_buckets() -> None:
 
 def test_a_listener_may_have_a_shape_of_its_own() -> None:
     quotas = BrokerQuotas(CONFIG, shaping=Shaping.PACED)
-    before = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+    before = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
 
     quotas.update(CONFIG)
-    without = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+    without = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
     quotas.update(replace(CONFIG, shaping=Shaping.PACED), shaping=Shaping.SAMPLED)
-    with_another = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)]
+    with_another = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
 
     assert before == [Shaping.PACED] * 2
     assert without == [Shaping.SAMPLED] * 2
@@ -89,7 +122,7 @@ def test_a_listener_may_have_a_shape_of_its_own() -> None:
 # -- the static default of old brokers --
 
 
-@pytest.mark.parametrize("kind", QuotaKind)
+@pytest.mark.parametrize("kind", BYTE_RATES)
 def test_a_static_default_is_a_rule_of_level_8(kind: QuotaKind) -> None:
     config = replace(CONFIG, kafka=KafkaSettings(quota_producer_default=700, quota_consumer_default=700))
 
@@ -106,12 +139,12 @@ def test_a_static_default_is_a_rule_of_level_8(kind: QuotaKind) -> None:
 def test_a_static_default_of_one_kind_limits_that_kind_only() -> None:
     config = replace(CONFIG, kafka=KafkaSettings(quota_consumer_default=700))
 
-    produce, fetch = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)
+    produce, fetch, *_ = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)
 
     assert (produce.is_limited, fetch.is_limited) == (False, True)
 
 
-@pytest.mark.parametrize("kind", QuotaKind)
+@pytest.mark.parametrize("kind", BYTE_RATES)
 def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(kind: QuotaKind) -> None:
     written = QuotaRule(client_id=DEFAULT, producer_byte_rate=50.0, consumer_byte_rate=60.0)
     settings = KafkaSettings(quota_producer_default=700, quota_consumer_default=700)
@@ -175,8 +208,8 @@ def test_the_first_fold_that_matches_from_start_to_end_names_the_user() -> None:
 def test_principals_that_are_folded_share_a_bucket() -> None:
     quotas = BrokerQuotas(with_principals(fold=(Fold(match="alice-[0-9]+", to="alice"),)))
 
-    one, _ = quotas.buckets(principal="alice-1", client_id="etl", now_ms=0)
-    two, _ = quotas.buckets(principal="alice-2", client_id="web", now_ms=0)
+    one, *_ = quotas.buckets(principal="alice-1", client_id="etl", now_ms=0)
+    two, *_ = quotas.buckets(principal="alice-2", client_id="web", now_ms=0)
 
     assert one is two
     assert one.tags == ("alice", "")
@@ -219,13 +252,13 @@ def test_an_update_says_that_buckets_may_be_out_of_date_and_keeps_what_was_used(
 
     assert quotas.generation != generation
     after = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
-    assert [old is new for old, new in zip(before, after, strict=True)] == [True, True]
-    assert [bucket.charge(0, now_ms=0) for bucket in after] == [10_000, 10_000]
+    assert all(old is new for old, new in zip(before, after, strict=True))
+    assert [bucket.charge(0, now_ms=0) for bucket in after] == [10_000, 10_000, 0, 0, 0]
 
 
 def test_an_update_takes_burst_and_longest_wait_too() -> None:
     quotas = BrokerQuotas(replace(CONFIG, shaping=Shaping.PACED))
-    bucket, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    bucket, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     quotas.update(replace(CONFIG, shaping=Shaping.PACED, burst_ms=200, max_throttle_time_ms=3_000))
     quotas.buckets(principal="alice", client_id="etl", now_ms=0)
@@ -236,10 +269,10 @@ def test_an_update_takes_burst_and_longest_wait_too() -> None:
 
 def test_an_update_replaces_the_rules_about_principals() -> None:
     quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"}), brokers=frozenset({"broker1"})))
-    exempt, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    exempt, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     quotas.update(with_principals(brokers=frozenset({"broker2"}), fold=(Fold(match="a.*", to="letter"),)))
-    charged, _ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    charged, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     assert not exempt.is_limited
     assert charged.tags.user == "letter"
@@ -257,7 +290,7 @@ def test_a_principal_that_is_no_longer_exempt_is_limited() -> None:
 
 def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
     quotas = BrokerQuotas(CONFIG)
-    produce, fetch = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
+    produce, fetch, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
     fetch.charge(1, now_ms=1)
     generation = quotas.generation
 
@@ -268,8 +301,8 @@ def test_expiry_says_that_buckets_are_gone_only_where_some_are() -> None:
 
     assert unmoved == generation
     assert moved != generation
-    assert [len(manager) for manager in quotas.managers] == [0, 1]
-    again, kept = quotas.buckets(principal="alice", client_id="etl", now_ms=EXPIRES_AFTER_MS + 1)
+    assert [len(manager) for manager in quotas.managers] == [0, 1, 0, 0, 0]
+    again, kept, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=EXPIRES_AFTER_MS + 1)
     assert again is not produce
     assert kept is fetch
 
@@ -283,5 +316,5 @@ def test_expiry_in_slices_says_so_in_the_slice_where_buckets_went() -> None:
 
     generations = [quotas.generation for _ in quotas.expire_slices(now_ms=EXPIRES_AFTER_MS + 1)]
 
-    assert [later - generations[0] for later in generations] == [0, 1, 1, 2]
-    assert [len(manager) for manager in quotas.managers] == [1_000, 1_000]
+    assert [later - generations[0] for later in generations] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+    assert [len(manager) for manager in quotas.managers] == [1_000] * 5

@@ -132,7 +132,7 @@ def test_a_user_named_default_is_not_the_default_user() -> None:
 def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
     producer = rule("alice", None, 1.0)
     consumer = QuotaRule(user="alice", client_id="etl", consumer_byte_rate=2.0)
-    produce, fetch = (RuleTable(kind, [producer, consumer]) for kind in QuotaKind)
+    produce, fetch = (RuleTable(kind, [producer, consumer]) for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH))
 
     assert (len(produce), produce.rules()) == (1, (producer,))
     assert (len(fetch), fetch.rules()) == (1, (consumer,))
@@ -142,7 +142,7 @@ def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
 
 
 def test_a_kind_is_named_as_the_metrics_name_it() -> None:
-    assert [kind.label for kind in QuotaKind] == ["produce", "fetch"]
+    assert [kind.label for kind in QuotaKind] == ["produce", "fetch", "request", "request_rate", "mutation"]
 
 
 @pytest.mark.parametrize("number", range(1, 9))
