@@ -9,15 +9,14 @@ from typing import Final
 
 from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
+from config.fair_call_queue_checks import check_fair_call_queue
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
-from config.raw import Say, address_of, addresses_of, elements, is_small, mapping_at, small
+from config.quota_checks import check_quotas
+from config.raw import Say, address_of, addresses_of, elements, mapping_at
 from config.replication_checks import check_replication
 from config.units import default_broker_ports, parse_port_range
 
-_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
-_STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
-_WITHOUT_EFFECT: Final = "controller.quota.window."
 _LAST_PORT: Final = 65_535
 _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 _NULLABLE: Final = {
@@ -48,11 +47,10 @@ def check(document: Document) -> list[Fault]:
     _check_broker_ports(document, say)
     _check_tls(document, say)
     _check_shared_upstreams(document, say)
-    _check_entities(document, say)
+    check_quotas(document, say, warn)
     _check_nulls(document, say)
-    _warn_of_small_rates(document, warn)
-    _warn_of_windows(document, warn)
     check_replication(document, say, warn)
+    check_fair_call_queue(document, say, warn)
     return faults
 
 
@@ -210,21 +208,6 @@ def _leads_to(upstream: Address, bind: Address) -> bool:
     return own and upstream.port == bind.port
 
 
-def _check_entities(document: Document, say: Say) -> None:
-    seen: dict[tuple[object, object], int] = {}
-    for index, rule in elements(document, "quotas"):
-        user, client_id = rule.get("user"), rule.get("client-id")
-        if not isinstance(user, str | None) or not isinstance(client_id, str | None) or user is client_id is None:
-            continue
-        first = seen.setdefault((user, client_id), index)
-        if first != index:
-            line = document.line(("quotas", first))
-            entity = ", ".join(
-                f"{key} {name}" for key, name in (("user", user), ("client-id", client_id)) if name is not None
-            )
-            say(("quotas", index), f"{entity} has a rule in line {line} already; put all limits of it into one rule")
-
-
 def _check_nulls(document: Document, say: Say) -> None:
     """To YAML no value is null, and null is no bound: that must be written."""
     location: Location = ("max_throttle_time",)
@@ -238,24 +221,3 @@ def _check_nulls(document: Document, say: Say) -> None:
             location = ("listeners", index, key)
             if listener.get(key, key) is None and not document.text(location):
                 say(location, f"has no value; write {example}, or null for no limit")
-
-
-def _warn_of_small_rates(document: Document, warn: Say) -> None:
-    for index, rule in elements(document, "quotas"):
-        for key in _RATES:
-            if is_small(rule.get(key)):
-                warn(("quotas", index, key), small(rule[key]))
-    for key in _STATIC_DEFAULTS:
-        if is_small(_kafka(document).get(key)):
-            warn(("kafka", key), small(_kafka(document)[key]))
-
-
-def _warn_of_windows(document: Document, warn: Say) -> None:
-    for key in _kafka(document):
-        if key.startswith(_WITHOUT_EFFECT):
-            warn(("kafka", key), "has no effect in this version, which has no such quotas")
-
-
-def _kafka(document: Document) -> dict[str, object]:
-    kafka = document.data.get("kafka") if isinstance(document.data, dict) else None
-    return kafka if isinstance(kafka, dict) else {}

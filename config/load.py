@@ -15,12 +15,14 @@ from pydantic import ValidationError
 from config.checks import check
 from config.document import Document, parse
 from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
+from config.fair_call_queue import settings
 from config.model import (
     Admin,
     AdminClient,
     ClientTls,
     Cluster,
     Fold,
+    IpRule,
     KafkaSettings,
     Listener,
     Log,
@@ -32,7 +34,15 @@ from config.model import (
     Sasl,
     UpstreamTls,
 )
-from config.schema import FileSection, KafkaSection, ListenerSection, PrincipalsSection, ReplicationSection, Section
+from config.schema import (
+    FairCallQueueSection,
+    FileSection,
+    KafkaSection,
+    ListenerSection,
+    PrincipalsSection,
+    ReplicationSection,
+    Section,
+)
 from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
 from config.units import default_broker_ports
 from config.wording import faults_of
@@ -128,12 +138,14 @@ def _decoded(data: bytes, file: str) -> str:
 def _config(section: FileSection, document: Document) -> ProxyConfig:
     """Return the model. What the file leaves out is left to the model's own defaults."""
     given = section.given()
-    given["listeners"] = tuple(_listener(listener, Path(document.file).parent) for listener in section.listeners)
-    lines = document.element_lines("quotas")
-    given["quotas"] = tuple(
-        QuotaRule(**rule.given(), source=f"{document.file}:{line}")
-        for rule, line in zip(section.quotas, lines, strict=True)
+    for_all = given.pop("fair_call_queue", None)
+    given["listeners"] = tuple(
+        _listener(listener, Path(document.file).parent, for_all) for listener in section.listeners
     )
+    lines = document.element_lines("quotas")
+    rules = [(rule.given(), f"{document.file}:{line}") for rule, line in zip(section.quotas, lines, strict=True)]
+    given["quotas"] = tuple(QuotaRule(**rule, source=source) for rule, source in rules if "ip" not in rule)
+    given["ip_quotas"] = tuple(IpRule(**rule, source=source) for rule, source in rules if "ip" in rule)
     given["kafka"] = _kafka(section.kafka)
     given["principals"] = _principals(section.principals)
     if "replication" in given:
@@ -143,8 +155,10 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     return ProxyConfig(**given)
 
 
-def _listener(section: ListenerSection, directory: Path) -> Listener:
+def _listener(section: ListenerSection, directory: Path, for_all: FairCallQueueSection | None) -> Listener:
     given = section.given()
+    queue = given.get("fair_call_queue", for_all)
+    given["fair_call_queue"] = settings(queue.given()) if queue else None
     servers = given.pop("bootstrap_servers", None)
     host = given.pop("advertised_host", section.bind.host)
     first, last = given.pop("broker_ports", default_broker_ports(section.bind))

@@ -16,6 +16,15 @@ from config.throttled_replicas import ThrottledReplicas
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
+# The limits that a rule of users and client-ids may have.
+CLIENT_QUOTAS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "request_rate",
+    "controller_mutation_rate",
+    "connections",
+)
 # How many buckets a broker has at most, of each kind, beside those that rules name.
 MAX_BUCKETS: Final = 100_000
 # How many ports behind the bootstrap port are the brokers' where a file does not say.
@@ -171,6 +180,118 @@ class ProxyProtocol:
     sources: tuple[IPv4Network | IPv6Network, ...] = ()  # who may connect; empty: anybody
 
 
+class CallQueueImpl(Enum):
+    """What requests wait in (Hadoop's ``callqueue.impl``)."""
+
+    FAIR = "fair"  # a queue for each level of priority
+    FIFO = "fifo"  # one for all
+
+
+class SchedulerImpl(Enum):
+    """Who says which level a request has (Hadoop's ``scheduler.impl``)."""
+
+    DECAY = "decay"  # by the share of the cost that its identity had of late
+    DEFAULT = "default"  # all of them level 0
+
+
+class IdentityProvider(Enum):
+    """Whose cost is added up (Hadoop's ``identity-provider.impl``)."""
+
+    USER = "user"  # the principal; the client-id and the address of who has none
+    USER_CLIENT_ID = "user-client-id"
+
+
+class CostProvider(Enum):
+    """What a request costs (Hadoop's ``cost-provider.impl``)."""
+
+    DEFAULT = "default"  # 1
+    WEIGHTED = "weighted"  # its time in each phase, times the weight of the phase
+    TRAFFIC = "traffic"  # ours: its bytes and the broker's time, the request's part of it on arrival
+
+
+class FairCallQueueMode(Enum):
+    """Whose behaviour it is where no option says otherwise."""
+
+    HADOOP = "hadoop"
+    IMPROVED = "improved"
+
+
+class ResponseTimeAverage(Enum):
+    """How the mean response time of a level goes on from one period to the next; f is the decay factor."""
+
+    HADOOP = "hadoop"  # f times the last, plus that of the period: a constant 2 s becomes 4 s with f = 0.5
+    NORMALISED = "normalised"  # f times the last, plus 1 - f times that of the period
+
+
+class CapacityRemainder(Enum):
+    """Which levels get the places that the weights do not divide evenly."""
+
+    FIRST = "first"  # all of them level 0, as in Hadoop
+    LARGEST_FRACTION = "largest-fraction"  # one each, whoever lost most by rounding
+
+
+class WithinLevel(Enum):
+    """In which order the requests of one level are taken."""
+
+    FIFO = "fifo"
+    ROUND_ROBIN = "round-robin"  # one of each identity in turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostWeights:
+    """What a microsecond of each phase costs, with Hadoop's phases and defaults (``WeightedTimeCostProvider``)."""
+
+    lockshared: int = 10
+    lockexclusive: int = 100
+    handler: int = 1
+    lockfree: int = 1
+    response: int = 1
+    queue: int = 0
+    enqueue: int = 0
+    lockwait: int = 0
+    processing: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairCallQueue:
+    """Which requests go to a broker first where not all can. Hadoop's defaults; all that is unlike Hadoop is an option.
+
+    Tuples have an element for each level, ``thresholds`` one less; level 0 is served first. The defaults here are those
+    of four levels and of ``mode: improved``.
+    """
+
+    mode: FairCallQueueMode = FairCallQueueMode.IMPROVED
+    callqueue_impl: CallQueueImpl = CallQueueImpl.FAIR
+    scheduler_impl: SchedulerImpl = SchedulerImpl.DECAY
+    levels: int = 4
+    capacity: int = 1_024  # requests that wait, over all levels
+    capacity_weights: tuple[int, ...] = (1, 1, 1, 1)
+    capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
+    overflow_trigger_failover: bool = False
+    multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # turns of each level in a round
+    within_level: WithinLevel = WithinLevel.FIFO
+    backoff_enable: bool = False
+    identity_provider: IdentityProvider = IdentityProvider.USER
+    cost_provider: CostProvider = CostProvider.DEFAULT
+    cost_weights: CostWeights = field(default_factory=CostWeights)
+    period_ms: int = 5_000
+    decay_factor: float = 0.5  # above 0, below 1
+    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # shares of the cost of all; from the i-th on level i + 1
+    max_sweeps: int | None = 3  # that a pause of the process is made up for; None: all that were missed
+    utilisation_floor: float = 0.5  # of the slots: below it everybody is level 0; 0: never
+    backoff_responsetime_enable: bool = False  # only with backoff_enable
+    backoff_responsetime_thresholds_ms: tuple[int, ...] = (10_000, 20_000, 30_000, 40_000)
+    backoff_responsetime_inclusive: bool = False  # True: a level that is slow itself is backed off as well
+    backoff_responsetime_min_calls: int = 10  # below it in a period, a level's mean says nothing
+    average: ResponseTimeAverage = ResponseTimeAverage.NORMALISED
+    top_user_count: int = 10
+    service_users: frozenset[str] = frozenset()  # always level 0, not part of the cost of all
+    max_identities: int | None = 10_000  # told apart at a time, the rest share one; None: any number
+    max_in_flight: int | None = None  # requests at a broker at a time; None: found from the broker's latency
+    min_in_flight: int = 4  # where it is found: the least
+    most_in_flight: int = 500  # and the most; a broker's queued.max.requests
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """One port that clients connect to: in front of one broker (``upstream``), or their bootstrap to a ``cluster``."""
@@ -195,6 +316,7 @@ class Listener:
     sasl: Sasl = field(default_factory=Sasl)
     client_tls: ClientTls | None = None  # None: plaintext
     upstream_tls: UpstreamTls | None = None
+    fair_call_queue: FairCallQueue | None = None  # None: requests go on as they come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

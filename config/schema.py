@@ -7,25 +7,44 @@ A field has the name of the model's field, its alias is the key in the file. Val
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from ipaddress import AddressValueError, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Final, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictBool, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictBool, model_validator
 
 from config.errors import UnitError
+from config.fair_call_queue import (
+    MAX_LEVELS,
+    parse_durations_ms,
+    parse_implementation,
+    parse_max_in_flight,
+    parse_names,
+    parse_whole_numbers,
+)
 from config.model import (
+    CLIENT_QUOTAS,
     DEFAULT,
     UNLIMITED,
     Address,
+    CallQueueImpl,
+    CapacityRemainder,
     ClientAuth,
+    CostProvider,
+    Default,
     Enforcement,
     EntityName,
+    FairCallQueueMode,
+    IdentityProvider,
     LogFormat,
     ProxyProtocol,
+    ResponseTimeAverage,
     SaslMechanism,
+    SchedulerImpl,
     SecurityProtocol,
     Shaping,
     TlsVersion,
+    WithinLevel,
 )
 from config.principal_mapping import MappingRule, parse_rules
 from config.throttled_replicas import ThrottledReplicas
@@ -34,6 +53,8 @@ from config.units import (
     parse_address,
     parse_addresses,
     parse_duration_ms,
+    parse_ip,
+    parse_number,
     parse_port_range,
     parse_rate,
     parse_size,
@@ -109,6 +130,11 @@ def _log_level(value: object) -> str:
 def _entity_name(value: object) -> EntityName:
     name = _text(value, "a name or <default>")
     return DEFAULT if name == DEFAULT.value else name
+
+
+def _ip(value: object) -> str | Default:
+    text = _text(value, "an IP address such as 10.0.0.7, or <default>")
+    return DEFAULT if text == DEFAULT.value else parse_ip(text)
 
 
 def _principal_name(value: object) -> str:
@@ -217,6 +243,20 @@ _RATE: Final = _quantity(parse_rate, "bytes per second, such as 10MB or 10MiB")
 _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
 _BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
+_PERCENTAGE: Final = _quantity(
+    partial(parse_number, kind="a percentage", example="50 (100 is one thread's time; it may be more)"),
+    "a number such as 50, the per cent of one thread's time",
+)
+_REQUEST_RATE: Final = _quantity(
+    partial(parse_number, kind="a request rate", example="100"), "requests per second, such as 100"
+)
+_MUTATION_RATE: Final = _quantity(
+    partial(parse_number, kind="a mutation rate", example="10"), "partitions per second, such as 10"
+)
+# 0 lets nobody in, which is of use for one address; Kafka's own broker takes it as well, its Admin API does not.
+_CONNECTION_RATE: Final = _quantity(
+    partial(parse_number, kind="a connection rate", example="5", allows_0=True), "connections per second, such as 5"
+)
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
 _POLL: Final = _quantity(_parse_poll_ms, "a duration, such as 2s")
 _LEASE: Final = _quantity(_parse_positive_ms, "a duration such as 10m, or null for ever")
@@ -272,6 +312,9 @@ Name = Annotated[Any, PlainValidator(_entity_name)]
 PemPath = Annotated[Any, PlainValidator(_pem_path)]
 UserName = Annotated[str, PlainValidator(_principal_name)]
 Rate = Annotated[Any, PlainValidator(_RATE)]
+CreationRate = Annotated[
+    Any, PlainValidator(_at_least(1, _INT32_MAX, ", connections per second; left out, there is no limit"))
+]
 EnforcementChoice = Annotated[Any, PlainValidator(_choice(Enforcement))]
 ShapingChoice = Annotated[Any, PlainValidator(_choice(Shaping))]
 # Rate.windowSize in Kafka counts num - 1 whole windows at least: with 1, a window can be 1 ms long.
@@ -281,6 +324,7 @@ WindowNum = Annotated[
         _at_least(2, _INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
     ),
 ]
+BurstNum = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))]
 ConnectionLimit = Annotated[int | None, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for no limit")))]
 ReplicaLists = dict[Annotated[str, PlainValidator(_topic)], Annotated[ThrottledReplicas, PlainValidator(_replicas)]]
 NodeId = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX, ", the node id of a broker"))]
@@ -331,6 +375,101 @@ class UpstreamTlsSection(Section):
     min_version: Annotated[TlsVersion, PlainValidator(_tls_version)] = TlsVersion.TLS_1_2
 
 
+def _implementation(choices: type[_E]) -> PlainValidator:
+    return PlainValidator(partial(parse_implementation, choices=choices))
+
+
+def _number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
+    def check(value: object) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not low <= cast("float", value) <= high or (is_open and value in (low, high)):
+            words = f"above {low:g} and below {high:g}" if is_open else f"from {low:g} to {high:g}"
+            raise ValueError(f"must be a number {words}, such as 0.5")
+        return float(cast("float", value))
+
+    return check
+
+
+def _nothing_for_false(value: object) -> object:
+    if value is not False and not isinstance(value, dict):
+        raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
+    return None if value is False else value
+
+
+WholeNumber = Annotated[Any, PlainValidator(_at_least(1, _INT32_MAX))]
+Levels = Annotated[Any, PlainValidator(_at_least(1, MAX_LEVELS))]
+# Of a deprecated key 0 means that it is not set.
+DeprecatedLevels = Annotated[Any, PlainValidator(_at_least(0, MAX_LEVELS))]
+DeprecatedNumber = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX))]
+Weights = Annotated[Any, PlainValidator(parse_whole_numbers)]
+PerCents = Annotated[Any, PlainValidator(partial(parse_whole_numbers, maximum=99))]
+_FACTOR: Final = _number_between(0, 1, is_open=True)
+Factor = Annotated[Any, PlainValidator(_FACTOR)]
+DeprecatedFactor = Annotated[Any, PlainValidator(lambda value: _FACTOR(value) if value != 0 else value)]
+Weight = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX, ", the weight of this phase's time"))]
+
+
+class FairCallQueueSection(Section):
+    """``fair_call_queue``: Hadoop's keys without ``ipc.<port>.``, and ours beside them."""
+
+    mode: Annotated[Any, PlainValidator(_choice(FairCallQueueMode))] = None
+    callqueue_impl: Annotated[Any, _implementation(CallQueueImpl)] = Field(None, alias="callqueue.impl")
+    capacity: WholeNumber = Field(None, alias="callqueue.capacity")
+    capacity_weights: Weights = Field(None, alias="callqueue.capacity.weights")
+    capacity_remainder: Annotated[Any, PlainValidator(_choice(CapacityRemainder))] = Field(
+        None, alias="callqueue.capacity.remainder"
+    )
+    overflow_trigger_failover: StrictBool = Field(False, alias="callqueue.overflow.trigger.failover")
+    within_level: Annotated[Any, PlainValidator(_choice(WithinLevel))] = Field(None, alias="callqueue.within-level")
+    scheduler_impl: Annotated[Any, _implementation(SchedulerImpl)] = Field(None, alias="scheduler.impl")
+    levels: Levels = Field(None, alias="scheduler.priority.levels")
+    multiplexer_weights: Weights = Field(None, alias="faircallqueue.multiplexer.weights")
+    backoff_enable: StrictBool = Field(False, alias="backoff.enable")
+    identity_provider: Annotated[Any, _implementation(IdentityProvider)] = Field(None, alias="identity-provider.impl")
+    max_identities: Annotated[Any, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for any number")))] = (
+        Field(None, alias="identities.max")
+    )
+    cost_provider: Annotated[Any, _implementation(CostProvider)] = Field(None, alias="cost-provider.impl")
+    weight_lockshared: Weight = Field(None, alias="weighted-cost.lockshared")
+    weight_lockexclusive: Weight = Field(None, alias="weighted-cost.lockexclusive")
+    weight_handler: Weight = Field(None, alias="weighted-cost.handler")
+    weight_lockfree: Weight = Field(None, alias="weighted-cost.lockfree")
+    weight_response: Weight = Field(None, alias="weighted-cost.response")
+    weight_queue: Weight = Field(None, alias="weighted-cost.queue")
+    weight_enqueue: Weight = Field(None, alias="weighted-cost.enqueue")
+    weight_lockwait: Weight = Field(None, alias="weighted-cost.lockwait")
+    weight_processing: Weight = Field(None, alias="weighted-cost.processing")
+    period_ms: WholeNumber = Field(None, alias="decay-scheduler.period-ms")
+    decay_factor: Factor = Field(None, alias="decay-scheduler.decay-factor")
+    thresholds: PerCents = Field(None, alias="decay-scheduler.thresholds")
+    max_sweeps: Annotated[Any, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for all of them")))] = Field(
+        None, alias="decay-scheduler.max-sweeps"
+    )
+    utilisation_floor: Annotated[Any, PlainValidator(_number_between(0, 1, is_open=False))] = Field(
+        None, alias="decay-scheduler.utilisation-floor"
+    )
+    backoff_responsetime_enable: StrictBool = Field(False, alias="decay-scheduler.backoff.responsetime.enable")
+    backoff_responsetime_thresholds_ms: Annotated[Any, PlainValidator(parse_durations_ms)] = Field(
+        None, alias="decay-scheduler.backoff.responsetime.thresholds"
+    )
+    backoff_responsetime_inclusive: StrictBool = Field(False, alias="decay-scheduler.backoff.responsetime.inclusive")
+    backoff_responsetime_min_calls: WholeNumber = Field(None, alias="decay-scheduler.backoff.responsetime.min-calls")
+    average: Annotated[Any, PlainValidator(_choice(ResponseTimeAverage))] = Field(None, alias="decay-scheduler.average")
+    top_user_count: WholeNumber = Field(None, alias="decay-scheduler.metrics.top.user.count")
+    service_users: Annotated[Any, PlainValidator(parse_names)] = Field(None, alias="decay-scheduler.service-users")
+    deprecated_levels: DeprecatedLevels = Field(None, alias="faircallqueue.priority-levels")
+    deprecated_period_ms: DeprecatedNumber = Field(None, alias="faircallqueue.decay-scheduler.period-ms")
+    deprecated_decay_factor: DeprecatedFactor = Field(None, alias="faircallqueue.decay-scheduler.decay-factor")
+    deprecated_thresholds: PerCents = Field(None, alias="faircallqueue.decay-scheduler.thresholds")
+    max_in_flight: Annotated[Any, PlainValidator(parse_max_in_flight)] = None
+    min_in_flight: WholeNumber = Field(None, alias="max_in_flight.min")
+    most_in_flight: WholeNumber = Field(None, alias="max_in_flight.max")
+
+
+# In the file null is a fault, see checks.py; False is None here.
+FairCallQueueOrFalse = Annotated[FairCallQueueSection | None, BeforeValidator(_nothing_for_false)]
+
+
 class ListenerSection(Section):
     """One element of ``listeners``."""
 
@@ -350,12 +489,14 @@ class ListenerSection(Section):
     login_timeout_ms: Timeout = Field(None, alias="login_timeout")
     idle_timeout_ms: Timeout = Field(None, alias="idle_timeout")
     max_connection_age_ms: Timeout = Field(None, alias="max_connection_age")
+    max_connection_creation_rate: CreationRate = None
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
     sasl: SaslSection | None = None
     # Cast, so that null in the file is a fault here as well: it would mean plaintext.
     client_tls: ClientTlsSection = Field(cast("ClientTlsSection", None))
     upstream_tls: UpstreamTlsSection = Field(cast("UpstreamTlsSection", None))
+    fair_call_queue: FairCallQueueOrFalse = None
 
 
 class KafkaSection(Section):
@@ -372,9 +513,9 @@ class KafkaSection(Section):
     )
     replication_quota_window_num: WindowNum = Field(0, alias="replication.quota.window.num")
     replication_quota_window_size_seconds: WindowSeconds = Field(0, alias="replication.quota.window.size.seconds")
-    # Checked, so that one file serves this version and a later one; without effect, which a warning says.
-    controller_quota_window_num: WindowNum = Field(0, alias="controller.quota.window.num")
+    controller_quota_window_num: BurstNum = Field(0, alias="controller.quota.window.num")
     controller_quota_window_size_seconds: WindowSeconds = Field(0, alias="controller.quota.window.size.seconds")
+    max_connection_creation_rate: CreationRate = Field(_INT32_MAX, alias="max.connection.creation.rate")
 
 
 class QuotaSection(Section):
@@ -384,15 +525,25 @@ class QuotaSection(Section):
     client_id: Name = Field(None, alias="client-id")
     producer_byte_rate: Rate = None
     consumer_byte_rate: Rate = None
+    request_percentage: Annotated[Any, PlainValidator(_PERCENTAGE)] = None
+    request_rate: Annotated[Any, PlainValidator(_REQUEST_RATE)] = None
+    controller_mutation_rate: Annotated[Any, PlainValidator(_MUTATION_RATE)] = None
+    connections: Annotated[Any, PlainValidator(_at_least(1, _INT32_MAX, ", open at once"))] = None
+    # An address has a rule of its own, with one key: quota_checks.py sees to it.
+    ip: Annotated[Any, PlainValidator(_ip)] = None
+    connection_creation_rate: Annotated[Any, PlainValidator(_CONNECTION_RATE)] = None
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> "QuotaSection":
-        if self.user is None and self.client_id is None:
-            raise ValueError("names nobody; give a user, a client-id or both (<default> is for all others)")
-        if self.producer_byte_rate is None and self.consumer_byte_rate is None:
-            raise ValueError("limits nothing; give producer_byte_rate, consumer_byte_rate or both")
+        given = self.model_fields_set
+        if given.isdisjoint(("user", "client_id", "ip", "connection_creation_rate")):
+            raise ValueError("names nobody; give a user, a client-id or both (<default> is for all others), or an ip")
+        if "ip" in given and "connection_creation_rate" not in given:
+            raise ValueError("limits nothing; give connection_creation_rate, the one limit that an ip has")
+        if given.isdisjoint((*CLIENT_QUOTAS, "connection_creation_rate")):
+            raise ValueError(f"limits nothing; give {', '.join(CLIENT_QUOTAS[:-1])} or {CLIENT_QUOTAS[-1]}")
         return self
 
 
@@ -499,6 +650,7 @@ class FileSection(Section):
     principals: PrincipalsSection | None = None
     # Cast, for a section without a key in it is a slip here, not "none".
     replication: ReplicationSection = Field(cast("ReplicationSection", None))
+    fair_call_queue: FairCallQueueOrFalse = None
     admin: AdminSection | None = None
     log: LogSection | None = None
 
@@ -515,6 +667,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("listeners", "sasl"): SaslSection,
     ("listeners", "client_tls"): ClientTlsSection,
     ("listeners", "upstream_tls"): UpstreamTlsSection,
+    ("listeners", "fair_call_queue"): FairCallQueueSection,
     ("kafka",): KafkaSection,
     ("quotas",): QuotaSection,
     ("principals",): PrincipalsSection,
@@ -522,6 +675,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("replication",): ReplicationSection,
     ("replication", "paths"): ReplicationPathSection,
     ("replication", "admin_client"): AdminClientSection,
+    ("fair_call_queue",): FairCallQueueSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from ipaddress import ip_address
 from typing import Final
 
 from config.errors import UnitError
@@ -36,6 +37,8 @@ _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
     "TiB": 2**40,
 }
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+_INT32_MAX: Final = 2**31 - 1
 
 _SIZE_HELP: Final = "write a number of bytes or one with a unit, such as 10MB (10,000,000) or 10MiB (10,485,760)"
 _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1h"
@@ -63,8 +66,29 @@ def parse_rate(value: str | float) -> float:
     if rate == 0:
         raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
     if rate > UNLIMITED:
-        raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {_shown(value)}")
+        raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {shown(value)}")
     return float(rate)
+
+
+def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
+    """Return a number without a unit: above 0, or 0 if so allowed, and at most Kafka's int32, its "no limit".
+
+    Args:
+        value: the number, or its digits as text.
+        kind: what it is, such as "a percentage", for the error.
+        example: what to write, for the error.
+        allows_0: whether 0 means something.
+
+    Raises:
+        UnitError: Not such a number.
+    """
+    number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
+    if number > _INT32_MAX:
+        raise UnitError(f"{kind} is at most {_INT32_MAX} (no limit in Kafka), got {shown(value)}")
+    # Of a number that is smaller than any float, 0 would be left, by which something may be divided.
+    if not (float(number) or (allows_0 and number == 0)):
+        raise UnitError(f"{kind} must be above 0: 0 would stop clients for ever; remove it for no limit")
+    return float(number)
 
 
 def parse_duration_ms(value: str | float) -> int:
@@ -89,15 +113,30 @@ def parse_address(value: str) -> Address:
         raise UnitError(f"one address is wanted, not a list; {_ADDRESS_HELP}")
     match = _HOST_PORT.fullmatch(value)
     if match is None:
-        raise UnitError(f"{_shown(value)} is not an address; {_ADDRESS_HELP}")
+        raise UnitError(f"{shown(value)} is not an address; {_ADDRESS_HELP}")
     ipv6, host, digits = match.groups()
     # int() refuses more than 4,300 digits with an error of its own.
     port = int(digits) if len(digits) <= 5 else 65_536
     if port > 65_535:
         raise UnitError(f"port {digits} is out of range; a port is at most 65535")
     if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
-        raise UnitError(f"{_shown(host)} is not a host name: between its dots there are 1 to 63 characters")
+        raise UnitError(f"{shown(host)} is not a host name: between its dots there are 1 to 63 characters")
     return Address(host=ipv6 or host, port=port)
+
+
+def parse_ip(value: str) -> str:
+    """Return an IP address in its usual form, so that two texts for one are one text; IPv4 within IPv6 is IPv4.
+
+    Raises:
+        UnitError: Not an address.
+    """
+    if "/" in value:
+        raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
+    try:
+        address = ip_address(value)
+    except ValueError as error:
+        raise UnitError(f"{shown(value)} is no IP address; write one such as 10.0.0.7, or <default>") from error
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:
@@ -121,10 +160,10 @@ def parse_port_range(value: str) -> tuple[int, int]:
     """
     match = _PORT_RANGE.fullmatch(value.strip())
     if match is None:
-        raise UnitError(f"{_shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
+        raise UnitError(f"{shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
     first, last = int(match[1]), int(match[2])
     if not 0 < first <= last <= 65_535:
-        raise UnitError(f"{_shown(value)} is not a range within 1 to 65535; {_PORT_RANGE_HELP}")
+        raise UnitError(f"{shown(value)} is not a range within 1 to 65535; {_PORT_RANGE_HELP}")
     return first, last
 
 
@@ -139,10 +178,10 @@ def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_t
         raise UnitError(f"{kind} must be finite, got {value}; {help_text}")
     match = _QUANTITY.fullmatch(value.strip() if isinstance(value, str) else f"{Decimal(str(value)):f}")
     if match is None:
-        raise UnitError(f"{_shown(value)} is not {kind}; {help_text}")
+        raise UnitError(f"{shown(value)} is not {kind}; {help_text}")
     number, unit = Decimal(match[1]), match[2]
     if number < 0:
-        raise UnitError(f"{kind} cannot be negative, got {_shown(value)}; {help_text}")
+        raise UnitError(f"{kind} cannot be negative, got {shown(value)}; {help_text}")
     if unit not in factors:
         raise UnitError(_wrong_unit(value, unit, factors, kind=kind, help_text=help_text))
     return number * factors[unit]
@@ -150,7 +189,7 @@ def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_t
 
 def _wrong_unit(value: object, unit: str, factors: Mapping[str, int], *, kind: str, help_text: str) -> str:
     if not unit:
-        return f"{_shown(value)} has no unit; {help_text}"
+        return f"{shown(value)} has no unit; {help_text}"
     near = [known for known in factors if known.lower() in (unit.lower(), f"{unit}b".lower(), f"{unit}ib".lower())]
     hint = f"did you mean {' or '.join(near)}?" if near else help_text
     return f"{unit!r} is not a unit of {kind.removeprefix('a ')}; {hint}"
@@ -158,10 +197,11 @@ def _wrong_unit(value: object, unit: str, factors: Mapping[str, int], *, kind: s
 
 def _whole(amount: Decimal, value: object, *, unit: str) -> int:
     if amount != amount.to_integral_value():
-        raise UnitError(f"{_shown(value)} is not a whole number of {unit}")
+        raise UnitError(f"{shown(value)} is not a whole number of {unit}")
     return int(amount)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as a message shows it: a long one is cut."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,6 +1,7 @@
 """pydantic's errors as faults: file, line, key, what is wrong and what would be right."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -8,20 +9,16 @@ from pydantic_core import ErrorDetails
 
 from config.document import Document, key_path
 from config.errors import Fault
-from config.schema import SECTIONS, TextWantedError, known_keys
+from config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
 
-_NOT_A_QUOTA: Final = "is not supported by this version, so nothing would enforce it; remove it"
 _NOT_YET: Final = "is not supported by this version; remove it"
 
-# Keys that are documented for later versions. They must not look like typing errors, and above all must not be passed
-# over: a quota that is silently not enforced is worse than none.
+# Keys that are documented for later versions. They must not look like typing errors, nor be passed over.
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
-    (): dict.fromkeys(("store", "quotas_from", "fair_call_queue", "usage_log"), _NOT_YET),
-    ("quotas",): dict.fromkeys(
-        ("request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"), _NOT_A_QUOTA
-    ),
+    (): dict.fromkeys(("store", "quotas_from", "usage_log"), _NOT_YET),
     ("principals",): {"admins": _NOT_YET},
 }
+_HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 _MISSING: Final[Mapping[str, str]] = {
     "listeners": "is missing; give at least one, with name, bind, and upstream or bootstrap_servers",
     "name": "is missing; give the listener a name, it appears in logs and metrics",
@@ -79,6 +76,9 @@ def _unknown_key(location: tuple[str | int, ...]) -> str:
     if key in unsupported:
         return unsupported[key]
     known = known_keys(SECTIONS[where])
+    own = _HADOOPS_PREFIX.sub("", key)
+    if own != key and own in known_keys(FairCallQueueSection):
+        return f"has Hadoop's prefix, which says of which port it is; write {own} under fair_call_queue"
     # Underscores and capitals are the usual slips: client_id, maxThrottleTime.
     plain = {_plain(name): name for name in known}
     near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)

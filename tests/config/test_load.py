@@ -179,7 +179,7 @@ def test_the_example_shows_every_key_and_is_valid() -> None:
     # Read off the schema, so that a key added there is missed here.
     for section in SECTIONS.values():
         for key in known_keys(section):
-            assert key in written or key.startswith("controller.quota."), key
+            assert key in written, key
 
 
 def test_null_lifts_the_limits_of_a_listener() -> None:
@@ -267,7 +267,18 @@ def test_all_faults_come_at_once_in_the_order_of_lines() -> None:
         ("{client-id: x, producer_byte_rate: 1MB, shaping: smooth}", "must be sampled or paced, not 'smooth'"),
         ("{client-id: x, producer_byte_rate: 1MB, shaping: null}", "shaping: has no value"),
         ("just text", "quotas[0]: must be a mapping, not text"),
-        ("{client-id: x, request_percentage: 50}", "request_percentage: is not supported by this version, so nothing"),
+        ("{client-id: x, request_percentage: 0}", "request_percentage: a percentage must be above 0"),
+        ("{client-id: x, request_percentage: 50%}", "'50%' is not a percentage; write a number such as 50"),
+        ("{client-id: x, request_percentage: 3000000000}", "a percentage is at most 2147483647"),
+        ("{client-id: x, request_percentage: .nan}", "a percentage must be finite"),
+        ("{client-id: x, request_percentage: true}", "YAML reads true as true or false"),
+        ("{client-id: x, request_rate: -1}", "a request rate cannot be negative"),
+        ("{client-id: x, request_rate: 5/s}", "'5/s' is not a request rate; write a number such as 100"),
+        ("{client-id: x, request_rate: }", "request_rate: has no value; write requests per second"),
+        ("{client-id: x, controller_mutation_rate: 0}", "a mutation rate must be above 0"),
+        ("{client-id: x, controller_mutation_rate: 5MB}", "'MB' is not a unit of mutation rate"),
+        ("{client-id: x, connections: 0}", "connections: must be a whole number from 1 to 2147483647, open at once"),
+        ("{client-id: x, connections: 2.5}", "connections: must be a whole number from 1"),
     ],
 )
 def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
@@ -275,13 +286,6 @@ def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
 
     assert fault.startswith("f.yaml:3: quotas[0]")
     assert hint in fault
-
-
-@pytest.mark.parametrize("key", ["request_percentage", "controller_mutation_rate", "connection_creation_rate", "ip"])
-def test_a_quota_that_nothing_would_enforce_is_refused(key: str) -> None:
-    fault = only_fault(f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 1MB, {key}: 5}}]\n")
-
-    assert "is not supported by this version, so nothing would enforce it" in fault
 
 
 @pytest.mark.parametrize(
@@ -318,6 +322,11 @@ def test_admins_are_refused() -> None:
         (listener_with("max_connections: 0"), "must be a whole number from 1 to 2147483647, or null for no limit"),
         (listener_with("max_connections: "), "has no value; write a number such as 10000, or null for no limit"),
         (listener_with("max_connections_per_ip: 1.5"), "must be a whole number from 1"),
+        (listener_with("max_connection_creation_rate: 0"), "must be a whole number from 1 to 2147483647, connections"),
+        (listener_with("max_connection_creation_rate: null"), "must be a whole number from 1 to 2147483647, conn"),
+        (LISTENERS + "kafka: {max.connection.creation.rate: 0}\n", "must be a whole number from 1 to 2147483647, conn"),
+        (LISTENERS + "kafka: {controller.quota.window.num: 0}\n", "must be a whole number from 1"),
+        (LISTENERS + "kafka: {controller.quota.window.size.seconds: 0}\n", "must be a whole number from 1"),
         (listener_with("login_timeout: 30"), "30 has no unit"),
         (listener_with("idle_timeout: 0s"), "must be above 0"),
         (listener_with("max_connection_age: "), "has no value; write a duration such as 1h, or null for no limit"),
@@ -442,11 +451,24 @@ def test_a_small_static_default_is_a_warning() -> None:
     assert warning.startswith("f.yaml:2: kafka.quota.producer.default: warning: 10 bytes per second")
 
 
-def test_windows_of_quotas_that_this_version_lacks_are_a_warning() -> None:
-    found = warnings(f"{LISTENERS}kafka:\n  replication.quota.window.num: 5\n  controller.quota.window.num: 5\n")
+def test_the_windows_of_mutations_may_be_a_single_one() -> None:
+    found = loaded(
+        f"{LISTENERS}kafka: {{controller.quota.window.num: 1, controller.quota.window.size.seconds: 3, "
+        "max.connection.creation.rate: 20}\n"
+    )
 
-    no_effect = "warning: has no effect in this version, which has no such quotas"
-    assert found == [f"f.yaml:4: kafka.controller.quota.window.num: {no_effect}"]
+    assert found.warnings == ()
+    assert found.config.kafka == KafkaSettings(
+        controller_quota_window_num=1, controller_quota_window_size_seconds=3, max_connection_creation_rate=20
+    )
+
+
+def test_a_listener_has_a_limit_of_connections_per_second_where_one_is_given() -> None:
+    limited, unlimited = (
+        loaded(listener_with(key)).config.listeners[0] for key in ("max_connection_creation_rate: 7", "")
+    )
+
+    assert (limited.max_connection_creation_rate, unlimited.max_connection_creation_rate) == (7, None)
 
 
 def test_a_rule_for_a_user_is_no_warning_for_any_client_may_log_in_by_sasl() -> None:

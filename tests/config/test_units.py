@@ -1,12 +1,15 @@
 """Sizes, rates, durations and addresses, as operators write them."""
 
+import math
+from ipaddress import IPv4Address, IPv6Address
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import UnitError
 from config.model import UNLIMITED, Address
-from config.units import parse_address, parse_duration_ms, parse_rate, parse_size
+from config.units import parse_address, parse_duration_ms, parse_ip, parse_number, parse_rate, parse_size
 
 
 @pytest.mark.parametrize(
@@ -154,3 +157,52 @@ def test_a_host_that_no_dns_knows_is_refused(host: str) -> None:
 @pytest.mark.parametrize("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
 def test_a_host_as_dns_knows_them_is_taken(host: str) -> None:
     assert parse_address(f"{host}:9092").host == host
+
+
+@pytest.mark.parametrize(
+    ("written", "number"), [(50, 50.0), ("0.5", 0.5), (2_147_483_647, 2_147_483_647.0), (1e-9, 1e-9)]
+)
+def test_a_number_without_a_unit_is_taken_as_it_is(written: str | float, number: float) -> None:
+    assert parse_number(written, kind="a request rate", example="100") == number
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        (0, "a request rate must be above 0"),
+        ("0." + "0" * 400 + "1", "a request rate must be above 0"),
+        (-1, "cannot be negative"),
+        ("100/s", "is not a request rate; write a number such as 100"),
+        ("10k", "'k' is not a unit of request rate; write a number such as 100"),
+        (2_147_483_648, "a request rate is at most 2147483647"),
+        ("9" * 5_000, "a request rate is at most"),
+        (math.nan, "must be finite"),
+    ],
+)
+def test_what_is_no_number_of_a_quota_says_why(written: str | float, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_number(written, kind="a request rate", example="100")
+
+
+def test_0_is_a_number_where_it_means_something() -> None:
+    assert parse_number("0.0", kind="a connection rate", example="5", allows_0=True) == 0.0
+    with pytest.raises(UnitError, match="above 0"):
+        parse_number("0." + "0" * 400 + "1", kind="a connection rate", example="5", allows_0=True)
+
+
+@pytest.mark.parametrize("address", [IPv4Address("10.0.0.7"), IPv6Address("2001:db8::1"), IPv6Address("::")])
+def test_one_address_is_one_text(address: IPv4Address | IPv6Address) -> None:
+    assert parse_ip(str(address)) == parse_ip(address.exploded) == parse_ip(str(address).upper())
+
+
+def test_an_ipv4_address_within_ipv6_is_that_ipv4_address() -> None:
+    assert parse_ip("::ffff:10.0.0.7") == parse_ip("::ffff:a00:7") == "10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [("10.0.0.0/8", "is a network"), ("broker1", "no IP address"), ("10.0.0", "no IP address"), ("", "no IP address")],
+)
+def test_what_is_no_ip_address_says_why(written: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_ip(written)

@@ -1,0 +1,212 @@
+"""``fair_call_queue``: the keys of Hadoop's Fair Call Queue, how values are written, and what holds without them.
+
+Hadoop writes lists as text, ``8,4,2,1``, and classes by their names; a YAML list and a short word do as well. Which
+keys are Hadoop's: ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler``, ``WeightedTimeCostProvider``.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from config.errors import UnitError
+from config.model import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    FairCallQueue,
+    FairCallQueueMode,
+    IdentityProvider,
+    ResponseTimeAverage,
+    SchedulerImpl,
+)
+from config.units import parse_duration_ms, shown
+
+_INT32_MAX: Final = 2**31 - 1
+# Thresholds are whole per cents, so that more levels cannot be told apart.
+MAX_LEVELS: Final = 100
+ADAPTIVE: Final = "adaptive"
+
+LEVELS: Final = "scheduler.priority.levels"
+CAPACITY: Final = "callqueue.capacity"
+CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
+MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
+PERIOD: Final = "decay-scheduler.period-ms"
+DECAY_FACTOR: Final = "decay-scheduler.decay-factor"
+THRESHOLDS: Final = "decay-scheduler.thresholds"
+RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
+# Hadoop's older keys, and what they are called now. They win where they are set.
+DEPRECATED: Final[Mapping[str, str]] = {
+    "faircallqueue.priority-levels": LEVELS,
+    "faircallqueue.decay-scheduler.period-ms": PERIOD,
+    "faircallqueue.decay-scheduler.decay-factor": DECAY_FACTOR,
+    "faircallqueue.decay-scheduler.thresholds": THRESHOLDS,
+}
+
+_HADOOP: Final = "org.apache.hadoop.ipc."
+_CLASSES: Final[Mapping[str, Enum]] = {
+    f"{_HADOOP}FairCallQueue": CallQueueImpl.FAIR,
+    "java.util.concurrent.LinkedBlockingQueue": CallQueueImpl.FIFO,
+    f"{_HADOOP}DecayRpcScheduler": SchedulerImpl.DECAY,
+    f"{_HADOOP}DefaultRpcScheduler": SchedulerImpl.DEFAULT,
+    f"{_HADOOP}UserIdentityProvider": IdentityProvider.USER,
+    f"{_HADOOP}DefaultCostProvider": CostProvider.DEFAULT,
+    f"{_HADOOP}WeightedTimeCostProvider": CostProvider.WEIGHTED,
+}
+# Hadoop's but for ``mode``.
+DEFAULTS: Final = FairCallQueue()
+# What Hadoop does where section and model say "improved".
+_AS_HADOOP: Final[Mapping[str, Any]] = {
+    "capacity_remainder": CapacityRemainder.FIRST,
+    "max_sweeps": None,
+    "utilisation_floor": 0.0,
+    "backoff_responsetime_inclusive": True,
+    "backoff_responsetime_min_calls": 1,
+    "average": ResponseTimeAverage.HADOOP,
+    "max_identities": None,
+}
+
+_E = TypeVar("_E", bound=Enum)
+
+
+def parse_implementation(value: object, choices: type[_E]) -> _E:
+    """Return the choice that a short word or the name of one of Hadoop's classes stands for.
+
+    Raises:
+        ValueError: neither.
+    """
+    words = {str(choice.value): choice for choice in choices}
+    classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
+    found = (words | classes).get(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"must be {' or '.join(words)}, or of Hadoop's classes {' or '.join(classes)}, not {value!r}")
+    return found
+
+
+def parse_whole_numbers(value: object, *, maximum: int = _INT32_MAX) -> tuple[int, ...]:
+    """Return the numbers of a list, of text with commas between them, or of a single one; each from 1 to ``maximum``.
+
+    Raises:
+        ValueError: Something else, or none.
+    """
+    return tuple(_whole(each, maximum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+
+
+def parse_durations_ms(value: object) -> tuple[int, ...]:
+    """Return the times of a list, of text with commas between them, or of a single one, in milliseconds, above 0.
+
+    Unlike all other durations of the file a bare number is one: Hadoop takes it for milliseconds.
+
+    Raises:
+        ValueError: Something else, or none.
+    """
+    return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
+
+
+def parse_names(value: object) -> frozenset[str]:
+    """Return the names of a list, or of text with commas between them; there may be none.
+
+    Raises:
+        ValueError: Something that is no name.
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError('must be names, such as alice,bob or [alice, "007"]')
+    return frozenset(filter(None, map(str.strip, parts)))
+
+
+def parse_max_in_flight(value: object) -> int | None:
+    """Return a fixed number; None for ``adaptive``.
+
+    Raises:
+        ValueError: neither.
+    """
+    if value == ADAPTIVE:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _INT32_MAX:
+        raise ValueError(f"must be {ADAPTIVE}, or a whole number from 1 to {_INT32_MAX}, not {shown(value)}")
+    return value
+
+
+def default_multiplexer_weights(levels: int) -> tuple[int, ...]:
+    """Return Hadoop's: each level twice as many turns as the one below it."""
+    return tuple(min(2 ** (levels - 1 - level), _INT32_MAX) for level in range(levels))
+
+
+def default_thresholds(levels: int) -> tuple[float, ...]:
+    """Return Hadoop's: the lowest level from half of all cost on, each above it from half of that."""
+    return tuple(2.0 ** (level - levels + 1) for level in range(levels - 1))
+
+
+def default_response_times_ms(levels: int) -> tuple[int, ...]:
+    """Return Hadoop's: 10 s for each level."""
+    return tuple(10_000 * (level + 1) for level in range(levels))
+
+
+def settings(given: Mapping[str, Any]) -> FairCallQueue:
+    """Return what holds.
+
+    Args:
+        given: what a section sets, by the names of its fields: those of ``FairCallQueue``, ``deprecated_…`` for the
+            older keys and ``weight_…`` for the phases of the cost. All of it is valid.
+    """
+    own = {name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_"))}
+    for name in ("levels", "period_ms", "decay_factor", "thresholds"):
+        if given.get(f"deprecated_{name}"):
+            own[name] = given[f"deprecated_{name}"]
+    levels = own.get("levels", DEFAULTS.levels)
+    if "thresholds" in own:
+        own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
+    if own.get("callqueue_impl") is CallQueueImpl.FIFO:
+        own.setdefault("scheduler_impl", SchedulerImpl.DEFAULT)
+    weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
+    as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
+    by_level = {
+        "capacity_weights": (1,) * levels,
+        "multiplexer_weights": default_multiplexer_weights(levels),
+        "thresholds": default_thresholds(levels),
+        "backoff_responsetime_thresholds_ms": default_response_times_ms(levels),
+    }
+    return FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=CostWeights(**weights))
+
+
+def levels_without_places(capacity: int, weights: Sequence[int], remainder: CapacityRemainder) -> int:
+    """Return how many levels would hold nothing if the capacity were divided by these weights."""
+    total = sum(weights)
+    if remainder is CapacityRemainder.FIRST:
+        return sum(capacity // total == 0 for _ in weights[1:])
+    left = capacity - sum(capacity * weight // total for weight in weights)
+    cut_most = sorted(weights, key=lambda weight: -(capacity * weight % total))
+    return sum(capacity * weight // total == 0 for weight in cut_most[left:])
+
+
+def _parts(value: object, what: str) -> Sequence[object]:
+    parts: Sequence[object] = ()
+    if isinstance(value, str):
+        parts = [part.strip() for part in value.split(",")]
+    elif isinstance(value, list):
+        parts = value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        parts = (value,)
+    if not parts:
+        raise ValueError(f"must be {what}, or a list of them")
+    return parts
+
+
+def _whole(value: object, maximum: int) -> int:
+    number = value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(_INT32_MAX)):
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= maximum:
+        raise ValueError(f"each must be a whole number from 1 to {maximum}, not {shown(value)}")
+    return number
+
+
+def _duration_ms(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UnitError(f"must be durations such as 10s,20s,30s,40s, not {shown(value)}")
+    is_bare = not isinstance(value, str) or (value.isascii() and value.isdigit())
+    duration_ms = parse_duration_ms(f"{value}ms" if is_bare else value)
+    if not 0 < duration_ms <= _INT32_MAX:
+        raise UnitError(f"each must be above 0 and at most {_INT32_MAX}ms")
+    return duration_ms

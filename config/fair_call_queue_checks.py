@@ -1,0 +1,202 @@
+"""``fair_call_queue``: lists as long as there are levels, room in each of them, and keys that others make useless."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from config.document import Document, Location
+from config.fair_call_queue import (
+    ADAPTIVE,
+    CAPACITY,
+    CAPACITY_WEIGHTS,
+    DEFAULTS,
+    DEPRECATED,
+    LEVELS,
+    MAX_LEVELS,
+    MULTIPLEXER_WEIGHTS,
+    RESPONSE_TIMES,
+    THRESHOLDS,
+    levels_without_places,
+    parse_durations_ms,
+    parse_implementation,
+    parse_whole_numbers,
+)
+from config.model import (
+    Address,
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    FairCallQueueMode,
+    SchedulerImpl,
+)
+from config.raw import Say, addresses_of, elements
+
+_KEY: Final = "fair_call_queue"
+_REMAINDER: Final = "callqueue.capacity.remainder"
+_WHAT: Final = {
+    CAPACITY_WEIGHTS: ("weight", parse_whole_numbers),
+    MULTIPLEXER_WEIGHTS: ("weight", parse_whole_numbers),
+    RESPONSE_TIMES: ("duration", parse_durations_ms),
+}
+_T = TypeVar("_T")
+_E = TypeVar("_E", bound=Enum)
+
+
+def check_fair_call_queue(document: Document, say: Say, warn: Say) -> None:
+    """Tell of every fault that concerns more than one key, in the section of the file and in those of listeners."""
+    data = document.data
+    for_all = data.get(_KEY) if isinstance(data, dict) else None
+    places: list[tuple[Location, object]] = [((_KEY,), for_all)] if isinstance(data, dict) and _KEY in data else []
+    places += [
+        (("listeners", index, _KEY), listener[_KEY])
+        for index, listener in elements(document, "listeners")
+        if _KEY in listener
+    ]
+    for location, section in places:
+        if isinstance(section, dict):
+            _Section(section, location, say, warn).check()
+    _check_shared_upstreams(document, for_all, say)
+
+
+def _check_shared_upstreams(document: Document, for_all: object, say: Say) -> None:
+    """What waits for a broker waits in one queue, whichever listener it came by; a listener may pass it by."""
+    first: dict[frozenset[Address], tuple[object, int]] = {}
+    for index, listener in elements(document, "listeners"):
+        upstream = frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
+        section = listener.get(_KEY, for_all)
+        if not upstream or not isinstance(section, dict):
+            continue
+        other, line = first.setdefault(upstream, (section, document.line(("listeners", index))))
+        if other != section:
+            message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue they share"
+            say(("listeners", index, _KEY), f"{message}; give both the same, or false to one")
+
+
+class _Section:
+    """One section, its values as they are written; what is not of the type that is asked for is not there."""
+
+    def __init__(self, section: Mapping[str, object], location: Location, say: Say, warn: Say) -> None:
+        self._section = section
+        self._location = location
+        self._say_at = say
+        self._warn_at = warn
+
+    def check(self) -> None:
+        self._warn_of_deprecated()
+        levels = self._levels()
+        if levels is not None:
+            for key, (noun, parse) in _WHAT.items():
+                self._check_length(key, parse, levels, noun, f"{levels}, one for each level")
+            for key in self._keys_of(THRESHOLDS):
+                below = f"{levels - 1}, one for each level but the last"
+                self._check_length(key, parse_whole_numbers, levels - 1, "threshold", below)
+            self._check_capacity(levels)
+        self._check_thresholds()
+        self._check_in_flight()
+        self._warn_of_what_has_no_effect()
+
+    def _warn_of_deprecated(self) -> None:
+        """Hadoop's older keys win where they are set, and say so."""
+        for old, new in DEPRECATED.items():
+            if self._section.get(old):
+                instead = f", and wins over {new} beside it" if new in self._section else ""
+                self._warn(old, f"is Hadoop's old name{instead}; write {new}")
+
+    def _levels(self) -> int | None:
+        """Return how many levels there are; None where that is not said rightly."""
+        (key,) = self._keys_of(LEVELS)[:1] or (LEVELS,)
+        levels = self._section.get(key, DEFAULTS.levels)
+        is_right = isinstance(levels, int) and not isinstance(levels, bool) and 1 <= levels <= MAX_LEVELS
+        return levels if is_right and isinstance(levels, int) else None
+
+    def _check_length(
+        self, key: str, parse: Callable[[object], Sequence[int]], length: int, noun: str, wanted: str
+    ) -> None:
+        values = self._parsed(key, parse)
+        if values is not None and len(values) != length:
+            self._say(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
+
+    def _check_capacity(self, levels: int) -> None:
+        capacity = self._section.get(CAPACITY, DEFAULTS.capacity)
+        weights = self._parsed(CAPACITY_WEIGHTS, parse_whole_numbers) or (1,) * levels
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1 or len(weights) != levels:
+            return
+        is_first = self._section.get("mode") == FairCallQueueMode.HADOOP.value
+        default = CapacityRemainder.FIRST if is_first else CapacityRemainder.LARGEST_FRACTION
+        written = self._section.get(_REMAINDER, default.value)
+        remainders = [one for one in CapacityRemainder if one.value == written]
+        without = levels_without_places(capacity, weights, remainders[0]) if remainders else 0
+        if without:
+            key = CAPACITY if CAPACITY in self._section else CAPACITY_WEIGHTS
+            message = (
+                f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels without"
+            )
+            self._say(key, f"{message} a place; give {CAPACITY} of {sum(weights)} or more, or more even weights")
+
+    def _check_thresholds(self) -> None:
+        for key in self._keys_of(THRESHOLDS):
+            values = self._parsed(key, parse_whole_numbers) or ()
+            if any(high <= low for low, high in pairwise(values)):
+                self._say(key, f"must ascend, each above the one before, not {','.join(map(str, values))}")
+
+    def _check_in_flight(self) -> None:
+        fixed = self._section.get("max_in_flight", ADAPTIVE)
+        least, most = (
+            self._whole("max_in_flight.min", DEFAULTS.min_in_flight),
+            self._whole("max_in_flight.max", DEFAULTS.most_in_flight),
+        )
+        if least is not None and most is not None and least > most:
+            key = "max_in_flight.min" if "max_in_flight.min" in self._section else "max_in_flight.max"
+            self._say(key, f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order")
+        if fixed != ADAPTIVE:
+            for key in ("max_in_flight.min", "max_in_flight.max"):
+                if key in self._section:
+                    self._say(key, f"belongs to max_in_flight: {ADAPTIVE}; beside a fixed number, remove it")
+
+    def _warn_of_what_has_no_effect(self) -> None:
+        section = self._section
+        is_backing_off = section.get("backoff.enable") is True
+        by_response_time = section.get("decay-scheduler.backoff.responsetime.enable") is True
+        if by_response_time and not is_backing_off:
+            key = "decay-scheduler.backoff.responsetime.enable"
+            self._warn(key, "has no effect without backoff.enable: true")
+        if self._choice("cost-provider.impl", CostProvider, CostProvider.DEFAULT) is not CostProvider.WEIGHTED:
+            self._warn_of_all("weighted-cost.", "cost-provider.impl: weighted")
+        callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
+        implied = SchedulerImpl.DECAY if callqueue is CallQueueImpl.FAIR else SchedulerImpl.DEFAULT
+        if self._choice("scheduler.impl", SchedulerImpl, implied) is not SchedulerImpl.DECAY:
+            self._warn_of_all("decay-scheduler.", "scheduler.impl: decay")
+
+    def _warn_of_all(self, prefix: str, needed: str) -> None:
+        for key in self._section:
+            if key.startswith(prefix):
+                self._warn(key, f"has no effect without {needed}")
+
+    def _keys_of(self, key: str) -> list[str]:
+        """Return where a setting is written: under its own key, or that which wins over it."""
+        old = next(old for old, new in DEPRECATED.items() if new == key)
+        return [old] if self._section.get(old) else [key] if key in self._section else []
+
+    def _parsed(self, key: str, parse: Callable[[object], _T]) -> _T | None:
+        if key not in self._section:
+            return None
+        try:
+            return parse(self._section[key])
+        except ValueError:
+            return None
+
+    def _choice(self, key: str, choices: type[_E], default: _E) -> _E | None:
+        return (
+            self._parsed(key, lambda value: parse_implementation(value, choices)) if key in self._section else default
+        )
+
+    def _whole(self, key: str, default: int) -> int | None:
+        value = self._section.get(key, default)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+
+    def _say(self, key: str, message: str) -> None:
+        self._say_at((*self._location, key), message)
+
+    def _warn(self, key: str, message: str) -> None:
+        self._warn_at((*self._location, key), message)

@@ -1,0 +1,74 @@
+"""``quotas``: rules of addresses stand apart from those of clients, and no two rules are of the same."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from config.document import Document
+from config.errors import UnitError
+from config.model import CLIENT_QUOTAS, DEFAULT
+from config.raw import Say, elements, is_small, mapping_at, small
+from config.units import parse_ip
+
+_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
+_OF_IPS: Final = "connection_creation_rate"
+_OF_CLIENTS: Final = ("user", "client-id", *CLIENT_QUOTAS, "enforcement", "shaping")
+_STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
+
+
+def check_quotas(document: Document, say: Say, warn: Say) -> None:
+    """Tell of every fault of rules that concerns more than one key, and of rates that lack a unit."""
+    for index, rule in elements(document, "quotas"):
+        _check_ip_rule(rule, index, say)
+    _check_entities(document, say)
+    _warn_of_small_rates(document, warn)
+
+
+def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:
+    if "ip" not in rule:
+        if _OF_IPS in rule:
+            message = "is a limit of addresses; write a rule {ip: 10.0.0.7} or {ip: <default>} with nothing else in it"
+            say(("quotas", index, _OF_IPS), message)
+        return
+    for key in _OF_CLIENTS:
+        if key in rule:
+            message = f"stands beside ip, whose rule has {_OF_IPS} and nothing else; give it a rule of its own"
+            say(("quotas", index, key), message)
+
+
+def _check_entities(document: Document, say: Say) -> None:
+    seen: dict[tuple[object, ...], int] = {}
+    for index, rule in elements(document, "quotas"):
+        entity = _ip(rule) if "ip" in rule else _client(rule)
+        if entity is None:
+            continue
+        first = seen.setdefault(tuple(entity.items()), index)
+        if first != index:
+            line = document.line(("quotas", first))
+            words = ", ".join(f"{key} {name}" for key, name in entity.items())
+            cure = "keep one of them" if "ip" in rule else "put all limits of it into one rule"
+            say(("quotas", index), f"{words} has a rule in line {line} already; {cure}")
+
+
+def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
+    """Return the user and client-id of a rule; None where one of them is no name, or there are neither."""
+    names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
+    return names if names and all(isinstance(name, str) for name in names.values()) else None
+
+
+def _ip(rule: Mapping[str, object]) -> dict[str, object] | None:
+    text = rule["ip"]
+    try:
+        return {"ip": text if text == DEFAULT.value else parse_ip(text)} if isinstance(text, str) else None
+    except UnitError:
+        return None
+
+
+def _warn_of_small_rates(document: Document, warn: Say) -> None:
+    for index, rule in elements(document, "quotas"):
+        for key in _BYTE_RATES:
+            if is_small(rule.get(key)):
+                warn(("quotas", index, key), small(rule[key]))
+    kafka = mapping_at(document, "kafka") or {}
+    for key in _STATIC_DEFAULTS:
+        if is_small(kafka.get(key)):
+            warn(("kafka", key), small(kafka[key]))

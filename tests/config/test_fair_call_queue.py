@@ -1,0 +1,269 @@
+"""Hadoop's keys: how their values may be written, and what holds where one is left out."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.fair_call_queue import (
+    DEFAULTS,
+    MAX_LEVELS,
+    default_multiplexer_weights,
+    default_response_times_ms,
+    default_thresholds,
+    levels_without_places,
+    parse_durations_ms,
+    parse_implementation,
+    parse_max_in_flight,
+    parse_names,
+    parse_whole_numbers,
+    settings,
+)
+from config.model import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    FairCallQueue,
+    FairCallQueueMode,
+    IdentityProvider,
+    ResponseTimeAverage,
+    SchedulerImpl,
+)
+
+IPC = "org.apache.hadoop.ipc"
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+# -- how values are written --
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("8,4,2,1", (8, 4, 2, 1)),
+        (" 99 , 1", (99, 1)),
+        ([7, 3], (7, 3)),
+        (["7", 3], (7, 3)),
+        (90, (90,)),
+        ("90", (90,)),
+        (2**31 - 1, (2**31 - 1,)),
+    ],
+)
+def test_a_list_of_numbers_is_text_as_in_hadoop_or_a_list_of_yaml(value: object, expected: tuple[int, ...]) -> None:
+    assert parse_whole_numbers(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "8,,1", "8;4", "0.125", "0", "-1", [], [0], [1.5], [True], [None], None, {}, 12.5, 2**31, "2147483648", "²"],
+)
+def test_what_is_no_list_of_numbers_above_0_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        parse_whole_numbers(value)
+
+
+@pytest.mark.parametrize("value", ["100", [13, 100]])
+def test_a_per_cent_is_below_100(value: object) -> None:
+    with pytest.raises(ValueError, match="from 1 to 99"):
+        parse_whole_numbers(value, maximum=99)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("10s,20s", (10_000, 20_000)),
+        ("500ms, 1m", (500, 60_000)),
+        (["0.5s", 700, "800"], (500, 700, 800)),
+        (2_000, (2_000,)),
+        ("1h", (3_600_000,)),
+    ],
+)
+def test_a_bare_duration_is_milliseconds_as_in_hadoop(value: object, expected: tuple[int, ...]) -> None:
+    assert parse_durations_ms(value) == expected
+
+
+@pytest.mark.parametrize("value", ["", 0, "0s", "10s,", [True], [None], {}, None, "-1s", ".5s", [1e-9], "600h"])
+def test_what_is_no_list_of_durations_above_0_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match=r"duration|above 0|milliseconds"):
+        parse_durations_ms(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("", set()), ([], set()), ("hdfs, hive", {"hdfs", "hive"}), (["a", "b"], {"a", "b"}), ("a,,b,", {"a", "b"})],
+)
+def test_names_are_trimmed_unlike_in_hadoop(value: object, expected: set[str]) -> None:
+    assert parse_names(value) == expected
+
+
+@pytest.mark.parametrize("value", [None, 7, [7], {"a": 1}, True])
+def test_what_is_no_name_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="must be names"):
+        parse_names(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fair", CallQueueImpl.FAIR),
+        ("fifo", CallQueueImpl.FIFO),
+        (f"{IPC}.FairCallQueue", CallQueueImpl.FAIR),
+        ("java.util.concurrent.LinkedBlockingQueue", CallQueueImpl.FIFO),
+        ("decay", SchedulerImpl.DECAY),
+        (f"{IPC}.DecayRpcScheduler", SchedulerImpl.DECAY),
+        (f"{IPC}.DefaultRpcScheduler", SchedulerImpl.DEFAULT),
+        ("user-client-id", IdentityProvider.USER_CLIENT_ID),
+        (f"{IPC}.UserIdentityProvider", IdentityProvider.USER),
+        (f"{IPC}.DefaultCostProvider", CostProvider.DEFAULT),
+        (f"{IPC}.WeightedTimeCostProvider", CostProvider.WEIGHTED),
+        ("traffic", CostProvider.TRAFFIC),
+    ],
+)
+def test_an_implementation_has_a_word_or_the_name_of_hadoops_class(name: str, expected: CallQueueImpl) -> None:
+    assert parse_implementation(name, type(expected)) is expected
+
+
+@pytest.mark.parametrize("value", ["FairCallQueue", f"{IPC}.DecayRpcScheduler", "", None, 1, ["fair"]])
+def test_another_class_is_refused_with_those_that_are_known(value: object) -> None:
+    with pytest.raises(ValueError, match=r"must be fair or fifo, or of Hadoop's classes org\.apache"):
+        parse_implementation(value, CallQueueImpl)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("adaptive", None), (1, 1), (2**31 - 1, 2**31 - 1)])
+def test_requests_in_flight_are_a_number_or_adaptive(value: object, expected: int | None) -> None:
+    assert parse_max_in_flight(value) == expected
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "8", None, "Adaptive", 2**31, 1.0])
+def test_no_other_number_of_requests_in_flight_is_taken(value: object) -> None:
+    with pytest.raises(ValueError, match="must be adaptive, or a whole number"):
+        parse_max_in_flight(value)
+
+
+@given(ANYTHING)
+def test_whatever_stands_there_is_a_value_or_a_value_error(value: object) -> None:
+    for parse in (parse_whole_numbers, parse_durations_ms, parse_names, parse_max_in_flight):
+        try:
+            parse(value)
+        except ValueError as error:
+            assert len(str(error)) < 400  # noqa: PT017
+
+
+# -- defaults --
+
+
+def test_the_defaults_of_the_model_are_those_of_a_section_without_a_key() -> None:
+    assert settings({}) == FairCallQueue() == DEFAULTS
+
+
+def test_hadoops_defaults_depend_on_the_levels() -> None:
+    assert [default_multiplexer_weights(levels) for levels in (1, 2, 4)] == [(1,), (2, 1), (8, 4, 2, 1)]
+    assert [default_thresholds(levels) for levels in (1, 2, 3, 4)] == [(), (0.5,), (0.25, 0.5), (0.125, 0.25, 0.5)]
+    assert default_response_times_ms(4) == (10_000, 20_000, 30_000, 40_000)
+
+
+def test_with_other_levels_all_lists_are_as_long() -> None:
+    found = settings({"levels": 2})
+
+    assert (found.capacity_weights, found.multiplexer_weights) == ((1, 1), (2, 1))
+    assert (found.thresholds, found.backoff_responsetime_thresholds_ms) == ((0.5,), (10_000, 20_000))
+
+
+@pytest.mark.parametrize("levels", [1, MAX_LEVELS])
+def test_there_may_be_as_many_levels_as_per_cents(levels: int) -> None:
+    found = settings({"levels": levels})
+
+    assert len(found.thresholds) == levels - 1
+    assert list(found.thresholds) == sorted(set(found.thresholds))
+    assert all(0 < weight < 2**31 for weight in found.multiplexer_weights)
+
+
+def test_hadoops_mode_is_hadoop_in_all_that_has_an_option_of_its_own() -> None:
+    found = settings({"mode": FairCallQueueMode.HADOOP})
+
+    assert found.mode is FairCallQueueMode.HADOOP
+    assert found.capacity_remainder is CapacityRemainder.FIRST
+    assert found.average is ResponseTimeAverage.HADOOP
+    assert (found.backoff_responsetime_inclusive, found.backoff_responsetime_min_calls) == (True, 1)
+    assert (found.utilisation_floor, found.max_sweeps, found.max_identities) == (0.0, None, None)
+
+
+def test_an_option_wins_over_the_mode() -> None:
+    found = settings({"mode": FairCallQueueMode.HADOOP, "max_identities": 7})
+
+    assert (found.max_identities, found.max_sweeps) == (7, None)
+
+
+def test_thresholds_are_per_cents_in_the_file_and_shares_in_the_model() -> None:
+    assert settings({"thresholds": (13, 25, 50)}).thresholds == (0.13, 0.25, 0.5)
+
+
+def test_an_older_key_wins_where_it_is_set() -> None:
+    new = {"levels": 4, "period_ms": 1_000, "decay_factor": 0.1, "thresholds": (1, 2, 3)}
+    old = {"deprecated_levels": 2, "deprecated_period_ms": 9, "deprecated_decay_factor": 0.9}
+
+    found = settings(new | old | {"deprecated_thresholds": (90,)})
+    unset = settings(new | {"deprecated_levels": 0, "deprecated_period_ms": 0, "deprecated_decay_factor": 0})
+
+    assert (found.levels, found.period_ms, found.decay_factor, found.thresholds) == (2, 9, 0.9, (0.9,))
+    assert found.multiplexer_weights == (2, 1)
+    assert (unset.levels, unset.period_ms, unset.decay_factor) == (4, 1_000, 0.1)
+    assert unset.thresholds == (0.01, 0.02, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("given_", "scheduler"),
+    [
+        ({}, SchedulerImpl.DECAY),
+        ({"callqueue_impl": CallQueueImpl.FAIR}, SchedulerImpl.DECAY),
+        ({"callqueue_impl": CallQueueImpl.FIFO}, SchedulerImpl.DEFAULT),
+        ({"callqueue_impl": CallQueueImpl.FIFO, "scheduler_impl": SchedulerImpl.DECAY}, SchedulerImpl.DECAY),
+        ({"scheduler_impl": SchedulerImpl.DEFAULT}, SchedulerImpl.DEFAULT),
+    ],
+)
+def test_the_queue_implies_its_scheduler_as_in_hadoop(given_: dict[str, object], scheduler: SchedulerImpl) -> None:
+    assert settings(given_).scheduler_impl is scheduler
+
+
+def test_weights_of_phases_are_one_value() -> None:
+    found = settings({"weight_queue": 5, "weight_lockshared": 0})
+
+    assert found.cost_weights == CostWeights(queue=5, lockshared=0)
+
+
+# -- room in every level --
+
+
+@pytest.mark.parametrize(
+    ("capacity", "weights", "remainder", "without"),
+    [
+        (4, (1, 1, 1, 1), CapacityRemainder.FIRST, 0),
+        (3, (1, 1, 1, 1), CapacityRemainder.FIRST, 3),
+        (99, (70, 30), CapacityRemainder.FIRST, 1),
+        (100, (70, 30), CapacityRemainder.FIRST, 0),
+        (99, (70, 30), CapacityRemainder.LARGEST_FRACTION, 0),
+        (3, (1, 1, 1, 1), CapacityRemainder.LARGEST_FRACTION, 1),
+        (2, (7, 3), CapacityRemainder.LARGEST_FRACTION, 0),
+        (10, (1_000, 1, 1), CapacityRemainder.LARGEST_FRACTION, 2),
+        (1, (5,), CapacityRemainder.FIRST, 0),
+    ],
+)
+def test_levels_without_places_are_counted(
+    capacity: int, weights: tuple[int, ...], remainder: CapacityRemainder, without: int
+) -> None:
+    assert levels_without_places(capacity, weights, remainder) == without
+
+
+@given(st.integers(1, 200), st.lists(st.integers(1, 50), min_size=1, max_size=8))
+def test_by_the_largest_fraction_no_level_is_more_than_a_place_off_its_share(capacity: int, weights: list[int]) -> None:
+    shares = [Fraction(capacity * weight, sum(weights)) for weight in weights]
+
+    without = levels_without_places(capacity, weights, CapacityRemainder.LARGEST_FRACTION)
+
+    assert without <= sum(share < 1 for share in shares)
+    assert without >= len(weights) - capacity

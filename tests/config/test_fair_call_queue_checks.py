@@ -1,0 +1,438 @@
+"""The section ``fair_call_queue``: of the file or of a listener, every key of Hadoop's guide, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import load, load_bytes
+from config.model import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    FairCallQueue,
+    FairCallQueueMode,
+    IdentityProvider,
+    Listener,
+    ResponseTimeAverage,
+    SchedulerImpl,
+    WithinLevel,
+)
+from tests.config.test_load import LISTENERS, loaded
+
+# The table of Hadoop's guide and what its code reads beside it.
+HADOOPS_KEYS = {
+    "backoff.enable": "true",
+    "callqueue.impl": "org.apache.hadoop.ipc.FairCallQueue",
+    "callqueue.capacity.weights": "1,2,3",
+    "callqueue.overflow.trigger.failover": "true",
+    "scheduler.impl": "org.apache.hadoop.ipc.DecayRpcScheduler",
+    "scheduler.priority.levels": "3",
+    "faircallqueue.multiplexer.weights": "30,20,10",
+    "identity-provider.impl": "org.apache.hadoop.ipc.UserIdentityProvider",
+    "cost-provider.impl": "org.apache.hadoop.ipc.WeightedTimeCostProvider",
+    "decay-scheduler.period-ms": "1000",
+    "decay-scheduler.decay-factor": "0.25",
+    "decay-scheduler.thresholds": "20,40",
+    "decay-scheduler.backoff.responsetime.enable": "true",
+    "decay-scheduler.backoff.responsetime.thresholds": "1s,2000,3s",
+    "decay-scheduler.metrics.top.user.count": "5",
+    "decay-scheduler.service-users": "hdfs, hive",
+    "weighted-cost.lockshared": "11",
+    "weighted-cost.lockexclusive": "12",
+    "weighted-cost.handler": "13",
+    "weighted-cost.lockfree": "14",
+    "weighted-cost.response": "15",
+    "weighted-cost.queue": "16",
+    "weighted-cost.enqueue": "17",
+    "weighted-cost.lockwait": "18",
+    "weighted-cost.processing": "19",
+}
+OUR_KEYS = {
+    "callqueue.capacity": "600",
+    "mode": "hadoop",
+    "callqueue.capacity.remainder": "largest-fraction",
+    "callqueue.within-level": "round-robin",
+    "decay-scheduler.average": "normalised",
+    "decay-scheduler.backoff.responsetime.inclusive": "false",
+    "decay-scheduler.backoff.responsetime.min-calls": "4",
+    "decay-scheduler.utilisation-floor": "0.75",
+    "decay-scheduler.max-sweeps": "2",
+    "identities.max": "50",
+    "max_in_flight": "adaptive",
+    "max_in_flight.min": "2",
+    "max_in_flight.max": "20",
+}
+
+
+def with_section(section: str) -> str:
+    return f"{LISTENERS}fair_call_queue:\n" + "".join(f"  {line}\n" for line in section.splitlines())
+
+
+def listener(section: str) -> Listener:
+    return loaded(with_section(section)).config.listeners[0]
+
+
+def queue(section: str) -> FairCallQueue:
+    found = listener(section).fair_call_queue
+    assert found is not None
+    return found
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    return str(caught.value).splitlines()
+
+
+def only_fault(section: str) -> str:
+    (fault,) = faults(with_section(section))
+    return fault
+
+
+def warnings(section: str) -> list[str]:
+    return [str(warning) for warning in loaded(with_section(section)).warnings]
+
+
+# -- what holds --
+
+
+def test_without_the_section_there_is_no_queue() -> None:
+    assert loaded(LISTENERS).config.listeners[0].fair_call_queue is None
+
+
+def test_a_section_without_a_key_is_hadoops_defaults() -> None:
+    assert queue("{}") == FairCallQueue()
+
+
+def test_every_key_reaches_the_model() -> None:
+    section = "\n".join(f"{key}: {value}" for key, value in (HADOOPS_KEYS | OUR_KEYS).items())
+
+    assert warnings(section) == []
+    assert queue(section) == FairCallQueue(
+        mode=FairCallQueueMode.HADOOP,
+        callqueue_impl=CallQueueImpl.FAIR,
+        scheduler_impl=SchedulerImpl.DECAY,
+        levels=3,
+        capacity=600,
+        capacity_weights=(1, 2, 3),
+        capacity_remainder=CapacityRemainder.LARGEST_FRACTION,
+        overflow_trigger_failover=True,
+        multiplexer_weights=(30, 20, 10),
+        within_level=WithinLevel.ROUND_ROBIN,
+        backoff_enable=True,
+        identity_provider=IdentityProvider.USER,
+        cost_provider=CostProvider.WEIGHTED,
+        cost_weights=CostWeights(
+            lockshared=11,
+            lockexclusive=12,
+            handler=13,
+            lockfree=14,
+            response=15,
+            queue=16,
+            enqueue=17,
+            lockwait=18,
+            processing=19,
+        ),
+        period_ms=1_000,
+        decay_factor=0.25,
+        thresholds=(0.2, 0.4),
+        max_sweeps=2,
+        utilisation_floor=0.75,
+        backoff_responsetime_enable=True,
+        backoff_responsetime_thresholds_ms=(1_000, 2_000, 3_000),
+        backoff_responsetime_inclusive=False,
+        backoff_responsetime_min_calls=4,
+        average=ResponseTimeAverage.NORMALISED,
+        top_user_count=5,
+        service_users=frozenset({"hdfs", "hive"}),
+        max_identities=50,
+        max_in_flight=None,
+        min_in_flight=2,
+        most_in_flight=20,
+    )
+
+
+def test_hadoops_worked_example_is_taken_as_it_stands() -> None:
+    found = queue(
+        """\
+callqueue.impl: org.apache.hadoop.ipc.FairCallQueue
+callqueue.capacity.weights: 7,3
+scheduler.impl: org.apache.hadoop.ipc.DecayRpcScheduler
+scheduler.priority.levels: 2
+faircallqueue.multiplexer.weights: 99,1
+decay-scheduler.thresholds: 90"""
+    )
+
+    assert found == FairCallQueue(
+        levels=2,
+        capacity_weights=(7, 3),
+        multiplexer_weights=(99, 1),
+        thresholds=(0.9,),
+        backoff_responsetime_thresholds_ms=(10_000, 20_000),
+    )
+
+
+def test_the_example_shows_the_defaults() -> None:
+    text = Path("config/example.yaml").read_text(encoding="utf-8")
+    lines = text[text.index("# fair_call_queue:\n") :].splitlines()
+    section = [
+        line.removeprefix("# ")
+        for line in lines[
+            : lines.index("# Older names that Hadoop still takes, and that win: faircallqueue.priority-levels,")
+        ]
+    ]
+
+    found = load_bytes((LISTENERS + "\n".join(section) + "\n").encode(), file="f.yaml")
+
+    assert len(section) > 30
+    # What has no effect with other defaults is shown all the same; thresholds are whole per cents in a file.
+    assert {warning.key.split(".")[1] for warning in found.warnings} == {"weighted-cost"}
+    assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: 13,25,50")
+
+
+def test_a_listener_has_the_files_its_own_or_none() -> None:
+    text = """\
+listeners:
+  - {name: a, bind: 'h:1', upstream: 'k:1'}
+  - {name: b, bind: 'h:2', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
+  - {name: c, bind: 'h:3', upstream: 'k:1', fair_call_queue: false}
+fair_call_queue: {scheduler.priority.levels: 2}
+"""
+
+    a, b, c = (one.fair_call_queue for one in loaded(text).config.listeners)
+
+    assert a is not None
+    assert a.levels == 2
+    assert b == FairCallQueue(capacity=8)
+    assert c is None
+
+
+def test_false_is_none_for_the_file_as_well() -> None:
+    assert loaded(f"{LISTENERS}fair_call_queue: false\n").config.listeners[0].fair_call_queue is None
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "value"),
+    [
+        ("faircallqueue.priority-levels: 2", "levels", 2),
+        ("faircallqueue.decay-scheduler.period-ms: 200", "period_ms", 200),
+        ("faircallqueue.decay-scheduler.decay-factor: 0.75", "decay_factor", 0.75),
+        ("faircallqueue.decay-scheduler.thresholds: 10,20,30", "thresholds", (0.1, 0.2, 0.3)),
+    ],
+)
+def test_an_older_key_wins_and_warns_as_in_hadoop(old: str, name: str, value: object) -> None:
+    news = "scheduler.priority.levels: 4\ndecay-scheduler.period-ms: 1\ndecay-scheduler.decay-factor: 0.1"
+    section = f"{news}\ndecay-scheduler.thresholds: 1,2,3\n{old}"
+    if name == "levels":
+        section = f"scheduler.priority.levels: 4\n{old}"
+
+    (warning,) = warnings(section)
+
+    assert getattr(queue(section), name) == value
+    assert "warning: is Hadoop's old name, and wins over" in warning
+
+
+def test_an_older_key_alone_says_what_it_is_called_now() -> None:
+    (warning,) = warnings("faircallqueue.decay-scheduler.period-ms: 200")
+
+    assert warning == (
+        "f.yaml:3: fair_call_queue.faircallqueue.decay-scheduler.period-ms: warning: is Hadoop's old name; "
+        "write decay-scheduler.period-ms"
+    )
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "faircallqueue.priority-levels",
+        "faircallqueue.decay-scheduler.period-ms",
+        "faircallqueue.decay-scheduler.decay-factor",
+    ],
+)
+def test_an_older_key_of_0_is_not_set(old: str) -> None:
+    assert queue(f"{old}: 0") == FairCallQueue()
+    assert warnings(f"{old}: 0") == []
+
+
+# -- what is refused --
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        (
+            "callqueue.impl: MyQueue",
+            "callqueue.impl: must be fair or fifo, or of Hadoop's classes org.apache.hadoop.ipc.",
+        ),
+        ("scheduler.impl: lottery", "scheduler.impl: must be decay or default, or of Hadoop's classes"),
+        ("identity-provider.impl: group", "must be user or user-client-id, or of Hadoop's classes"),
+        ("cost-provider.impl: 1", "must be default or weighted or traffic, or of Hadoop's classes"),
+        ("scheduler.priority.levels: 0", "scheduler.priority.levels: must be a whole number from 1 to 100"),
+        ("scheduler.priority.levels: 101", "must be a whole number from 1 to 100"),
+        ("callqueue.capacity: 0", "callqueue.capacity: must be a whole number from 1"),
+        ("callqueue.capacity.weights: 1,2,3", "capacity.weights: has 3 weights; give 4, one for each level"),
+        ("callqueue.capacity.weights: 1,0,1,1", "each must be a whole number from 1 to 2147483647, not '0'"),
+        ("callqueue.capacity: 3", "callqueue.capacity: 3, divided by 1,1,1,1, leaves 1 of 4 levels without a place"),
+        (
+            "{mode: hadoop, callqueue.capacity: 9, callqueue.capacity.weights: '4,3,2,1'}",
+            "callqueue.capacity: 9, divided by 4,3,2,1, leaves 3 of 4 levels without a place; "
+            "give callqueue.capacity of 10 or more, or more even weights",
+        ),
+        (
+            "callqueue.capacity.weights: 100000,1,1,1",
+            "callqueue.capacity.weights: 1024, divided by 100000,1,1,1, leaves 3 of 4 levels without a place",
+        ),
+        ("faircallqueue.multiplexer.weights: 3", "multiplexer.weights: has 1 weight; give 4, one for each level"),
+        ("faircallqueue.multiplexer.weights: [3, 0, 1, 1]", "each must be a whole number from 1 to 2147483647, not 0"),
+        ("decay-scheduler.period-ms: 0", "decay-scheduler.period-ms: must be a whole number from 1"),
+        ("decay-scheduler.period-ms: 5s", "must be a whole number from 1"),
+        ("decay-scheduler.decay-factor: 0", "decay-factor: must be a number above 0 and below 1, such as 0.5"),
+        ("decay-scheduler.decay-factor: 1", "must be a number above 0 and below 1"),
+        ("decay-scheduler.decay-factor: .nan", "must be a number above 0 and below 1"),
+        ("decay-scheduler.decay-factor: half", "must be a number above 0 and below 1"),
+        ("decay-scheduler.thresholds: 13,25", "thresholds: has 2 thresholds; give 3, one for each level but the last"),
+        ("decay-scheduler.thresholds: 13,25,100", "each must be a whole number from 1 to 99, not '100'"),
+        ("decay-scheduler.thresholds: 0.125,0.25,0.5", "each must be a whole number from 1 to 99, not '0.125'"),
+        ("decay-scheduler.thresholds: 13,13,50", "must ascend, each above the one before, not 13,13,50"),
+        ("decay-scheduler.thresholds: 50,25,13", "must ascend"),
+        (
+            "decay-scheduler.backoff.responsetime.thresholds: 10s",
+            "responsetime.thresholds: has 1 duration; give 4, one for each level",
+        ),
+        ("decay-scheduler.backoff.responsetime.thresholds: 10s,0s,1s,1s", "each must be above 0"),
+        ("decay-scheduler.backoff.responsetime.thresholds: soon", "'soon' is not a duration"),
+        ("decay-scheduler.backoff.responsetime.min-calls: 0", "must be a whole number from 1"),
+        ("decay-scheduler.backoff.responsetime.inclusive: 1", "must be true or false"),
+        ("decay-scheduler.metrics.top.user.count: 0", "must be a whole number from 1"),
+        ("decay-scheduler.service-users: 7", "must be names, such as alice,bob"),
+        ("decay-scheduler.utilisation-floor: 1.1", "must be a number from 0 to 1"),
+        ("decay-scheduler.max-sweeps: 0", "must be a whole number from 1 to 2147483647, or null for all of them"),
+        ("decay-scheduler.average: mean", "must be hadoop or normalised, not 'mean'"),
+        ("identities.max: 0", "must be a whole number from 1 to 2147483647, or null for any number"),
+        ("mode: better", "must be hadoop or improved, not 'better'"),
+        ("callqueue.within-level: lifo", "must be fifo or round-robin, not 'lifo'"),
+        ("callqueue.capacity.remainder: last", "must be first or largest-fraction, not 'last'"),
+        ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "must be a whole number from 0"),
+        ("backoff.enable: 'true'", "must be true or false (without quotes)"),
+        ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
+        ("max_in_flight: 8\nmax_in_flight.min: 4", "max_in_flight.min: belongs to max_in_flight: adaptive"),
+        ("max_in_flight: 8\nmax_in_flight.max: 9", "max_in_flight.max: belongs to max_in_flight: adaptive"),
+        ("max_in_flight.min: 501", "max_in_flight.min: the least, 501, is above the most, 500"),
+        ("max_in_flight.max: 3", "max_in_flight.max: the least, 4, is above the most, 3"),
+        ("callqueue.capasity: 3", "unknown key; did you mean callqueue.capacity?"),
+        ("ipc.8020.backoff.enable: true", "has Hadoop's prefix, which says of which port it is; write backoff.enable"),
+        ("ipc.backoff.enable: true", "has Hadoop's prefix"),
+        ("callqueue.impl: null", "callqueue.impl: must be fair or fifo"),
+    ],
+)
+def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
+    found = only_fault(section)
+
+    assert found.startswith(("f.yaml:3: fair_call_queue.", "f.yaml:4: fair_call_queue."))
+    assert fault in found
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("faircallqueue.priority-levels: -1", "must be a whole number from 0 to 100"),
+        ("faircallqueue.decay-scheduler.decay-factor: 1.5", "must be a number above 0 and below 1"),
+        ("faircallqueue.decay-scheduler.period-ms: -5", "must be a whole number from 0"),
+        ("faircallqueue.decay-scheduler.thresholds: 9,8,7", "must ascend"),
+    ],
+)
+def test_an_older_key_is_held_to_the_same(section: str, fault: str) -> None:
+    refused, warning = sorted(faults(with_section(section)), key=lambda each: "warning: " in each)
+
+    assert fault in refused
+    assert "is Hadoop's old name" in warning
+
+
+@pytest.mark.parametrize("value", ["true", "", "fair", "[]", "4"])
+def test_the_section_is_a_mapping_or_false(value: str) -> None:
+    wanted = "fair_call_queue: must be a mapping of its settings"
+
+    (of_file,) = faults(f"{LISTENERS}fair_call_queue: {value}\n")
+    (of_listener,) = faults(
+        f"listeners:\n  - name: a\n    bind: 'h:1'\n    upstream: 'k:1'\n    fair_call_queue: {value}\n"
+    )
+
+    assert of_file.startswith(f"f.yaml:2: {wanted}")
+    assert of_listener.startswith(f"f.yaml:5: listeners[0].{wanted}")
+
+
+def test_the_faults_of_a_listeners_own_are_found_at_their_lines() -> None:
+    assert faults(
+        """\
+        listeners:
+          - name: a
+            bind: h:1
+            upstream: k:1
+            fair_call_queue:
+              scheduler.priority.levels: 2
+              decay-scheduler.thresholds: [10, 20]
+              callqueue.impel: fair
+        """
+    ) == [
+        "f.yaml:7: listeners[0].fair_call_queue.decay-scheduler.thresholds: has 2 thresholds; "
+        "give 1, one for each level but the last",
+        "f.yaml:8: listeners[0].fair_call_queue.callqueue.impel: unknown key; did you mean callqueue.impl?",
+    ]
+
+
+def test_lists_have_the_length_that_the_older_key_says() -> None:
+    section = "faircallqueue.priority-levels: 2\nscheduler.priority.levels: 3\ndecay-scheduler.thresholds: 10,20"
+
+    (fault,) = [fault for fault in faults(with_section(section)) if "warning" not in fault]
+
+    assert "has 2 thresholds; give 1" in fault
+
+
+def test_where_the_levels_are_faulty_lists_are_not_counted() -> None:
+    assert "from 1 to 100" in only_fault("scheduler.priority.levels: many\ndecay-scheduler.thresholds: 10,20")
+
+
+def test_listeners_in_front_of_one_broker_share_its_queue() -> None:
+    text = """\
+listeners:
+  - {name: a, bind: 'h:1', upstream: 'k:1'}
+  - {name: b, bind: 'h:2', upstream: 'k:1', fair_call_queue: {callqueue.capacity: 8}}
+  - {name: c, bind: 'h:3', upstream: 'k:1', fair_call_queue: false}
+  - {name: d, bind: 'h:4', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
+  - {name: e, bind: 'h:5', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
+fair_call_queue: {}
+"""
+
+    assert faults(text) == [
+        "f.yaml:3: listeners[1].fair_call_queue: the listener in line 2 has another fair_call_queue and the same "
+        "upstream, whose queue they share; give both the same, or false to one"
+    ]
+
+
+# -- what has no effect --
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "needed"),
+    [
+        ("decay-scheduler.backoff.responsetime.enable: true", "decay-scheduler.backoff", "backoff.enable: true"),
+        ("weighted-cost.queue: 1", "weighted-cost.queue", "cost-provider.impl: weighted"),
+        ("{scheduler.impl: default, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
+        ("{callqueue.impl: fifo, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
+    ],
+)
+def test_a_key_that_another_makes_useless_is_a_warning(section: str, key: str, needed: str) -> None:
+    (warning,) = warnings(section)
+
+    assert warning.startswith(f"f.yaml:3: fair_call_queue.{key}")
+    assert warning.endswith(f"warning: has no effect without {needed}")
+
+
+def test_a_plain_queue_with_the_decay_scheduler_is_meant() -> None:
+    assert warnings("{callqueue.impl: fifo, scheduler.impl: decay, decay-scheduler.period-ms: 9}") == []
+
+
+def test_the_examples_own_listener_passes_it_by() -> None:
+    assert [one.fair_call_queue for one in load("config/example.yaml").config.listeners] == [None] * 3

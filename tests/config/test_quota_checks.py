@@ -1,0 +1,161 @@
+"""Rules of users and client-ids have six limits, rules of addresses one, and nothing has two rules."""
+
+from textwrap import dedent
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import load_bytes
+from config.model import CLIENT_QUOTAS, DEFAULT, IpRule, ProxyConfig, QuotaRule
+from tests.config.test_load import LISTENERS, loaded
+
+
+def with_rules(*rules: str) -> str:
+    return f"{LISTENERS}quotas:\n" + "".join(f"  - {rule}\n" for rule in rules)
+
+
+def config(*rules: str) -> ProxyConfig:
+    found = loaded(with_rules(*rules))
+    assert found.warnings == ()
+    return found.config
+
+
+def faults(*rules: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(with_rules(*rules))
+    return str(caught.value).splitlines()
+
+
+def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
+    (rule,) = config(
+        "{user: alice, client-id: <default>, producer_byte_rate: 1MB, consumer_byte_rate: 2MB, "
+        "request_percentage: 250.5, request_rate: 0.1, controller_mutation_rate: '10', connections: 3}"
+    ).quotas
+
+    assert rule == QuotaRule(
+        user="alice",
+        client_id=DEFAULT,
+        producer_byte_rate=1_000_000.0,
+        consumer_byte_rate=2_000_000.0,
+        request_percentage=250.5,
+        request_rate=0.1,
+        controller_mutation_rate=10.0,
+        connections=3,
+        source="f.yaml:3",
+    )
+
+
+@pytest.mark.parametrize("key", CLIENT_QUOTAS)
+def test_any_one_limit_is_enough(key: str) -> None:
+    (rule,) = config(f"{{client-id: x, {key}: 1000}}").quotas
+
+    assert getattr(rule, key) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("written", "ip"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("<default>", DEFAULT),
+        ("'2001:DB8:0:0::0001'", "2001:db8::1"),
+        ("'::ffff:10.0.0.7'", "10.0.0.7"),
+    ],
+)
+def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, ip: object) -> None:
+    found = config("{user: alice, request_rate: 5}", f"{{ip: {written}, connection_creation_rate: 2.5}}")
+
+    assert [rule.source for rule in found.quotas] == ["f.yaml:3"]
+    assert found.ip_quotas == (IpRule(ip=ip, connection_creation_rate=2.5, source="f.yaml:4"),)  # type: ignore[arg-type]
+
+
+def test_an_address_may_be_let_in_never() -> None:
+    """A rate of 0 is what ``ConnectionQuotasTest`` refuses an address with, though Kafka's Admin API has none (V55)."""
+    (rule,) = config("{ip: 10.0.0.7, connection_creation_rate: 0}").ip_quotas
+
+    assert rule.connection_creation_rate == 0.0
+
+
+def test_an_address_and_all_others_have_a_rate_each() -> None:
+    """As ``testAlterIpQuotasRequest`` sets them (V54)."""
+    rules = config(
+        "{ip: 1.2.3.4, connection_creation_rate: 150}", "{ip: <default>, connection_creation_rate: 200}"
+    ).ip_quotas
+
+    assert {rule.ip: rule.connection_creation_rate for rule in rules} == {"1.2.3.4": 150.0, DEFAULT: 200.0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        ("{ip: 10.0.0.7}", "quotas[0]: limits nothing; give connection_creation_rate"),
+        ("{ip: 10.0.0.0/8, connection_creation_rate: 1}", "quotas[0].ip: '10.0.0.0/8' is a network; write one"),
+        ("{ip: broker1, connection_creation_rate: 1}", "quotas[0].ip: 'broker1' is no IP address; write one such as"),
+        ("{ip: '', connection_creation_rate: 1}", "quotas[0].ip: must not be empty"),
+        ("{ip: 10, connection_creation_rate: 1}", "quotas[0].ip: must be an IP address such as 10.0.0.7"),
+        ("{ip: null, connection_creation_rate: 1}", "quotas[0].ip: has no value"),
+        ("{ip: 10.0.0.7, connection_creation_rate: -1}", "a connection rate cannot be negative"),
+        ("{ip: 10.0.0.7, connection_creation_rate: }", "connection_creation_rate: has no value; write connections"),
+        ("{connection_creation_rate: 1}", "connection_creation_rate: is a limit of addresses; write a rule {ip: 10"),
+        (
+            "{user: a, producer_byte_rate: 1MB, connection_creation_rate: 1}",
+            "quotas[0].connection_creation_rate: is a limit of addresses",
+        ),
+        ("{ip: 10.0.0.7, user: a, connection_creation_rate: 1}", "quotas[0].user: stands beside ip, whose rule has"),
+        ("{ip: 10.0.0.7, client-id: a, connection_creation_rate: 1}", "quotas[0].client-id: stands beside ip"),
+        ("{ip: 10.0.0.7, shaping: paced, connection_creation_rate: 1}", "quotas[0].shaping: stands beside ip"),
+        ("{ip: 10.0.0.7, enforcement: observe, connection_creation_rate: 1}", "enforcement: stands beside ip"),
+        *(
+            (f"{{ip: 10.0.0.7, {key}: 1000, connection_creation_rate: 1}}", f"quotas[0].{key}: stands beside ip")
+            for key in CLIENT_QUOTAS
+        ),
+    ],
+)
+def test_a_faulty_rule_of_an_address_is_refused(rule: str, fault: str) -> None:
+    (found,) = faults(rule)
+
+    assert found.startswith("f.yaml:3: ")
+    assert fault in found
+
+
+def test_two_rules_for_one_address_name_both_lines_however_it_is_written() -> None:
+    assert faults(
+        "{ip: '::1', connection_creation_rate: 1}",
+        "{ip: <default>, connection_creation_rate: 1}",
+        "{ip: '0:0::1', connection_creation_rate: 2}",
+        "{ip: <default>, connection_creation_rate: 2}",
+    ) == [
+        "f.yaml:5: quotas[2]: ip ::1 has a rule in line 3 already; keep one of them",
+        "f.yaml:6: quotas[3]: ip <default> has a rule in line 4 already; keep one of them",
+    ]
+
+
+def test_a_user_a_client_id_and_an_address_of_one_name_are_three() -> None:
+    found = config(
+        "{user: 10.0.0.7, connections: 1}",
+        "{client-id: 10.0.0.7, connections: 1}",
+        "{ip: 10.0.0.7, connection_creation_rate: 1}",
+    )
+
+    assert (len(found.quotas), len(found.ip_quotas)) == (2, 1)
+
+
+def test_limits_of_one_client_belong_into_one_rule_whatever_their_kinds() -> None:
+    assert faults("{user: a, connections: 1}", "{user: a, request_rate: 1}") == [
+        "f.yaml:4: quotas[1]: user a has a rule in line 3 already; put all limits of it into one rule"
+    ]
+
+
+def test_a_rule_without_anything_says_what_it_could_have() -> None:
+    (fault,) = faults("{client-id: x}")
+
+    assert fault == (
+        "f.yaml:3: quotas[0]: limits nothing; give producer_byte_rate, consumer_byte_rate, request_percentage, "
+        "request_rate, controller_mutation_rate or connections"
+    )
+
+
+def test_what_is_no_mapping_is_passed_over_for_the_schema_says_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_bytes(dedent(with_rules("just text", "{ip: [1], connection_creation_rate: 1}")).encode(), file="f.yaml")
+
+    assert len(caught.value.faults) == 2
