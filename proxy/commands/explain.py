@@ -7,19 +7,23 @@ comes at time 0.
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from config.errors import ConfigError
+from config.errors import ConfigError, UnitError
 from config.load import Loaded, load
-from config.model import ANONYMOUS, UNLIMITED, Enforcement, Listener, QuotaRule, Shaping
+from config.model import ANONYMOUS, DEFAULT, UNLIMITED, Enforcement, IpRule, Listener, QuotaRule, Shaping
+from config.units import parse_ip
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
-from proxy.quota.client import Bucket
-from proxy.quota.entity import Candidate, Level, QuotaKind, Tags
+from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
+from proxy.quota.open_connections import CONNECTIONS
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_OF_IPS: Final = "connection_creation_rate"
+_OWN_RULE: Final = "the address has a rule of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +32,7 @@ class AtListener:
 
     listener: str
     enforcement: Enforcement
-    shaping: Shaping
+    shaping: Shaping | None  # None where nothing is measured over time
     max_fetch_bytes: int | None  # what a fetch's max_bytes is lowered to; None where nothing is enforced
 
 
@@ -36,13 +40,22 @@ class AtListener:
 class Verdict:
     """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it."""
 
-    kind: QuotaKind
+    key: str  # Kafka's, or ours of the same form
     rule: QuotaRule | None
     level: Level | None
-    limit: int  # bytes per second
+    limit: float | None  # in the unit of the key
     bucket: Tags
     at_listeners: tuple[AtListener, ...]
     lost: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpVerdict:
+    """What holds for an address. ``rule`` is None where nothing limits it; ``lost`` is that for all others."""
+
+    ip: str
+    rule: IpRule | None
+    lost: IpRule | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +67,7 @@ class Explanation:
     charged_user: str  # after folding
     is_exempt: bool
     verdicts: tuple[Verdict, ...]
+    of_ip: IpVerdict | None  # None where no address was asked about
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
     parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
+    parser.add_argument("--ip", metavar="I", help=f"its address, for {_OF_IPS} (default: that is left out)")
     parser.add_argument("--json", action="store_true", help="print an object for each kind of quota")
 
 
@@ -72,17 +87,21 @@ def execute(args: argparse.Namespace) -> int:
         )
         return 2
     try:
+        ip = None if args.ip is None else parse_ip(args.ip)
         loaded = load(args.config)
+    except UnitError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --ip: {error}\n")
+        return 2
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    found = explain(loaded, user=args.user, client_id=args.client_id)
+    found = explain(loaded, user=args.user, client_id=args.client_id, ip=ip)
     sys.stdout.write(_as_json(found) if args.json else "".join(f"{line}\n" for line in _as_text(found, loaded)))
     return 0
 
 
-def explain(loaded: Loaded, *, user: str, client_id: str) -> Explanation:
-    """Resolve what holds for a client. ``client_id`` is "" for one that sends none."""
+def explain(loaded: Loaded, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
+    """Resolve what holds for a client. ``client_id`` is "" for one that sends none, ``ip`` as ``parse_ip`` gives it."""
     config = loaded.config
     charged_user, is_exempt = PrincipalRules(config.principals).charged_user(user)
     # Listeners in front of one broker share its buckets; what differs between them is how, not how much.
@@ -95,31 +114,75 @@ def explain(loaded: Loaded, *, user: str, client_id: str) -> Explanation:
         client_id=client_id,
         charged_user=charged_user,
         is_exempt=is_exempt,
-        verdicts=tuple(
-            _verdict(
-                loaded,
-                [(listener, buckets[index]) for listener, buckets in buckets_at],
-                manager.table.explain(user=charged_user, client_id=client_id),
-            )
-            for index, manager in enumerate(quotas_at[0][1].managers)
+        verdicts=(
+            *(
+                _verdict(
+                    loaded,
+                    manager,
+                    [(listener, buckets[index]) for listener, buckets in buckets_at],
+                    manager.table.explain(user=charged_user, client_id=client_id),
+                )
+                for index, manager in enumerate(quotas_at[0][1].managers)
+            ),
+            _of_connections(loaded, user=charged_user, client_id=client_id, is_exempt=is_exempt),
         ),
+        of_ip=None if ip is None else _of_ip(loaded, ip),
     )
 
 
-def _verdict(loaded: Loaded, buckets_at: Sequence[tuple[Listener, Bucket]], candidates: Iterable[Candidate]) -> Verdict:
+def _verdict(
+    loaded: Loaded,
+    manager: ClientQuotaManager,
+    buckets_at: Sequence[tuple[Listener, Bucket]],
+    candidates: Iterable[Candidate],
+) -> Verdict:
     bucket = buckets_at[0][1]
     return Verdict(
-        kind=bucket.kind,
+        key=bucket.kind.value,
         rule=_with_line(bucket.rule, loaded),
         level=bucket.level,
-        limit=min(int(bucket.limit), UNLIMITED),
+        limit=manager.limit_of(bucket),
         bucket=bucket.tags,
         at_listeners=tuple(_at_listener(listener, bucket, loaded) for listener, bucket in buckets_at),
-        lost=tuple(
-            replace(candidate, rule=_with_line(candidate.rule, loaded))
-            for candidate in candidates
-            if candidate.rule is not None and not candidate.wins
+        lost=_lost(candidates, loaded),
+    )
+
+
+def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: bool) -> Verdict:
+    """Resolve how many connections a client may have open: nothing is charged for them, so there is no bucket."""
+    table = RuleTable(CONNECTIONS, loaded.config.quotas)
+    found = table.resolve(user=bounded(user), client_id=bounded(client_id))
+    rule = None if is_exempt else found.rule
+    return Verdict(
+        key=CONNECTIONS.label,
+        rule=rule,
+        level=found.level if rule else None,
+        limit=found.limit if rule else None,
+        bucket=found.tags,
+        at_listeners=tuple(
+            AtListener(
+                listener=listener.name,
+                enforcement=(rule.enforcement if rule else None) or listener.enforcement or loaded.config.enforcement,
+                shaping=None,
+                max_fetch_bytes=None,
+            )
+            for listener in loaded.config.listeners
         ),
+        lost=_lost(table.explain(user=user, client_id=client_id), loaded),
+    )
+
+
+def _of_ip(loaded: Loaded, ip: str) -> IpVerdict:
+    rules = {rule.ip: rule for rule in loaded.config.ip_quotas}
+    own, for_others = rules.get(ip), rules.get(DEFAULT)
+    return IpVerdict(ip=ip, rule=own or for_others, lost=for_others if own else None)
+
+
+def _lost(candidates: Iterable[Candidate], loaded: Loaded) -> tuple[Candidate, ...]:
+    return tuple(
+        replace(candidate, rule=_with_line(candidate.rule, loaded))
+        for candidate in candidates
+        if candidate.rule is not None and not candidate.wins
     )
 
 
@@ -140,14 +203,15 @@ def _with_line(rule: QuotaRule | None, loaded: Loaded) -> QuotaRule | None:
 
 
 def _as_json(found: Explanation) -> str:
-    return f"{json.dumps({verdict.kind.value: _fields(found, verdict) for verdict in found.verdicts}, indent=2)}\n"
+    fields = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
+    return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)}, indent=2)}\n"
 
 
 def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
     if verdict.rule is None or verdict.level is None:
         return None
     return {
-        "limit": verdict.limit,
+        "limit": _number(verdict.limit),
         "rule": _entity(verdict.rule),
         "level": verdict.level.number,
         "source": verdict.rule.source,
@@ -156,21 +220,42 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
         "listeners": {
             at.listener: {
                 "enforcement": at.enforcement.value,
-                "shaping": at.shaping.value,
-                **({"max_fetch_bytes": at.max_fetch_bytes} if verdict.kind is QuotaKind.FETCH else {}),
+                **({"shaping": at.shaping.value} if at.shaping else {}),
+                **({"max_fetch_bytes": at.max_fetch_bytes} if verdict.key == QuotaKind.FETCH.value else {}),
             }
             for at in verdict.at_listeners
         },
         "lost": [
             {
                 "rule": _entity(candidate.rule),
-                "limit": _whole(verdict.kind, candidate.rule),
+                "limit": _number(_limit(verdict.key, candidate.rule)),
                 "level": candidate.level.number,
                 "source": candidate.rule.source,
                 "reason": candidate.reason,
             }
             for candidate in verdict.lost
             if candidate.rule is not None
+        ],
+    }
+
+
+def _ip_fields(found: IpVerdict | None) -> dict[str, object] | None:
+    if found is None or found.rule is None:
+        return None
+    return {
+        "limit": _number(found.rule.connection_creation_rate),
+        "rule": {"ip": str(found.rule.ip)},
+        "source": found.rule.source,
+        "bucket": {"ip": found.ip},
+        "lost": [
+            {
+                "rule": {"ip": str(lost.ip)},
+                "limit": _number(lost.connection_creation_rate),
+                "source": lost.source,
+                "reason": _OWN_RULE,
+            }
+            for lost in (found.lost,)
+            if lost is not None
         ],
     }
 
@@ -182,7 +267,14 @@ def _as_text(found: Explanation, loaded: Loaded) -> Iterator[str]:
         yield f"  folded       charged as user {found.charged_user} (principals.fold)"
     if found.is_exempt:
         yield "  exempt       no quota holds for this user (principals.exempt)"
-        return
+    else:
+        yield from _client_lines(found, loaded)
+    if found.of_ip is not None:
+        yield ""
+        yield from _ip_lines(found.of_ip)
+
+
+def _client_lines(found: Explanation, loaded: Loaded) -> Iterator[str]:
     bound_ms = loaded.config.max_throttle_time_ms
     bound = "without bound" if bound_ms is None else f"at most {bound_ms / 1_000:g} s each"
     yield f"  pauses       {bound} (max_throttle_time)"
@@ -193,25 +285,39 @@ def _as_text(found: Explanation, loaded: Loaded) -> Iterator[str]:
 
 def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     if verdict.rule is None or verdict.level is None:
-        yield f"{verdict.kind.value}: not limited"
+        yield f"{verdict.key}: not limited"
     else:
-        yield f"{verdict.kind.value}: {_rate(verdict.limit)}"
+        yield f"{verdict.key}: {_amount(verdict.key, verdict.limit)}"
         yield f"  rule         {_words(_entity(verdict.rule))} ({verdict.rule.source})"
         yield f"  level        {verdict.level.number} of 8: {verdict.level.says}"
         yield f"  bucket       {_sharing(verdict.bucket)}"
         yield from _listener_lines(verdict)
     for candidate in verdict.lost:
         if candidate.rule is not None:
-            limit = _rate(_whole(verdict.kind, candidate.rule))
+            limit = _amount(verdict.key, _limit(verdict.key, candidate.rule))
             yield f"  lost         {_words(_entity(candidate.rule))}, {limit} ({candidate.rule.source})"
             yield f"               level {candidate.level.number}: {candidate.reason}"
 
 
 def _listener_lines(verdict: Verdict) -> Iterator[str]:
     for at in verdict.at_listeners:
-        yield f"  listener     {at.listener}: {at.enforcement.value}, {at.shaping.value}"
+        shaping = f", {at.shaping.value}" if at.shaping else ""
+        yield f"  listener     {at.listener}: {at.enforcement.value}{shaping}"
         if at.max_fetch_bytes is not None:
             yield f"               the max_bytes of a fetch is lowered to {_size(at.max_fetch_bytes)}"
+
+
+def _ip_lines(found: IpVerdict) -> Iterator[str]:
+    rule, lost = found.rule, found.lost
+    if rule is None:
+        yield f"{_OF_IPS} of {found.ip}: not limited"
+        return
+    yield f"{_OF_IPS} of {found.ip}: {_amount(_OF_IPS, rule.connection_creation_rate)}"
+    yield f"  rule         ip {rule.ip} ({rule.source})"
+    yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
+    if lost is not None:
+        yield f"  lost         ip {lost.ip}, {_amount(_OF_IPS, lost.connection_creation_rate)} ({lost.source})"
+        yield f"               {_OWN_RULE}"
 
 
 def _sharing(bucket: Tags) -> str:
@@ -231,12 +337,31 @@ def _words(entity: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {name}" for key, name in entity.items())
 
 
-def _whole(kind: QuotaKind, rule: QuotaRule) -> int:
-    return min(int(kind.limit_of(rule) or UNLIMITED), UNLIMITED)
+def _limit(key: str, rule: QuotaRule) -> float | None:
+    limit: float | None = getattr(rule, key)
+    return limit
 
 
-def _rate(rate: int) -> str:
-    return "unlimited" if rate >= UNLIMITED else f"{_size(rate)} per second"
+def _amount(key: str, limit: float | None) -> str:
+    if limit is None or limit >= UNLIMITED:
+        return "unlimited"
+    return _WORDS[key](limit) if key in _WORDS else f"{_size(int(limit))} per second"
+
+
+def _number(limit: float | None) -> float:
+    """Return a limit as JSON has it: a whole number without a fraction, for no limit Kafka's."""
+    limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
+    return int(limit) if limit == int(limit) else limit
+
+
+# By key; bytes per second where there is none.
+_WORDS: Final[Mapping[str, Callable[[float], str]]] = {
+    QuotaKind.REQUEST.value: lambda limit: f"{_number(limit)} % of a thread's time",
+    QuotaKind.REQUEST_RATE.value: lambda limit: f"{_number(limit)} requests per second",
+    QuotaKind.MUTATION.value: lambda limit: f"{_number(limit)} partitions per second, created or deleted",
+    CONNECTIONS.label: lambda limit: f"{_number(limit)} connections open at once",
+    _OF_IPS: lambda limit: f"{_number(limit)} connections per second",
+}
 
 
 def _size(size_bytes: int) -> str:

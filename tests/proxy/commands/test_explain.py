@@ -25,6 +25,7 @@ quotas:
   - {client-id: etl, producer_byte_rate: 3MiB}
 principals: {fold: [{match: 'alice-[0-9]+', to: alice}], exempt: [admin]}
 """
+ALL_KEYS = [*(kind.value for kind in QuotaKind), "connections", "connection_creation_rate"]
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixtu
 
     assert status == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == [kind.value for kind in QuotaKind]
+    assert list(found) == ALL_KEYS
     produce = found["producer_byte_rate"]
     assert produce["limit"] == 5_242_880
     assert produce["rule"] == {"user": "alice", "client-id": "<default>"}
@@ -103,7 +104,7 @@ def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixtu
 def test_json_is_null_where_nothing_limits(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["explain", str(path), "--user", "admin", "--client-id", "etl", "--json"])
 
-    assert json.loads(capsys.readouterr().out) == dict.fromkeys(kind.value for kind in QuotaKind)
+    assert json.loads(capsys.readouterr().out) == dict.fromkeys(ALL_KEYS)
 
 
 def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +141,8 @@ def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str
         "request_rate: not limited\n"
         "\n"
         "controller_mutation_rate: not limited\n"
+        "\n"
+        "connections: not limited\n"
     )
 
 
@@ -172,3 +175,162 @@ def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.C
 def test_a_user_without_a_name_is_wrong_usage(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(path), "--user", ""]) == 2
     assert "ANONYMOUS" in capsys.readouterr().err
+
+
+OTHER_KINDS = """\
+listeners:
+  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
+  - {name: shadow, bind: 127.0.0.1:9093, upstream: 127.0.0.1:19093, enforcement: observe}
+quotas:
+  - {user: alice, request_percentage: 250.5, request_rate: 0.5, connections: 3, enforcement: delay}
+  - {user: <default>, controller_mutation_rate: 10, connections: 20}
+  - {ip: <default>, connection_creation_rate: 5}
+  - {ip: 10.0.0.7, connection_creation_rate: 0.5}
+principals: {exempt: [admin]}
+"""
+
+
+@pytest.fixture
+def other_kinds(tmp_path: Path) -> Path:
+    path = tmp_path / "kinds.yaml"
+    path.write_text(OTHER_KINDS)
+    return path
+
+
+def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(other_kinds), "--user", "alice", "--ip", "::ffff:10.0.0.7"]) == 0
+
+    assert capsys.readouterr().out == (
+        "user alice, no client-id\n"
+        "  pauses       at most 25 s each (max_throttle_time)\n"
+        "\n"
+        "producer_byte_rate: not limited\n"
+        "\n"
+        "consumer_byte_rate: not limited\n"
+        "\n"
+        "request_percentage: 250.5 % of a thread's time\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay, sampled\n"
+        "  listener     shadow: delay, sampled\n"
+        "\n"
+        "request_rate: 0.5 requests per second\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay, sampled\n"
+        "  listener     shadow: delay, sampled\n"
+        "\n"
+        "controller_mutation_rate: 10 partitions per second, created or deleted\n"
+        f"  rule         user <default> ({other_kinds}:6)\n"
+        "  level        6 of 8: default user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: respond, paced\n"
+        "  listener     shadow: observe, paced\n"
+        "\n"
+        "connections: 3 connections open at once\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay\n"
+        "  listener     shadow: delay\n"
+        f"  lost         user <default>, 20 connections open at once ({other_kinds}:6)\n"
+        "               level 6: level 3 (user) is more specific\n"
+        "\n"
+        "connection_creation_rate of 10.0.0.7: 0.5 connections per second\n"
+        f"  rule         ip 10.0.0.7 ({other_kinds}:8)\n"
+        "  bucket       10.0.0.7; all its connections to a broker, whoever they log in as\n"
+        f"  lost         ip <default>, 5 connections per second ({other_kinds}:7)\n"
+        "               the address has a rule of its own\n"
+    )
+
+
+def test_json_has_an_object_for_every_kind(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(other_kinds), "--user", "alice", "--ip", "10.0.0.7", "--json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert {key: one and one["limit"] for key, one in found.items()} == {
+        "producer_byte_rate": None,
+        "consumer_byte_rate": None,
+        "request_percentage": 250.5,
+        "request_rate": 0.5,
+        "controller_mutation_rate": 10,
+        "connections": 3,
+        "connection_creation_rate": 0.5,
+    }
+    assert found["connections"] == {
+        "limit": 3,
+        "rule": {"user": "alice"},
+        "level": 3,
+        "source": f"{other_kinds}:5",
+        "bucket": {"user": "alice", "client-id": ""},
+        "charged_user": "alice",
+        "listeners": {"clients": {"enforcement": "delay"}, "shadow": {"enforcement": "delay"}},
+        "lost": [
+            {
+                "rule": {"user": "<default>"},
+                "limit": 20,
+                "level": 6,
+                "source": f"{other_kinds}:6",
+                "reason": "level 3 (user) is more specific",
+            }
+        ],
+    }
+    assert found["connection_creation_rate"] == {
+        "limit": 0.5,
+        "rule": {"ip": "10.0.0.7"},
+        "source": f"{other_kinds}:8",
+        "bucket": {"ip": "10.0.0.7"},
+        "lost": [
+            {
+                "rule": {"ip": "<default>"},
+                "limit": 5,
+                "source": f"{other_kinds}:7",
+                "reason": "the address has a rule of its own",
+            }
+        ],
+    }
+
+
+def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
+    with_default = load_bytes(OTHER_KINDS.encode(), file="c.yaml")
+    without = load_bytes(CONFIG.encode(), file="c.yaml")
+
+    found = explain(with_default, user="alice", client_id="", ip="10.0.0.8").of_ip
+    nothing = explain(without, user="alice", client_id="", ip="10.0.0.8").of_ip
+
+    assert found is not None
+    assert found.rule is not None
+    assert (found.rule.source, found.lost) == ("c.yaml:7", None)
+    assert nothing is not None
+    assert nothing.rule is None
+
+
+def test_an_address_is_limited_whoever_logs_in_from_it(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8"])
+    text = capsys.readouterr().out
+    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8", "--json"])
+    found = json.loads(capsys.readouterr().out)
+
+    assert text == (
+        "user admin, no client-id\n"
+        "  exempt       no quota holds for this user (principals.exempt)\n"
+        "\n"
+        "connection_creation_rate of 10.0.0.8: 5 connections per second\n"
+        f"  rule         ip <default> ({other_kinds}:7)\n"
+        "  bucket       10.0.0.8; all its connections to a broker, whoever they log in as\n"
+    )
+    assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
+
+
+def test_an_address_without_any_rule_is_said_to_be_free(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(path), "--ip", "10.0.0.8"])
+
+    assert capsys.readouterr().out.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.0/8", "host", ""])
+def test_what_is_no_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--ip", ip]) == 2
+    assert capsys.readouterr().err.startswith("kafka-quota-proxy explain: --ip: ")
