@@ -55,7 +55,7 @@ _BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.S
 
 
 # Whether a broker reads or changes something for it: which lock Hadoop's name node would take.
-_EXCLUSIVE: Final = frozenset(
+EXCLUSIVE: Final = frozenset(
     {
         ApiKey.PRODUCE,
         ApiKey.CREATE_TOPICS,
@@ -69,7 +69,7 @@ _EXCLUSIVE: Final = frozenset(
         *CONTROL,
     }
 )
-_SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
+SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
 
 
 class Cost(Protocol):
@@ -110,6 +110,7 @@ class Line:
         dispatcher: The broker's: its queue and its slots.
         cost: What is charged to a user.
         identifies_clients: Whether each client-id of a user is somebody of his own.
+        watched: The broker's: who may have to give its slot back, and when, in microseconds.
         wake: Called when connections may go on that waited, and when there is somebody new to be watched.
     """
 
@@ -122,6 +123,7 @@ class Line:
         cost: Cost,
         *,
         identifies_clients: bool,
+        watched: "dict[Call, int]",
         wake: Callable[[], None],
     ) -> None:
         self.scheduler = scheduler
@@ -129,7 +131,7 @@ class Line:
         self.cost = cost
         self.identifies_clients = identifies_clients
         self.wake = wake
-        self.watched: dict[Call, int] = {}  # who may have to give its slot back, and when, in microseconds
+        self.watched = watched
 
     def identity(self, principal: str, client_id: str, host: str) -> str:
         """Return whose cost a request adds to.
@@ -150,15 +152,13 @@ class Line:
         self.watched[call] = at_us
         self.wake()
 
-    def park_due(self, now_us: int) -> int | None:
-        """Take the slots of those whose grace is over; return when to call this again, None for never."""
-        due = [call for call, at_us in self.watched.items() if at_us <= now_us]
-        for call in due:
-            del self.watched[call]
-            self.dispatcher.park(call.ticket, now_us)
-        if due:
-            self.wake()
-        return min(self.watched.values(), default=None)
+
+def park_due(watched: "dict[Call, int]", dispatcher: Dispatcher, now_us: int) -> int | None:
+    """Take the slots of those whose grace is over; return when to call this again, None for never."""
+    for call in [call for call, at_us in watched.items() if at_us <= now_us]:
+        del watched[call]
+        dispatcher.park(call.ticket, now_us)
+    return min(watched.values(), default=None)
 
 
 class Call:
@@ -202,6 +202,7 @@ class Call:
 
     def _begin(self, asked: Asked, identity: str, may_refuse: bool, now_us: int) -> Turn:
         ticket, line = self.ticket, self.line
+        line.scheduler.sweep_if_due(now_ms=now_us // 1_000)
         ticket.identity = identity
         ticket.is_control = asked.api_key in CONTROL
         ticket.level = line.scheduler.level(identity, utilisation=line.dispatcher.utilisation)

@@ -24,6 +24,7 @@ from typing import Final, cast
 from config.model import Listener
 from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
+from proxy.call_desk import CallDesk, CallScheduler
 from proxy.counters import Counters
 from proxy.late_close import LateClose
 from proxy.latency import Latency
@@ -69,6 +70,8 @@ class Port:
         self.counters = counters
         self.dial = dial
         self.greet: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = None
+        self.calls: CallScheduler | None = None  # None: requests go on as they come
+        self.follow(listener)
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
         self.occupancy = Occupancy()  # of connections from when they are accepted until their transport is gone
@@ -77,6 +80,17 @@ class Port:
         self.watch: Watch[ClientConnection] = Watch(now_ms=monotonic_ns() // 1_000_000)
         self.spread = Spread()
         self._quiet_until_ns: dict[str, int] = {}
+
+    def follow(self, listener: Listener) -> None:
+        """Go on as the file says now."""
+        self.listener = listener
+        settings = listener.fair_call_queue
+        if settings is None:
+            self.calls = None
+        elif self.calls is None:
+            self.calls = CallScheduler(settings)
+        else:
+            self.calls.update(settings)
 
     def protocol(self, accept: Callable[[], "ClientConnection"], abandon: Callable[[], None]) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection.
@@ -103,6 +117,7 @@ class Gate:
         self.port = port
         self.upstream = upstream
         self.listening = listening
+        self.seat()
 
     @property
     def policy(self) -> Policy:
@@ -116,6 +131,16 @@ class Gate:
     def arrivals(self) -> ListenerQuota:
         """Return what limits how fast connections come by this way."""
         return self.listening.quotas.arrivals.listener(self.port.name)
+
+    def seat(self) -> None:
+        """Have its connections wait in a queue in front of the broker, if the listener now has one."""
+        calls, upstream = self.port.calls, self.upstream
+        if calls is not None:
+            if upstream.calls is None:
+                upstream.calls = CallDesk(calls.settings)
+            upstream.calls.seat(self.listening, calls)
+        elif upstream.calls is not None:
+            upstream.calls.dismiss(self.listening)
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""
@@ -154,7 +179,7 @@ class ClientConnection(asyncio.Protocol):
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.port = gate.port
-        self.session = Session(gate.listening)
+        self.session = Session(gate.listening, owner=self)
         self._client: asyncio.Transport | None = None
         self._broker: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -214,6 +239,8 @@ class ClientConnection(asyncio.Protocol):
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self.port.connections.add(self)
+        if self.place is not None and self.place.source is not None:
+            self.session.peer_host = self.place.source[0]
         self._started_ms = self._active_ms = monotonic_ns() // 1_000_000
         self._look_later(self._started_ms)
 
@@ -332,6 +359,19 @@ class ClientConnection(asyncio.Protocol):
                     sock = transport.get_extra_info("socket")
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
                 transport.close()
+
+    def take_turn(self) -> None:
+        """Pass on what waited in the queue in front of the broker."""
+        if self._is_closed:
+            return
+        now_ns = self.session.now_ns = monotonic_ns()
+        try:
+            self.session.resume(now_ms=now_ns // 1_000_000)
+        except ProtocolError as error:
+            self._refuse(error, "client")
+            return
+        self._act(now_ns // 1_000_000)
+        self._steer()
 
     def drop(self, cause: str) -> None:
         """Close both sides now, and forget what was to be written."""

@@ -64,6 +64,11 @@ class Front:
         for gate in (*self.gates.values(), *self._stand_ins.values()):
             gate.listening.policy = policy
 
+    def seat(self) -> None:
+        """Have connections wait in queues in front of their brokers, if the listener now has them."""
+        for gate in (*self.gates.values(), *self._stand_ins.values()):
+            gate.seat()
+
     def accept(self) -> ClientConnection:
         """Return the protocol of a client at the bootstrap port: it is led to one broker after the other."""
         gates = [gate for gate in self.gates.values() if gate.upstream.is_reachable] or list(self.gates.values())

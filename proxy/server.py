@@ -103,8 +103,9 @@ class Server:
         for port, door in zip(self.ports, self._doors, strict=True):
             listener = by_name.get(port.name)
             if listener is not None:
-                port.listener = listener
+                port.follow(listener)
                 door.policy = _policy(config, listener)
+                door.seat()
         for listener in config.listeners:
             upstream = self._brokers.get(listener.upstream) if listener.upstream else None
             if upstream is not None:
@@ -278,6 +279,8 @@ class Server:
                 self._throttle_log.tell(throttled, now_ms=now_ms)
                 _tell_of_unknown_users(port)
                 _lose_the_lost(port)
+                if port.calls is not None:
+                    port.calls.scheduler.sweep_if_due(now_ms=now_ms)
                 for connection in port.watch.take(now_ms=now_ms):
                     connection.look(now_ms)
             self._bound_buffers()

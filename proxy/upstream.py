@@ -1,6 +1,7 @@
 """One broker: where it is, what its clients have used of their quotas, and whether it could be reached."""
 
 from config.model import Address
+from proxy.call_desk import CallDesk
 from proxy.quota.broker import BrokerQuotas
 from proxy.replication.throttle import Leader
 from proxy.tls import TlsContext
@@ -9,7 +10,7 @@ from proxy.tls import TlsContext
 class Upstream:
     """A broker behind the proxy. ``address`` changes where a broker of a cluster comes back on another one."""
 
-    __slots__ = ("address", "failures", "is_reachable", "last_warning_s", "leader", "quotas", "tls")
+    __slots__ = ("address", "calls", "failures", "is_reachable", "last_warning_s", "leader", "quotas", "tls")
 
     def __init__(
         self, address: Address, quotas: BrokerQuotas, tls: TlsContext | None = None, leader: Leader | None = None
@@ -18,6 +19,7 @@ class Upstream:
         self.tls = tls  # None: plaintext
         self.quotas = quotas
         self.leader = leader  # as which followers see it
+        self.calls: CallDesk | None = None  # the queue in front of it, if there ever was one
         self.is_reachable = False
         self.failures = 0  # dials that failed since the last that did not
         self.last_warning_s = float("-inf")

@@ -110,6 +110,10 @@ class BrokerQuotas:
 
         self.limits_requests = self._limits_requests()
 
+    def renew(self) -> None:
+        """Have every connection ask again for what it keeps."""
+        self.generation += 1
+
     def is_broker(self, principal: str) -> bool:
         """Whether the ``replica_id`` of this principal's fetches is believed."""
         return principal in self._principals.brokers

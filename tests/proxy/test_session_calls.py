@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from protocol.api import ApiKey
-from proxy.calls import POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line
+from proxy.calls import POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, park_due
 from proxy.scheduling.concurrency import FixedLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
-from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions, State
+from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -42,11 +42,19 @@ class OneEach:
 class Crowd:
     """Clients of one broker, and who is woken."""
 
-    def __init__(self, *, slots: int = 1, clients: int = 3, **options: bool) -> None:
+    def __init__(self, *, slots: int = 1, clients: int = 3, is_backoff_enabled: bool = False) -> None:
         self.cost = OneEach()
-        self.dispatcher = Dispatcher(DispatcherOptions(**options), FixedLimit(slots))
+        self.watched: dict[Call, int] = {}
+        self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
         self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
-        self.line = Line(self.scheduler, self.dispatcher, self.cost, identifies_clients=False, wake=lambda: None)
+        self.line = Line(
+            self.scheduler,
+            self.dispatcher,
+            self.cost,
+            identifies_clients=False,
+            watched=self.watched,
+            wake=lambda: None,
+        )
         self.wires = [Wire(line=self.line) for _ in range(clients)]
 
     def granted(self) -> list[Wire]:
@@ -55,7 +63,7 @@ class Crowd:
     def wait(self, wait_ms: int) -> None:
         for wire in self.wires:
             wire.wait(wait_ms)
-        self.line.park_due(self.wires[0].now_ms * 1_000)
+        park_due(self.watched, self.dispatcher, self.wires[0].now_ms * 1_000)
 
 
 def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:

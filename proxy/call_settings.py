@@ -1,0 +1,136 @@
+"""What the file says of the fair call queue, in the terms of those who do it."""
+
+from math import inf
+from typing import Final
+
+from config.model import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    FairCallQueue,
+    FairCallQueueMode,
+    ResponseTimeAverage,
+    SchedulerImpl,
+)
+from config.model import WithinLevel as Order
+from proxy.calls import EXCLUSIVE, SHARED, Cost, Done
+from proxy.scheduling.call_queue import QueueOptions, Remainder, WithinLevel
+from proxy.scheduling.concurrency import FixedLimit, Limit, VegasLimit
+from proxy.scheduling.cost import Phases, TrafficCost, WeightedTimeCost
+from proxy.scheduling.decay import Average, DecayOptions, Pause
+from proxy.scheduling.dispatcher import DispatcherOptions
+
+# A sweep cuts fractions off what is left of a cost: of 1 nothing is left, and its user is new again.
+_COST_SCALE: Final = 1_000
+
+
+def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
+    """Return how requests wait for a broker."""
+    is_hadoop = settings.mode is FairCallQueueMode.HADOOP
+    is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
+    queue = QueueOptions(
+        levels=settings.levels if is_fair else 1,
+        capacity=settings.capacity,
+        capacity_weights=settings.capacity_weights if is_fair else None,
+        multiplexer_weights=settings.multiplexer_weights if is_fair else None,
+        remainder=Remainder.FIRST
+        if settings.capacity_remainder is CapacityRemainder.FIRST
+        else Remainder.LARGEST_FRACTION,
+        within_level=WithinLevel.FIFO if settings.within_level is Order.FIFO else WithinLevel.ROUND_ROBIN,
+        is_failover=settings.overflow_trigger_failover,
+        waits_for_last=is_hadoop,
+    )
+    return DispatcherOptions(queue=queue, is_backoff_enabled=settings.backoff_enable, disconnects_when_slow=is_hadoop)
+
+
+def decay_options(settings: FairCallQueue) -> DecayOptions:
+    """Return how users get their levels."""
+    is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
+    return DecayOptions(
+        levels=settings.levels,
+        period_ms=settings.period_ms,
+        decay_factor=settings.decay_factor,
+        thresholds=settings.thresholds,
+        service_users=settings.service_users,
+        cost_scale=1 if settings.mode is FairCallQueueMode.HADOOP else _COST_SCALE,
+        max_identities=settings.max_identities,
+        pause=Pause.EVERY_PERIOD if settings.max_sweeps is None else Pause.ONCE,
+        # Never so much in use that anybody is in another level than the first.
+        utilisation_floor=settings.utilisation_floor if is_decay else inf,
+        is_backoff_by_response_time=settings.backoff_responsetime_enable,
+        response_time_thresholds_ms=settings.backoff_responsetime_thresholds_ms,
+        average=Average.HADOOP if settings.average is ResponseTimeAverage.HADOOP else Average.NORMALISED,
+        is_backoff_inclusive=settings.backoff_responsetime_inclusive,
+        min_samples=settings.backoff_responsetime_min_calls,
+    )
+
+
+def limit(settings: FairCallQueue) -> Limit:
+    """Return how many requests a broker is given at a time."""
+    if settings.max_in_flight is not None:
+        return FixedLimit(settings.max_in_flight)
+    return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
+
+
+def cost(settings: FairCallQueue) -> Cost:
+    """Return what is charged to users."""
+    match settings.cost_provider:
+        case CostProvider.DEFAULT:
+            return _Count(0 if settings.mode is FairCallQueueMode.HADOOP else 1)
+        case CostProvider.WEIGHTED:
+            weights = settings.cost_weights
+            return _Weighted(Phases(**{phase: getattr(weights, phase) for phase in Phases._fields}))
+        case CostProvider.TRAFFIC:
+            return _Traffic()
+
+
+class _Count:
+    """One for each request, when it is over. Hadoop does not count those that it refuses."""
+
+    def __init__(self, on_refusal: int) -> None:
+        self.on_refusal = on_refusal
+
+    def on_arrival(self, request_bytes: int) -> int:
+        return 0
+
+    def on_completion(self, done: Done) -> int:
+        return 1
+
+
+class _Weighted:
+    """The time of each phase with its weight, when a request is over."""
+
+    on_refusal = 0
+
+    def __init__(self, weights: Phases) -> None:
+        self._cost = WeightedTimeCost(weights)
+
+    def on_arrival(self, request_bytes: int) -> int:
+        return 0
+
+    def on_completion(self, done: Done) -> int:
+        is_shared, is_exclusive = done.api_key in SHARED, done.api_key in EXCLUSIVE
+        return self._cost(
+            Phases(
+                queue=done.queue_us,
+                processing=done.elapsed_us,
+                lockwait=done.elapsed_us - done.service_us,
+                lockfree=0 if is_shared or is_exclusive else done.service_us,
+                lockshared=done.service_us if is_shared else 0,
+                lockexclusive=done.service_us if is_exclusive else 0,
+            )
+        )
+
+
+class _Traffic:
+    """Bytes and service time; what is known on arrival then."""
+
+    def __init__(self) -> None:
+        self._cost = TrafficCost()
+        self.on_refusal = self._cost.per_refusal
+
+    def on_arrival(self, request_bytes: int) -> int:
+        return self._cost.on_arrival(request_bytes)
+
+    def on_completion(self, done: Done) -> int:
+        return self._cost.on_completion(response_bytes=done.response_bytes, service_us=done.service_us)

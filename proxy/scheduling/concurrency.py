@@ -1,0 +1,195 @@
+"""How many requests a broker is given at a time, so that the queue forms here, where it can be fair.
+
+``VegasLimit`` finds the number as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
+concurrency-limits). With L requests in flight that take R each, and B each when none waits at the broker, L * B / R of
+them are worked on and the rest, L * (1 - B / R), queue there. While fewer than alpha do, L grows; when more than beta
+do, it shrinks. L so comes to rest where a broker is just busy, a tenth to a fifth above the knee of its throughput.
+
+Where requests differ, three things are not as in TCP:
+
+* R is the mean of a window of at least as many responses as may be in flight, smoothed over windows: a minimum would
+  say what the smallest request takes, and by it everything else would seem to queue.
+* alpha and beta grow with L, and so does a step: the noise of a mean does.
+* B is measured: twice a minute L is halved for some responses, and their mean becomes part of B. A broker that has
+  been full for long, or has become slower, would never show it otherwise.
+"""
+
+from enum import Enum, auto
+from typing import Final, Protocol
+
+_ALPHA: Final = 0.10
+_BETA: Final = 0.20
+_LEAST_ALPHA: Final = 3
+_LEAST_BETA: Final = 6
+_STEP: Final = 0.05
+# Until something queues for the first time.
+_SLOW_START: Final = 1.25
+
+_WINDOW_MS: Final = 50
+_WINDOW_SAMPLES: Final = 32
+_SMOOTHING: Final = 0.3
+
+_PROBE_EVERY_MS: Final = 30_000
+_PROBE_SAMPLES: Final = 64
+_LONGEST_PROBE_MS: Final = 1_000
+_FEWEST_PROBE_SAMPLES: Final = 8
+_PROBE_WEIGHT: Final = 0.5
+# B was measured in a bad moment if anything is this much faster now; noise hardly is.
+_CLEARLY_FASTER: Final = 0.75
+
+
+class Limit(Protocol):
+    """How many requests may be in flight, now."""
+
+    limit: int
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+        """Learn from one response.
+
+        Args:
+            rtt_us: from the request given to the broker to its answer, above 0.
+            in_flight: how many were at the broker, this one included.
+            now_ms: the time.
+            did_drop: it failed, or took too long.
+        """
+
+
+class FixedLimit:
+    """Always as many."""
+
+    __slots__ = ("limit",)
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise ValueError(f"a broker must be given at least one request at a time, not {limit}")
+        self.limit = limit
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+        """Learn nothing."""
+
+
+class _Phase(Enum):
+    SLOW_START = auto()
+    STEADY = auto()
+    DRAINING = auto()  # halved; requests from before are still coming back
+    PROBING = auto()  # halved; what comes back was sent into a half-empty broker
+
+
+class VegasLimit:
+    """As many as keep the broker just busy, from ``minimum`` up to ``maximum``, beginning at ``minimum``.
+
+    Attributes:
+        limit: how many, now.
+        base_rtt_us: B, the time of a request when none waits at the broker; 0: not known yet.
+        rtt_us: R, smoothed; 0: not known yet.
+    """
+
+    __slots__ = (
+        "_count",
+        "_did_drop",
+        "_estimate",
+        "_next_probe_ms",
+        "_peak",
+        "_phase",
+        "_phase_since_ms",
+        "_sum_us",
+        "_to_skip",
+        "base_rtt_us",
+        "limit",
+        "maximum",
+        "minimum",
+        "rtt_us",
+    )
+
+    def __init__(self, *, minimum: int, maximum: int) -> None:
+        if not 1 <= minimum <= maximum:
+            raise ValueError(f"bounds of a limit must ascend from 1 on: {minimum}, {maximum}")
+        self.minimum = minimum
+        self.maximum = maximum
+        self.limit = minimum
+        self.base_rtt_us = 0.0
+        self.rtt_us = 0.0
+        self._estimate = float(minimum)
+        self._phase = _Phase.SLOW_START
+        self._phase_since_ms: int | None = None
+        self._next_probe_ms = 0
+        self._to_skip = 0
+        self._forget_window()
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+        """Learn from one response (see ``Limit``)."""
+        if self._phase_since_ms is None:
+            self._phase_since_ms = now_ms
+            self._next_probe_ms = now_ms + _PROBE_EVERY_MS
+        if self._phase is _Phase.DRAINING:
+            self._drain(in_flight, now_ms)
+            return
+        self._count += 1
+        self._sum_us += rtt_us
+        if in_flight > self._peak:
+            self._peak = in_flight
+        if did_drop:
+            self._did_drop = True
+        if self._phase is _Phase.PROBING:
+            if self._count >= _PROBE_SAMPLES or now_ms - self._phase_since_ms > _LONGEST_PROBE_MS:
+                self._end_probe(now_ms)
+        elif (
+            self._count >= _WINDOW_SAMPLES and self._count >= self.limit and now_ms - self._phase_since_ms >= _WINDOW_MS
+        ):
+            self._end_window(now_ms)
+
+    def _end_window(self, now_ms: int) -> None:
+        mean_us = self._sum_us / self._count
+        self.rtt_us += (mean_us - self.rtt_us) * (_SMOOTHING if self.rtt_us else 1.0)
+        if not self.base_rtt_us or self.rtt_us < self.base_rtt_us * _CLEARLY_FASTER:
+            self.base_rtt_us = self.rtt_us
+        self._estimate = min(max(self._stepped(), self.minimum), self.maximum)
+        self._begin(self._phase, self._estimate, now_ms)
+        if now_ms >= self._next_probe_ms:
+            # The phase is steady at the latest by now; if nothing ever queued, this ends the slow start.
+            self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
+
+    def _stepped(self) -> float:
+        """Return the next estimate."""
+        estimate = self._estimate
+        queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
+        alpha = max(_LEAST_ALPHA, estimate * _ALPHA)
+        step = max(1.0, estimate * _STEP)
+        if self._did_drop or queued > max(_LEAST_BETA, estimate * _BETA):
+            self._phase = _Phase.STEADY
+            return estimate - step
+        if queued >= alpha:
+            self._phase = _Phase.STEADY
+            return estimate
+        if self._peak * 2 <= estimate:  # nobody asks for more
+            return estimate
+        return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
+
+    def _drain(self, in_flight: int, now_ms: int) -> None:
+        """Wait until all that was sent before the limit was halved has come back."""
+        assert self._phase_since_ms is not None
+        if in_flight <= self.limit:
+            self._to_skip -= 1
+        if self._to_skip <= 0:
+            self._begin(_Phase.PROBING, self.limit, now_ms)
+        elif now_ms - self._phase_since_ms > _LONGEST_PROBE_MS:
+            self._end_probe(now_ms)
+
+    def _end_probe(self, now_ms: int) -> None:
+        if self._count >= _FEWEST_PROBE_SAMPLES:
+            self.base_rtt_us += (self._sum_us / self._count - self.base_rtt_us) * _PROBE_WEIGHT
+        self._next_probe_ms = now_ms + _PROBE_EVERY_MS
+        self._begin(_Phase.STEADY, self._estimate, now_ms)
+
+    def _begin(self, phase: _Phase, limit: float, now_ms: int) -> None:
+        self._phase = phase
+        self._phase_since_ms = now_ms
+        self.limit = max(self.minimum, int(limit))
+        self._to_skip = self.limit
+        self._forget_window()
+
+    def _forget_window(self) -> None:
+        self._count = 0
+        self._sum_us = 0
+        self._peak = 0
+        self._did_drop = False
