@@ -1,4 +1,4 @@
-"""Queues in front of brokers, with the loop's clock: who may go on is woken, and who keeps a slot too long is seen to."""
+"""Queues in front of brokers, with the loop's clock: who may go on is woken, who keeps a slot too long loses it."""
 
 import asyncio
 from time import monotonic_ns

@@ -28,14 +28,13 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
     """Return how requests wait for a broker."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
+    goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
     queue = QueueOptions(
         levels=settings.levels if is_fair else 1,
         capacity=settings.capacity,
         capacity_weights=settings.capacity_weights if is_fair else None,
         multiplexer_weights=settings.multiplexer_weights if is_fair else None,
-        remainder=Remainder.FIRST
-        if settings.capacity_remainder is CapacityRemainder.FIRST
-        else Remainder.LARGEST_FRACTION,
+        remainder=Remainder.FIRST if goes_first else Remainder.LARGEST_FRACTION,
         within_level=WithinLevel.FIFO if settings.within_level is Order.FIFO else WithinLevel.ROUND_ROBIN,
         is_failover=settings.overflow_trigger_failover,
         waits_for_last=is_hadoop,

@@ -495,23 +495,25 @@ class Session:
             self.is_blocked = True
             self.take_no_more()
             return None
-        change: Change | None = NOTHING
-        if api_key == PRODUCE:
-            change = self._admit_produce(data, position, head, now_ms)
-        elif api_key == FETCH:
-            change = self._admit_fetch(data, position, head, now_ms)
-        elif api_key in LOGIN_APIS:
-            change = self._admit_login(data, position, head)
-        elif api_key in FIRST_STRICT and listening.quotas.limits(QuotaKind.MUTATION):
-            change = self._admit_mutation(data, position, head, now_ms)
-        else:
-            change = self._admit_other(head, now_ms)
+        change = self._admit_by_api(data, position, head, now_ms)
         if change is None and self._is_refused:
             change = self._refuse(data, position, size_bytes, now_ms)
         if change is None:
             return None
         listening.counters.frame(api_key, api_version)
         return size_bytes, change
+
+    def _admit_by_api(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        api_key = head.api_key
+        if api_key == PRODUCE:
+            return self._admit_produce(data, position, head, now_ms)
+        if api_key == FETCH:
+            return self._admit_fetch(data, position, head, now_ms)
+        if api_key in LOGIN_APIS:
+            return self._admit_login(data, position, head)
+        if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
+            return self._admit_mutation(data, position, head, now_ms)
+        return self._admit_other(head, now_ms)
 
     def _follow_line(self, line: Line | None, come_bytes: int) -> None:
         """Take a place in the queue in front of the broker, where there is one now."""

@@ -146,7 +146,7 @@ def test_a_group_that_gathers_holds_no_slot(api_key: ApiKey) -> None:
 
 def test_a_fetch_that_waits_for_data_gives_its_slot_back_and_its_client_passes_by_the_next_time() -> None:
     crowd = Crowd()
-    first, second, third = crowd.wires
+    first, second, _ = crowd.wires
     first.client(fetch_request(1))
     second.client(other_request(2))
 
