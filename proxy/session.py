@@ -45,7 +45,7 @@ from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, stream
 from proxy.admission import Sent, begin, has_room, longest
 from proxy.calls import Call, Line, Turn
 from proxy.counters import FAILED
-from proxy.exchange import Answered, Ask, Decision, Exchange, Hold
+from proxy.exchange import Answered, Ask, Decision, Exchange, Forward, Hold
 from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
@@ -609,7 +609,7 @@ class Session:
         frame = data[position:frame_end]
         decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
         sent = None
-        if not isinstance(decision, Ask):
+        if isinstance(decision, Forward):
             sent = self._begin(payers, asked, identity)
         return self._do(decision, mutations, position, head, sent)
 

@@ -1,6 +1,6 @@
 """A session with hands on both ends and on the clock."""
 
-from config.model import MAX_BUCKETS, Address, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from config.model import MAX_BUCKETS, Address, Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
 from proxy.calls import Line
@@ -34,6 +34,7 @@ class Wire:
         addresses: Addresses | None = None,
         leader: Leader | None = None,
         line: Line | None = None,
+        kafka: KafkaSettings | None = None,
     ) -> None:
         self.config = ProxyConfig(
             listeners=(),
@@ -42,6 +43,7 @@ class Wire:
             principals=principals or Principals(),
             max_throttle_time_ms=max_throttle_time_ms,
             max_buckets=max_buckets,
+            kafka=kafka or KafkaSettings(),
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")

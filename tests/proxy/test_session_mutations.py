@@ -1,0 +1,223 @@
+"""Topics that are made, grown and deleted over a connection whose user is limited in that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from struct import unpack_from
+
+import pytest
+
+from config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
+from protocol.api import ApiKey
+from protocol.errors import FrameTooLarge, UnknownVersion
+from protocol.mutations import THROTTLING_QUOTA_EXCEEDED, read_response
+from tests.support.controller import Controller, create, delete, grow
+from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header
+from tests.support.wire import Wire
+
+TEN = QuotaRule(user=DEFAULT, controller_mutation_rate=10.0)
+CREATE, DELETE, GROW, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.METADATA
+
+
+class Bed:
+    """A client, a session and a controller. The burst is 100: ten windows of a second."""
+
+    def __init__(self, rule: QuotaRule = TEN, **topics: int) -> None:
+        self.wire = Wire(rule, kafka=KafkaSettings(controller_quota_window_num=10))
+        self.controller = Controller(**topics)
+
+    def ask(self, request: bytes) -> dict[str, int]:
+        """Send a request, let the controller answer what comes; return the error of each topic."""
+        passes = self.wire.client(request)
+        answer = self.wire.to_client()
+        while passes:
+            answer += self.wire.broker(self.controller.answers(passes))
+            passes = self.wire.to_broker()
+        assert unpack_from(">i", answer)[0] == len(answer) - 4  # exactly one
+        assert answer[4:8] == request[8:12]
+        response = read_response(answer, *unpack_from(">hh", request, 4))
+        assert response.throttle_time_ms == self.wire.muted_for_ms
+        return {(result.name or b"").decode(): result.error_code for result in response.results}
+
+    @property
+    def tokens(self) -> float:
+        bucket = self.wire.bucket("mutation")
+        return next(left for left in range(-2_000, 2_000) if not bucket.has_room(left + 1, now_ms=self.wire.now_ms))
+
+
+def test_what_the_quota_has_room_for_passes_and_the_rest_is_refused_until_there_is_room() -> None:
+    """V38: ten times 10 in ten seconds, then 110 at once, 110 that violate, and 110 when tokens are 0 again."""
+    bed = Bed()
+    for number in range(10):
+        assert bed.ask(create((f"t{number}", 10))) == {f"t{number}": 0}
+        assert bed.wire.muted_for_ms == 0
+        bed.wire.wait(1_000)
+
+    assert bed.ask(create(("large", 110))) == {"large": 0}
+    assert bed.wire.muted_for_ms == 0
+    assert bed.tokens == -10
+
+    assert bed.ask(create(("larger", 110))) == {"larger": THROTTLING_QUOTA_EXCEEDED}
+    assert bed.wire.muted_for_ms == 1_000
+    assert "larger" not in bed.controller.topics
+    bed.wire.wait(1_000)
+    assert bed.ask(create(("larger", 110))) == {"larger": 0}
+
+
+def test_of_one_request_the_first_topics_pass() -> None:
+    bed = Bed()
+
+    errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
+
+    # 100 - 60 - 60 is below 0: nothing from then on
+    assert errors == {"t0": 0, "t1": 0, "t2": THROTTLING_QUOTA_EXCEEDED, "t3": THROTTLING_QUOTA_EXCEEDED}
+    assert list(bed.controller.topics) == ["t0", "t1"]
+    assert bed.wire.muted_for_ms == 2_000
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
+def test_clients_that_do_not_know_the_error_wait_afterwards(version: int) -> None:
+    bed = Bed()
+
+    assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)), version=version)).values()) == {0}
+
+    assert bed.wire.muted_for_ms == 14_000  # 240 of 100, at 10 a second
+
+
+def test_what_is_deleted_costs_as_many_partitions_as_it_had() -> None:
+    bed = Bed(one=30, other=40)
+
+    assert bed.ask(delete("one", "missing", "other")) == {"one": 0, "missing": 3, "other": 0}
+
+    assert bed.controller.asked == [METADATA, DELETE]
+    assert bed.tokens == 30
+
+
+def test_what_is_grown_costs_what_is_added() -> None:
+    bed = Bed(one=30)
+
+    assert bed.ask(grow(("one", 50))) == {"one": 0}
+
+    assert bed.controller.asked == [METADATA, GROW]
+    assert bed.tokens == 80
+
+
+def test_topics_are_found_by_their_ids_where_the_broker_can() -> None:
+    bed = Bed(one=30)
+    topic_id = bed.controller.ids["one"]
+    bed.wire.client(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
+    bed.wire.broker(api_versions_response(1))  # Metadata up to v77
+
+    assert bed.ask(delete(topic_id)) == {"one": 0}
+
+    assert bed.controller.asked == [METADATA, DELETE]
+    assert bed.tokens == 70
+
+
+def test_a_topic_of_which_only_the_id_is_known_counts_as_one_where_the_broker_cannot_tell() -> None:
+    bed = Bed(one=30)
+
+    assert bed.ask(delete(bed.controller.ids["one"])) == {"one": 0}
+
+    assert bed.controller.asked == [DELETE]
+    assert bed.tokens == 99
+
+
+def test_what_the_brokers_default_was_its_answer_tells() -> None:
+    bed = Bed()
+
+    bed.ask(create(("one", -1)))
+
+    assert bed.tokens == 97
+
+
+def test_what_was_not_done_is_given_back() -> None:
+    bed = Bed(there=1)
+
+    assert bed.ask(create(("there", 50), ("new", 20))) == {"there": 36, "new": 0}
+
+    assert bed.tokens == 80
+
+
+def test_where_it_is_only_observed_nothing_is_refused_and_nobody_waits() -> None:
+    bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
+
+    assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)))).values()) == {0}
+
+    assert bed.wire.muted_for_ms == 0
+    assert bed.wire.bucket("mutation").observed_throttle_time_ms == 14_000
+
+
+def test_what_is_sent_behind_waits_for_its_answer() -> None:
+    bed = Bed(one=30)
+    question = bed.wire.client(delete("one"), other_request(9))
+    assert other_request(9) not in question
+    request = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
+
+    assert bed.wire.to_client() == b""
+    assert request.endswith(other_request(9))
+
+
+def test_without_a_rule_for_somebody_his_requests_are_not_looked_at() -> None:
+    bed = Bed(QuotaRule(user="another", controller_mutation_rate=10.0), one=30)
+    request = delete("one")
+
+    assert bed.wire.client(request[:-1]) == request[:-1]
+
+
+@pytest.mark.parametrize("cut", [1, 8, 14, 20, -1])
+def test_a_request_is_read_when_it_is_whole(cut: int) -> None:
+    bed = Bed()
+    request = create(("one", 5))
+
+    assert bed.wire.client(request[:cut]) == b""
+    assert bed.wire.client(request[cut:]) == request
+
+
+@pytest.mark.parametrize("api_key", [CREATE, DELETE, GROW])
+def test_a_version_that_nobody_was_told_of_does_not_get_around(api_key: ApiKey) -> None:
+    bed = Bed()
+
+    with pytest.raises(UnknownVersion):
+        bed.wire.client(framed(request_header(api_key, 99, 1, "etl", is_flexible=True) + bytes(50)))
+
+
+def test_an_enormous_request_is_not_held() -> None:
+    bed = Bed()
+    request = request_header(CREATE, 7, 1, "etl", is_flexible=True)
+
+    with pytest.raises(FrameTooLarge):
+        bed.wire.client((5_000_000).to_bytes(4) + request + bytes(50))
+
+
+def test_a_connection_that_ends_while_we_ask_leaves_nothing_behind() -> None:
+    bed = Bed(one=30)
+    bed.wire.client(delete("one"))
+
+    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
+
+    assert bed.tokens == 100
+
+
+def test_requests_about_topics_are_requests() -> None:
+    bed = Bed(replace(TEN, request_rate=5.0), one=30)
+
+    bed.ask(delete("one"))
+    bed.ask(create(("two", 500)))
+    bed.ask(create(("three", 5)))
+
+    assert bed.wire.bucket("request_rate").requests == 2  # the last did not reach the broker
+    assert bed.wire.bucket("request_rate").in_flight == 0
+
+
+def test_an_answer_behind_others_is_not_overtaken() -> None:
+    bed = Bed()
+    bed.ask(create(("one", 200)))
+    bed.wire.wait(1)
+    assert bed.wire.client(other_request(1), create(("two", 5))) == other_request(1)
+
+    assert bed.wire.to_client() == b""
+    answers = bed.wire.broker(other_response(1))
+
+    assert answers.startswith(other_response(1))
+    assert len(answers) > len(other_response(1))
