@@ -13,7 +13,13 @@ from proxy.server import Server
 
 _CONFIG = b"""
 listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092", inter_broker: true}]
-quotas: [{client-id: etl, producer_byte_rate: 10MiB, consumer_byte_rate: 10MiB}]
+quotas:
+  - client-id: etl
+    producer_byte_rate: 10MiB
+    consumer_byte_rate: 10MiB
+    request_percentage: 50
+    request_rate: 100
+    controller_mutation_rate: 10
 replication: {from_cluster: true}
 """
 

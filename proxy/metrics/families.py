@@ -1,9 +1,9 @@
 """Every metric of the proxy: its own family in base units, and Kafka's, by the names that its exporters use."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from config.model import EntityName
 from protocol.api import API_NAMES
@@ -13,7 +13,6 @@ from proxy.latency import BOUNDS_NS
 from proxy.metrics import connections, replication
 from proxy.metrics.text import Family, Rest, labels, paced, rest
 from proxy.metrics.usage import NOTHING, OTHER, Names, Row, read
-from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import ClientQuotaManager, Usage
 from proxy.quota.entity import QuotaKind
 from proxy.quota.sanitize import sanitize
@@ -27,9 +26,42 @@ def _seconds(time_ms: int) -> float:
     return time_ms / 1_000
 
 
+class _Amount(NamedTuple):
+    """What was charged, as a counter: its name, what it means, and how much of it is one."""
+
+    name: str
+    help: str
+    per: int
+
+
+# Kinds that are not here count requests, as all do.
+_BYTES: Final = _Amount("bytes", "Bytes that were charged.", 1)
+_AMOUNTS: Final[Mapping[QuotaKind, _Amount]] = {
+    QuotaKind.PRODUCE: _BYTES,
+    QuotaKind.FETCH: _BYTES,
+    QuotaKind.REQUEST: _Amount("request_seconds", "Service time of brokers that was charged.", 1_000_000_000),
+    QuotaKind.MUTATION: _Amount("mutations", "Partitions that were created or deleted, and charged.", 1),
+}
+
+
+class _Kafka(NamedTuple):
+    """How the exporters of Kafka's JMX attributes call a kind; ``rate`` and ``value`` come behind it."""
+
+    group: str
+    rate: str
+    unit: str
+    value: str | None
+
+
+_KAFKA: Final[Mapping[QuotaKind, _Kafka]] = {
+    QuotaKind.PRODUCE: _Kafka("produce", "byte_rate", "bytes per second", "byte_quota_value"),
+    QuotaKind.FETCH: _Kafka("fetch", "byte_rate", "bytes per second", "byte_quota_value"),
+    QuotaKind.REQUEST: _Kafka("request", "request_time", "per cent of a thread's time", "request_quota_value"),
+    QuotaKind.MUTATION: _Kafka("controllermutation", "mutation_rate", "partitions per second", None),
+}
+
 # name, what it means, how it is read
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[Usage], float]], ...]] = (
-    ("bytes", "Bytes that were charged.", attrgetter("amount")),
     ("requests", "Requests that were charged.", attrgetter("requests")),
     ("throttled_requests", "Requests that were answered with a wait.", attrgetter("throttled_requests")),
     ("throttle_seconds", "Waits that were enforced.", lambda usage: _seconds(usage.throttle_time_ms)),
@@ -74,12 +106,13 @@ class Families:
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
         other: dict[QuotaKind, Usage | None] = {}
-        for kind, names in self._names.items():
-            managers = [_manager(one, kind) for one in quotas]
+        managers_of = {kind: [one.manager(kind) for one in quotas] for kind in QuotaKind}
+        managers_of = {kind: managers for kind, managers in managers_of.items() if _is_in_use(kind, managers)}
+        for kind, managers in managers_of.items():
             gone = _gone(managers)  # first: see there
             rows = read(managers, now_ms=now_ms, rest=rest)
-            own[kind], other[kind] = names.divide(rows, rest, gone=gone)
-        yield from _of_tables(quotas)
+            own[kind], other[kind] = self._names[kind].divide(rows, rest, gone=gone)
+        yield from _of_tables(managers_of)
         yield from _of_buckets(own, other, rest)
         has_values = self._server.config.kafka.client_quota_metric_value_enable
         for kind, rows in own.items():
@@ -180,11 +213,19 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
         for rule in manager.table.rules()
         if (limit := manager.kind.limit_of(rule)) is not None
     ]
-    return _gauge("quota_limit", "The limit in force of each rule, bytes per second.", samples)
+    help_ = "The limit in force of each rule: bytes, per cent of a thread's time, requests or partitions, per second."
+    return _gauge("quota_limit", help_, samples)
 
 
-def _of_tables(quotas: Sequence[BrokerQuotas]) -> Iterator[Family]:
-    managers = {labels(kind=kind.label): [_manager(one, kind) for one in quotas] for kind in QuotaKind}
+def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
+    """Whether a kind is shown: bytes always are, of all others those that limit somebody or did."""
+    if kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+        return True
+    return any(len(manager.table) or len(manager) or manager.gone.requests for manager in managers)
+
+
+def _of_tables(managers_of: Mapping[QuotaKind, Sequence[ClientQuotaManager]]) -> Iterator[Family]:
+    managers = {labels(kind=kind.label): of_a_kind for kind, of_a_kind in managers_of.items()}
 
     def total(value: Callable[[ClientQuotaManager], int]) -> list[tuple[str, float]]:
         return [(text, sum(map(value, of_a_kind))) for text, of_a_kind in managers.items()]
@@ -204,14 +245,18 @@ def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | 
         for kind, of_a_kind in own.items()
         for row in paced(of_a_kind, rest)
     ]
-    usages = [(text, row.usage) for text, row in rows]
+    usages = [(row.kind, text, row.usage) for text, row in rows]
     usages += [
-        (labels(kind=kind.label, user=OTHER.user, client_id=OTHER.client_id), usage)
+        (kind, labels(kind=kind.label, user=OTHER.user, client_id=OTHER.client_id), usage)
         for kind, usage in other.items()
         if usage is not None
     ]
-    for name, help_, value in _COUNTERS:
-        yield _counter(name, help_, ((text, value(usage)) for text, usage in usages))
+    for amount in dict.fromkeys(_AMOUNTS[kind] for kind in own if kind in _AMOUNTS):
+        name, help_, per = amount
+        of_its_kinds = ((text, usage.amount) for kind, text, usage in usages if _AMOUNTS.get(kind) is amount)
+        yield _counter(name, help_, ((text, value if per == 1 else value / per) for text, value in of_its_kinds))
+    for name, help_, read_off in _COUNTERS:
+        yield _counter(name, help_, ((text, read_off(usage)) for _, text, usage in usages))
     yield _gauge(
         "quota_utilisation_ratio",
         "Rate over limit of each active bucket.",
@@ -220,20 +265,28 @@ def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | 
 
 
 def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bool) -> Iterator[Family]:
-    prefix = f"kafka_server_{kind.label}"
+    names = _KAFKA.get(kind)
+    if names is None:
+        return
+    prefix = f"kafka_server_{names.group}"
     rows = [(labels(user=sanitize(row.tags.user), client_id=row.tags.client_id), row) for row in paced(own, rest)]
-    yield Family(f"{prefix}_byte_rate", "gauge", "Bytes per second.", ((text, row.byte_rate) for text, row in rows))
+    rates = ((text, row.rate) for text, row in rows)
+    yield Family(f"{prefix}_{names.rate}", "gauge", f"What is measured, {names.unit}.", rates)
+    if kind is QuotaKind.MUTATION:
+        tokens = ((text, row.tokens) for text, row in rows if row.tokens is not None)
+        help_ = "Partitions that may be created or deleted now; below 0: that are owed."
+        yield Family(f"{prefix}_tokens", "gauge", help_, tokens)
     yield Family(
         f"{prefix}_throttle_time",
         "gauge",
         "Mean throttle time of the last minute, ms; NaN where there was none.",
         ((text, row.throttle_time_ms) for text, row in rows),
     )
-    if has_values:
+    if has_values and names.value is not None:
         yield Family(
-            f"{prefix}_byte_quota_value",
+            f"{prefix}_{names.value}",
             "gauge",
-            "The limit in force, bytes per second.",
+            f"The limit in force, {names.unit}.",
             ((text, row.limit) for text, row in rows if row.limit is not None),
         )
 
@@ -244,10 +297,6 @@ def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Famil
 
 def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
     return Family(f"{_PREFIX}_{name}_total", "counter", help_, samples)
-
-
-def _manager(quotas: BrokerQuotas, kind: QuotaKind) -> ClientQuotaManager:
-    return quotas.manager(kind)
 
 
 def _gone(managers: Iterable[ClientQuotaManager]) -> Usage:

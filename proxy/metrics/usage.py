@@ -28,16 +28,17 @@ NOTHING: Final = Usage()
 class Row(NamedTuple):
     """One bucket, all of it read at the same moment; buckets of one name at several brokers are one row.
 
-    Byte rates add up. The limit holds at each broker alone, so utilisation and throttle time are those of the worst.
+    Rates add up. The limit holds at each broker alone, so utilisation, throttle time and tokens are those of the worst.
     """
 
     kind: QuotaKind
     tags: Tags
     usage: Usage
-    byte_rate: float
+    rate: float  # in the unit of the limit
     utilisation: float | None  # None without a limit
     throttle_time_ms: float  # mean of the last minute; NaN: was not throttled
     limit: float | None
+    tokens: float | None  # what may pass now; None where no token bucket limits
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
@@ -53,27 +54,30 @@ def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> 
 
 
 def _row(manager: ClientQuotaManager, bucket: Bucket, now_ms: int) -> Row:
-    byte_rate = bucket.rate.peek(now_ms=now_ms)
+    rate = bucket.rate.peek(now_ms=now_ms) / bucket.kind.per_unit
     limit = manager.limit_of(bucket)
     return Row(
         bucket.kind,
         bucket.tags,
         bucket.usage,
-        byte_rate,
-        byte_rate / limit if limit else None,
+        rate,
+        rate / limit if limit else None,
         bucket.throttle_time.peek(now_ms=now_ms) if bucket.throttled_requests else nan,
         limit,
+        bucket.tokens(now_ms=now_ms),
     )
 
 
 def _together(one: Row, other: Row) -> Row:
     parts = [part for part in (one.utilisation, other.utilisation) if part is not None]
+    tokens = [left for left in (one.tokens, other.tokens) if left is not None]
     waits = [wait for wait in (one.throttle_time_ms, other.throttle_time_ms) if not isnan(wait)]
     return one._replace(
         usage=one.usage.plus(other.usage),
-        byte_rate=one.byte_rate + other.byte_rate,
+        rate=one.rate + other.rate,
         utilisation=max(parts, default=None),
         throttle_time_ms=max(waits, default=nan),
+        tokens=min(tokens, default=None),
     )
 
 

@@ -217,6 +217,11 @@ class Bucket:
         """Remember a wait, for connections that are still to come."""
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
+    def tokens(self, *, now_ms: int) -> float | None:
+        """Return what may be recorded now, below 0 what is owed; None where the rate over windows decides."""
+        tokens = self._tokens  # once: a scrape reads from its own thread
+        return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+
     def utilisation(self, *, now_ms: int) -> float | None:
         """Return the rate over the limit; None without a limit."""
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None

@@ -209,6 +209,97 @@ def test_quota_values_can_be_switched_off() -> None:
     assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
 
 
+KINDS = QuotaRule(client_id="etl", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=2.0)
+
+
+def test_request_time_is_in_seconds_and_in_kafkas_family_in_per_cent() -> None:
+    server = Server(config(KINDS))
+    bucket = bucket_of(server, QuotaKind.REQUEST)
+    bucket.charge(2_500_000_000, now_ms=NOW_MS)
+    bucket.throttled(300, now_ms=NOW_MS, is_enforced=True)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "request"}
+    assert samples["kafka_quota_proxy_request_seconds_total"] == [(etl, 2.5)]
+    assert value(samples, "kafka_quota_proxy_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_throttled_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_throttle_seconds_total", **etl) == 0.3
+    assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 50.0
+    assert value(samples, "kafka_quota_proxy_quota_utilisation_ratio", **etl) == 0.5
+    assert value(samples, "kafka_server_request_request_time", user="", client_id="etl") == 25.0
+    assert value(samples, "kafka_server_request_throttle_time", user="", client_id="etl") == 300.0
+    assert value(samples, "kafka_server_request_request_quota_value", user="", client_id="etl") == 50.0
+
+
+def test_mutations_have_their_tokens_in_kafkas_family() -> None:
+    server = Server(config(KINDS))
+    bucket_of(server, QuotaKind.MUTATION).charge(30, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "mutation"}
+    assert samples["kafka_quota_proxy_mutations_total"] == [(etl, 30)]
+    assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 2.0
+    assert value(samples, "kafka_server_controllermutation_mutation_rate", user="", client_id="etl") == 3.0
+    # 11 s of 2 a second, and 30 taken
+    assert value(samples, "kafka_server_controllermutation_tokens", user="", client_id="etl") == -8.0
+    assert isnan(value(samples, "kafka_server_controllermutation_throttle_time", user="", client_id="etl"))
+
+
+def test_a_rate_of_requests_has_no_other_amount_and_is_none_of_kafkas() -> None:
+    server = Server(config(KINDS))
+    bucket_of(server, QuotaKind.REQUEST_RATE).charge(1, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "request_rate"}
+    assert value(samples, "kafka_quota_proxy_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_quota_utilisation_ratio", **etl) == 0.005
+    shown = [name for name, found in samples.items() if any(labels.get("client_id") == "etl" for labels, _ in found)]
+    assert [name for name in shown if not name.endswith(("_total", "_ratio", "_limit"))] == []
+
+
+def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
+    server = Server(config(LIMIT, replace(KINDS, client_id="other")))
+    for kind in QuotaKind:
+        bucket_of(server, kind).charge(7, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_bytes_total"]] == ["produce", "fetch"]
+    assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_requests_total"]] == [
+        kind.label for kind in QuotaKind
+    ]
+
+
+def test_a_kind_without_a_rule_and_a_charge_is_not_read_and_not_shown() -> None:
+    server = Server(config(LIMIT))
+    families = Families(server, Reloads())
+
+    before = scrape(families)
+    server.apply(config(LIMIT, replace(KINDS, client_id="other")))
+    with_a_rule = scrape(families)
+    bucket_of(server, QuotaKind.MUTATION, "other").charge(1, now_ms=NOW_MS)
+    server.apply(config(LIMIT))
+    used_before = scrape(families)
+
+    assert [labels["kind"] for labels, _ in before["kafka_quota_proxy_buckets"]] == ["produce", "fetch"]
+    of_new_kinds = {name for name in with_a_rule if "_request_" in name or "mutation" in name}
+    assert of_new_kinds == {
+        "kafka_quota_proxy_request_seconds",
+        "kafka_quota_proxy_mutations",
+        "kafka_server_request_request_time",
+        "kafka_server_request_throttle_time",
+        "kafka_server_request_request_quota_value",
+        "kafka_server_controllermutation_mutation_rate",
+        "kafka_server_controllermutation_tokens",
+        "kafka_server_controllermutation_throttle_time",
+    }
+    assert of_new_kinds.isdisjoint(before)
+    assert [count for _, count in used_before["kafka_quota_proxy_mutations_total"]] == [1]
+
+
 def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
     server = Server(config(LIMIT, upstreams=(BROKER, OTHER_BROKER)))
     for upstream in (BROKER, OTHER_BROKER):

@@ -38,7 +38,9 @@ def test_a_row_is_what_the_bucket_has_used() -> None:
     (row,) = rows_of(quotas)
 
     # 12,000 B in 10 s are 1,200 B/s: 20 % over, so 2 s of silence
-    assert row == Row(QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0)
+    assert row == Row(
+        QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0, None
+    )
 
 
 def test_a_bucket_that_was_never_charged_has_no_row() -> None:
@@ -69,6 +71,30 @@ def test_a_changed_limit_shows_before_the_next_request() -> None:
     assert (row.limit, row.utilisation) == (800.0, 0.5)
 
 
+def test_a_rate_is_in_the_unit_of_its_limit() -> None:
+    rule = QuotaRule(client_id=DEFAULT, request_percentage=40.0)
+    quotas = BrokerQuotas(ProxyConfig(listeners=(), quotas=(rule,)))
+    bucket = quotas.bucket(QuotaKind.REQUEST, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
+    bucket.charge(1_000_000_000, now_ms=NOW_MS)
+
+    (row,) = read([quotas.manager(QuotaKind.REQUEST)], now_ms=NOW_MS, rest=no_rest)
+
+    # a second of a thread in ten
+    assert (row.rate, row.limit, row.utilisation, row.tokens) == (10.0, 40.0, 0.25, None)
+
+
+def test_the_tokens_of_two_brokers_are_those_of_the_one_that_has_less() -> None:
+    config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", controller_mutation_rate=10.0),))
+    brokers = BrokerQuotas(config), BrokerQuotas(config)
+    for quotas, partitions in zip(brokers, (150, 20), strict=True):
+        bucket = quotas.bucket(QuotaKind.MUTATION, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
+        bucket.charge(partitions, now_ms=NOW_MS)
+
+    (row,) = read([one.manager(QuotaKind.MUTATION) for one in brokers], now_ms=NOW_MS, rest=no_rest)
+
+    assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 17.0, 170)
+
+
 def test_one_name_at_two_brokers_is_one_row() -> None:
     quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
     charge(quiet, "etl", 4_000)
@@ -77,7 +103,7 @@ def test_one_name_at_two_brokers_is_one_row() -> None:
     (row,) = rows_of(quiet, busy)
 
     assert (row.usage.amount, row.usage.requests) == (16_000, 2)
-    assert (row.byte_rate, row.limit) == (1_600.0, 1_000.0)
+    assert (row.rate, row.limit) == (1_600.0, 1_000.0)
     assert (row.utilisation, row.throttle_time_ms) == (1.2, 2_000.0)
 
 
@@ -209,5 +235,6 @@ def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
 
 def made(used: dict[str, Usage]) -> list[Row]:
     return [
-        Row(QuotaKind.PRODUCE, Tags("", client_id), usage, 0.0, None, 0.0, None) for client_id, usage in used.items()
+        Row(QuotaKind.PRODUCE, Tags("", client_id), usage, 0.0, None, 0.0, None, None)
+        for client_id, usage in used.items()
     ]
