@@ -22,7 +22,8 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     for warning in loaded.warnings:
         sys.stderr.write(f"{warning}\n")
-    listeners, quotas = len(loaded.config.listeners), len(loaded.config.quotas)
+    config = loaded.config
+    listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}\n")
     return 0
 

@@ -12,7 +12,7 @@ VALID = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1
 def test_a_valid_file_is_one_line_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(
-        f"{VALID}quotas: [{{client-id: a, producer_byte_rate: 1MB}}, {{client-id: b, producer_byte_rate: 1MB}}]\n"
+        f"{VALID}quotas: [{{client-id: a, producer_byte_rate: 1MB}}, {{ip: 10.0.0.7, connection_creation_rate: 5}}]\n"
     )
 
     status = main(["check", str(path)])
