@@ -1,4 +1,4 @@
-"""The admin port: ``/metrics``, ``/livez`` and ``/readyz``, in threads of their own that cannot stall the loop.
+"""The admin port: ``/metrics``, ``/livez``, ``/readyz`` and ``/callqueue``, in threads that cannot stall the loop.
 
 A request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all; who comes above that or is
 slower is closed. Nothing here writes to the proxy's state.
@@ -16,12 +16,14 @@ from io import StringIO
 from time import monotonic, monotonic_ns
 from types import TracebackType
 from typing import Any, Final, Self
+from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from config.model import Address
+from proxy.call_report import report
 from proxy.metrics.families import Families, Reloads
 from proxy.metrics.text import CONTENT_TYPE, write
 from proxy.server import Server
@@ -35,7 +37,7 @@ _SOCKET_TIMEOUT_S: Final = 5.0
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.1  # how long a stop may take, and how late a deadline may be
 _GZIP: Final = zlib.MAX_WBITS | 16
-_PATHS: Final = ("/metrics", "/livez", "/readyz")
+_PATHS: Final = ("/metrics", "/livez", "/readyz", "/callqueue")
 
 
 class AdminServer:
@@ -46,7 +48,8 @@ class AdminServer:
     """
 
     def __init__(self, bind: Address, server: Server, reloader: Reloads) -> None:
-        application = _Application(Families(server, reloader), Health(asyncio.get_running_loop(), server, reloader))
+        health = Health(asyncio.get_running_loop(), server, reloader)
+        application = _Application(server, Families(server, reloader), health)
         self._http = _bound(bind)
         self._http.set_app(application)
         self.port: int = self._http.server_address[1]
@@ -105,7 +108,8 @@ class Health:
 
 
 class _Application:
-    def __init__(self, families: Families, health: Health) -> None:
+    def __init__(self, server: Server, families: Families, health: Health) -> None:
+        self._server = server
         self._families = families
         self._health = health
 
@@ -122,10 +126,17 @@ class _Application:
                 if self._health.is_alive():
                     return _answer(start_response, "200 OK", "alive\n")
                 return _answer(start_response, "503 Service Unavailable", "the event loop does not answer\n")
+            case "/callqueue":
+                return _answer(start_response, "200 OK", self._call_queue(environ), kind="application/json")
             case _:
                 readiness = self._health.readiness()
                 status = "200 OK" if readiness["state"] == "ready" else "503 Service Unavailable"
                 return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
+
+    def _call_queue(self, environ: WSGIEnvironment) -> str:
+        asked = parse_qs(environ.get("QUERY_STRING", ""))
+        user, client_id, ip = (asked.get(key, [None])[0] for key in ("user", "client-id", "ip"))
+        return json.dumps(report(self._server, principal=user, client_id=client_id or "", host=ip or "")) + "\n"
 
     def _metrics(self, start_response: StartResponse, *, is_zipped: bool) -> Iterator[bytes]:
         headers = [("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")]

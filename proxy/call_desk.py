@@ -5,9 +5,8 @@ from time import monotonic_ns
 from typing import Protocol, cast
 
 from config.model import FairCallQueue, IdentityProvider
-from proxy.account import Listening
 from proxy.call_settings import cost, decay_options, dispatcher_options, limit
-from proxy.calls import Call, Line, park_due
+from proxy.calls import Call, Line, identity, park_due
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher
 
@@ -31,6 +30,11 @@ class CallScheduler:
         self.settings = settings
         self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
 
+    def identity(self, principal: str, client_id: str, host: str) -> str:
+        """Return whose cost a request adds to."""
+        is_client = self.settings.identity_provider is IdentityProvider.USER_CLIENT_ID
+        return identity(principal, client_id, host, identifies_clients=is_client)
+
     def update(self, settings: FairCallQueue) -> None:
         """Go on under other settings."""
         if settings != self.settings:
@@ -50,32 +54,30 @@ class CallDesk:
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def seat(self, listening: Listening, calls: CallScheduler) -> None:
-        """Let the connections of ``listening`` wait here from now on, under the settings of ``calls``."""
+    def line(self, calls: CallScheduler, before: Line | None) -> Line:
+        """Return what the connections of a listener share who wait here, under the listener's settings.
+
+        Args:
+            calls: The listener's.
+            before: What they shared until now, which goes on; None: they passed as they came.
+        """
         settings = calls.settings
         if settings != self._settings:
             self._settings = settings
             self.dispatcher.update(dispatcher_options(settings), limit(settings), monotonic_ns() // 1_000)
             self.wake()
-        line = listening.line
-        if line is None:
-            line = listening.line = Line(
+        is_client = settings.identity_provider is IdentityProvider.USER_CLIENT_ID
+        if before is None:
+            return Line(
                 calls.scheduler,
                 self.dispatcher,
                 cost(settings),
-                identifies_clients=settings.identity_provider is IdentityProvider.USER_CLIENT_ID,
+                identifies_clients=is_client,
                 watched=self._watched,
                 wake=self.wake,
             )
-            listening.quotas.renew()
-        line.scheduler, line.cost = calls.scheduler, cost(settings)
-        line.identifies_clients = settings.identity_provider is IdentityProvider.USER_CLIENT_ID
-
-    def dismiss(self, listening: Listening) -> None:
-        """Let its connections pass as they come; who waits here is still let through in his turn."""
-        if listening.line is not None:
-            listening.line = None
-            listening.quotas.renew()
+        before.scheduler, before.cost, before.identifies_clients = calls.scheduler, cost(settings), is_client
+        return before
 
     def wake(self) -> None:
         """Have those woken that may go on, once whoever is at work now is done."""

@@ -134,13 +134,8 @@ class Line:
         self.watched = watched
 
     def identity(self, principal: str, client_id: str, host: str) -> str:
-        """Return whose cost a request adds to.
-
-        Who has not said who he is could have any number of client-ids: his address is part of the name.
-        """
-        if principal == ANONYMOUS:
-            return f"{client_id}@{host}"
-        return f"{principal}/{client_id}" if self.identifies_clients else principal
+        """Return whose cost a request adds to."""
+        return identity(principal, client_id, host, identifies_clients=self.identifies_clients)
 
     def is_awaited(self, *, is_control: bool) -> bool:
         """Whether anybody waits for a slot."""
@@ -151,6 +146,22 @@ class Line:
         """See to it that a slot is given back at ``at_us`` if it still is had."""
         self.watched[call] = at_us
         self.wake()
+
+
+def identity(principal: str, client_id: str, host: str, *, identifies_clients: bool) -> str:
+    """Return whose cost a request adds to.
+
+    Who has not said who he is could have any number of client-ids: his address is part of the name.
+
+    Args:
+        principal: The user, ``ANONYMOUS`` without a login.
+        client_id: Of the request.
+        host: Where it comes from.
+        identifies_clients: Whether each client-id of a user is somebody of his own.
+    """
+    if principal == ANONYMOUS:
+        return f"{client_id}@{host}"
+    return f"{principal}/{client_id}" if identifies_clients else principal
 
 
 def park_due(watched: "dict[Call, int]", dispatcher: Dispatcher, now_us: int) -> int | None:

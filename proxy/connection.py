@@ -134,13 +134,15 @@ class Gate:
 
     def seat(self) -> None:
         """Have its connections wait in a queue in front of the broker, if the listener now has one."""
-        calls, upstream = self.port.calls, self.upstream
-        if calls is not None:
+        calls, upstream, before = self.port.calls, self.upstream, self.listening.line
+        if calls is None:
+            self.listening.line = None  # who waits is still let through in his turn
+        else:
             if upstream.calls is None:
                 upstream.calls = CallDesk(calls.settings)
-            upstream.calls.seat(self.listening, calls)
-        elif upstream.calls is not None:
-            upstream.calls.dismiss(self.listening)
+            self.listening.line = upstream.calls.line(calls, before)
+        if (before is None) != (calls is None):
+            self.listening.quotas.renew()
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""

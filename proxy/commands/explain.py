@@ -16,6 +16,7 @@ from config.errors import ConfigError, UnitError
 from config.load import Loaded, load
 from config.model import ANONYMOUS, DEFAULT, UNLIMITED, Enforcement, IpRule, Listener, QuotaRule, Shaping
 from config.units import parse_ip
+from proxy.commands import priority
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
@@ -76,6 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
     parser.add_argument("--ip", metavar="I", help=f"its address, for {_OF_IPS} (default: that is left out)")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: which priority the client now has "
+        "in its fair call queues, and why (--ip is part of the name of who does not log in)",
+    )
     parser.add_argument("--json", action="store_true", help="print an object for each kind of quota")
 
 
@@ -96,7 +103,16 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     found = explain(loaded, user=args.user, client_id=args.client_id, ip=ip)
-    sys.stdout.write(_as_json(found) if args.json else "".join(f"{line}\n" for line in _as_text(found, loaded)))
+    try:
+        queues = None if args.url is None else priority.ask(args.url, args.user, args.client_id, ip or "")
+    except priority.NotToldError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --url {args.url}: {error}\n")
+        return 1
+    if args.json:
+        sys.stdout.write(_as_json(found, queues))
+    else:
+        lines = (*_as_text(found, loaded), *(() if queues is None else priority.lines(queues)))
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
@@ -202,9 +218,10 @@ def _with_line(rule: QuotaRule | None, loaded: Loaded) -> QuotaRule | None:
     return replace(rule, source=loaded.kafka_sources.get(rule.source, rule.source)) if rule else None
 
 
-def _as_json(found: Explanation) -> str:
+def _as_json(found: Explanation, queues: priority.Queues | None) -> str:
     fields = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
-    return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)}, indent=2)}\n"
+    of_queues = {} if queues is None else {"fair_call_queue": queues}
+    return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)} | of_queues, indent=2)}\n"
 
 
 def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:

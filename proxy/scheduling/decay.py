@@ -168,6 +168,11 @@ class DecayScheduler:
         return len(self._costs)
 
     @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The share of all cost from which on a user is in level 1, 2, ..."""
+        return self._thresholds
+
+    @property
     def totals(self) -> Totals:
         """What all users have cost."""
         scale = self.options.cost_scale
@@ -267,7 +272,7 @@ class DecayScheduler:
 
     def top(self, count: int) -> list[Standing]:
         """Return the ``count`` users of the greatest raw cost, the greatest first; none of no cost."""
-        heaviest = heapq.nlargest(count, self._costs.items(), key=lambda item: item[1].raw)
+        heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
     def _share(self, decayed: int) -> float:

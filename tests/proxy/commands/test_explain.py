@@ -1,15 +1,19 @@
 """``explain`` says which quota holds, at which of the eight levels, and why the others do not."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from config.load import load_bytes
-from config.model import Enforcement, Shaping
+from config.model import Address, Enforcement, FairCallQueue, Listener, ProxyConfig, Shaping
 from proxy.__main__ import main
+from proxy.admin import AdminServer
 from proxy.commands.explain import explain
 from proxy.quota.entity import QuotaKind
+from proxy.server import Server
 
 CONFIG = """\
 listeners:
@@ -334,3 +338,59 @@ def test_an_address_without_any_rule_is_said_to_be_free(path: Path, capsys: pyte
 def test_what_is_no_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(path), "--ip", ip]) == 2
     assert capsys.readouterr().err.startswith("kafka-quota-proxy explain: --ip: ")
+
+
+# -- what only a proxy that runs can tell
+
+
+@pytest.fixture
+async def admin_port() -> AsyncIterator[int]:
+    listener = Listener(
+        name="clients",
+        bind=Address(host="127.0.0.1", port=0),
+        upstream=Address(host="127.0.0.1", port=19092),
+        fair_call_queue=FairCallQueue(utilisation_floor=0.0, max_in_flight=8),
+    )
+    server = Server(ProxyConfig(listeners=(listener,)))
+    calls = server.ports[0].calls
+    assert calls is not None
+    for user, cost in {"alice": 70, "bob": 30}.items():
+        calls.scheduler.charge(user, cost)
+    calls.scheduler.sweep()
+    with AdminServer(Address(host="127.0.0.1", port=0), server, Reloads()) as admin:
+        yield admin.port
+
+
+class Reloads:
+    last_reload_successful = True
+    last_reload_timestamp_seconds = 0.0
+    hash = ""
+
+
+async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{admin_port}"
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n"
+        "fair_call_queue at listener clients\n"
+        "  level        3 of 0 to 3, 0 goes first\n"
+        "  why          of late it had 70.0% of the cost of all: at least 50.0%\n"
+        "  identity     alice\n"
+        "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 waiting\n"
+    )
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "bob", "--url", url, "--json"]) == 0
+    (queue,) = json.loads(capsys.readouterr().out)["fair_call_queue"]
+    assert queue["users"][0]["level"] == 2
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:9308", "http://127.0.0.1:nine"])
+def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--url", url]) == 1
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"kafka-quota-proxy explain: --url {url}: ")

@@ -1,0 +1,89 @@
+"""What is said of a user's priority, and why it is what it is."""
+
+from typing import Any
+
+import pytest
+
+from config.model import Address, FairCallQueue, Listener, ProxyConfig
+from proxy.call_report import report
+from proxy.server import Server
+from tests.support.stub_broker import upstream_of
+
+BROKER = Address(host="127.0.0.1", port=19092)
+LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=0), upstream=BROKER)
+
+
+def server_of(settings: FairCallQueue | None) -> Server:
+    listener = Listener(name="clients", bind=LISTENER.bind, upstream=BROKER, fair_call_queue=settings)
+    return Server(ProxyConfig(listeners=(listener,)))
+
+
+def said(server: Server, user: str | None, client_id: str = "", ip: str = "") -> list[dict[str, Any]]:
+    (queue,) = report(server, principal=user, client_id=client_id, host=ip)
+    users: list[dict[str, Any]] = queue["users"]
+    return users
+
+
+def spend(server: Server, **costs: int) -> None:
+    calls = server.ports[0].calls
+    assert calls is not None
+    for identity, cost in costs.items():
+        calls.scheduler.charge(identity, cost)
+    calls.scheduler.sweep()
+
+
+def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
+    server = server_of(FairCallQueue(utilisation_floor=0.0))
+    spend(server, alice=70, bob=20, carol=10)
+
+    assert [said(server, name)[0]["why"] for name in ("alice", "bob", "carol")] == [
+        "of late it had 70.0% of the cost of all: at least 50.0%",
+        "of late it had 20.0% of the cost of all: at least 12.5%, below 25.0%",
+        "of late it had 10.0% of the cost of all: below 12.5%",
+    ]
+    assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
+
+
+def test_who_is_new_is_told_from_what_it_has_cost_so_far() -> None:
+    server = server_of(FairCallQueue(utilisation_floor=0.0))
+
+    assert (
+        said(server, "dave")[0]["why"] == "it came since the last sweep, and has 0.0% of the cost of all: below 12.5%"
+    )
+
+
+def test_a_service_user_is_always_first() -> None:
+    server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
+    spend(server, mirror=70, bob=20)
+
+    (mirror,) = said(server, "mirror")
+    assert (mirror["level"], mirror["why"]) == (0, "a service user: always level 0")
+
+
+def test_without_a_login_the_address_is_part_of_the_name() -> None:
+    server = server_of(FairCallQueue())
+
+    assert said(server, "ANONYMOUS", "etl", "10.0.0.7")[0]["identity"] == "etl@10.0.0.7"
+
+
+def test_without_a_user_the_dearest_are_listed() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, **{f"user{number}": number for number in range(1, 30)})
+
+    assert [user["identity"] for user in said(server, None)] == [f"user{number}" for number in range(29, 19, -1)]
+
+
+def test_brokers_are_listed_with_their_slots() -> None:
+    server = server_of(FairCallQueue(max_in_flight=7))
+
+    (queue,) = report(server, principal="alice", client_id="", host="")
+
+    assert upstream_of(server, BROKER).calls is not None
+    assert queue["brokers"] == [
+        {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
+    ]
+
+
+@pytest.mark.parametrize("user", ["alice", None])
+def test_without_a_queue_there_is_nothing_to_say(user: str | None) -> None:
+    assert report(server_of(None), principal=user, client_id="", host="") == []
