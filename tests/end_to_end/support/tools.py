@@ -140,12 +140,12 @@ def end_to_end_latency(
     return int(found[1]), int(found[2]), int(found[3])
 
 
-def set_broker_quota(kafka: Kafka, client_id: str, limits: Mapping[str, float]) -> None:
-    """Set Kafka's own quota of a client-id, as ``kafka-configs.sh --alter`` does."""
+def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, entity_type: str = "clients") -> None:
+    """Set Kafka's own quota of a client-id, or of another entity, as ``kafka-configs.sh --alter`` does."""
     kafka.run_java(
         "kafka.admin.ConfigCommand",
         "--bootstrap-server", kafka.bootstrap_servers,
-        "--alter", "--entity-type", "clients", "--entity-name", client_id,
+        "--alter", "--entity-type", entity_type, "--entity-name", name,
         "--add-config", ",".join(f"{key}={value}" for key, value in limits.items()),
     )  # fmt: skip
 
