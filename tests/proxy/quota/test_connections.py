@@ -285,6 +285,30 @@ def test_a_flood_does_not_free_who_is_at_his_limit_nor_who_has_a_rule() -> None:
     assert quotas.rate_of(ONE, now_ms=T + 12_000) == 0
 
 
+def test_the_address_that_was_silent_for_longest_makes_room() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
+    clients = quotas.listener("clients")
+    come(clients, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"])
+
+    come(clients, ["10.0.0.4"])
+
+    assert [quotas.rate_of(f"10.0.0.{n}", now_ms=T) for n in range(1, 5)] == [2, 0, 1, 1]
+
+
+def test_a_reload_changes_how_many_places_there_are() -> None:
+    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
+    flood = [f"10.0.{n // 256}.{n % 256}" for n in range(300)]
+    come(quotas.listener("clients"), flood)
+    quotas.update(config_of({DEFAULT: 5.0}, max_buckets=200))
+    come(quotas.listener("clients"), flood)
+    assert quotas.addresses == 200
+
+    quotas.update(config_of({DEFAULT: 5.0}, max_buckets=10))
+    come(quotas.listener("clients"), flood)
+
+    assert quotas.addresses == 10
+
+
 def test_where_all_places_are_taken_by_who_owes_the_others_share_a_rate() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 1.0, OTHER: 1.0}, max_buckets=3))
     clients = quotas.listener("clients")
