@@ -361,7 +361,9 @@ async def test_20_connections_a_second_against_a_limit_of_5() -> None:
 async def test_behind_a_header_the_address_in_it_comes_too_fast_or_not() -> None:
     async with proxy_under({"203.0.113.7": 1.0}, proxy_protocol=ANYBODY) as server:
         assert await served_after_s(server, before=LINE)
+        started_s = monotonic()
         assert await served_after_s(server, before=BINARY) is None
+        assert 0.8 < monotonic() - started_s < 1.5
         assert await served_after_s(server, before=LOCAL)
 
         assert disconnects(server)["connection_creation_rate"] == 1
