@@ -9,8 +9,8 @@ from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
-from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, bounded
-from proxy.quota.open_connections import Identity, Standing
+from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, Resolution, bounded
+from proxy.quota.open_connections import Identity
 from proxy.replication.throttle import Leader
 
 
@@ -145,14 +145,14 @@ class Account:
         open_connections = self.listening.quotas.connections
         identity = Identity(self.principal, bounded(client_id.decode("utf-8", "backslashreplace")))
         standing = open_connections.look(identity)
-        if standing.is_too_many:
-            rule = standing.found.rule
-            own = rule.enforcement if rule else None
+        exceeded = standing.exceeded
+        if exceeded is not None:
+            own = exceeded.rule.enforcement if exceeded.rule else None
             if (own or self.listening.policy.enforcement) is not Enforcement.OBSERVE:
-                self.refusal = _refusal(standing)
+                self.refusal = _refusal(exceeded, standing.open_now)
                 return False
             self.listening.counters.observed_connections += 1
-        open_connections.enter(identity)
+        open_connections.enter(identity, standing)
         self._counted_as = identity
         return True
 
@@ -256,10 +256,10 @@ class Account:
         return bucket
 
 
-def _refusal(standing: Standing) -> str:
-    tags, rule, _, limit = standing.found
+def _refusal(exceeded: Resolution, open_now: int) -> str:
+    tags, rule, _, limit = exceeded
     where = (rule.source if rule else "") or "a rule"
     return (
-        f"user={tags.user!r} client-id={tags.client_id!r} has {standing.open_now} connections open, "
+        f"user={tags.user!r} client-id={tags.client_id!r} has {open_now} connections open, "
         f"and {where} allows {limit:,.0f}"
     )

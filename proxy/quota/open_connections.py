@@ -38,17 +38,14 @@ class Identity(NamedTuple):
 class Standing(NamedTuple):
     """What holds for a connection that comes, and how many like it are open."""
 
-    found: Resolution
+    found: Resolution | None  # None: the principal is exempt
     open_now: int
 
     @property
-    def is_too_many(self) -> bool:
-        """Whether one more is above the limit."""
-        limit = self.found.limit
-        return limit is not None and self.open_now >= limit
-
-
-_NOBODY: Final = Standing(Resolution(Tags("", ""), None, None, None), 0)
+    def exceeded(self) -> Resolution | None:
+        """The limit that one more would be above; None: there is room."""
+        limit = self.found.limit if self.found else None
+        return self.found if limit is not None and self.open_now >= limit else None
 
 
 class OpenConnections:
@@ -60,6 +57,7 @@ class OpenConnections:
         # By identity, so that new rules can count anew; by bucket, for each connection that comes.
         self._by_identity: dict[Identity, int] = {}
         self._by_tags: dict[Tags, int] = {}
+        self._found: dict[Identity, Resolution | None] = {}  # of those who are there
 
     def update(self, rules: Iterable[QuotaRule], charged_user: ChargedUser) -> None:
         """Put ``rules`` in force. Whoever is there stays, and counts under the new ones."""
@@ -67,7 +65,7 @@ class OpenConnections:
         self._charged_user = charged_user
         self._by_tags = {}
         for identity, count in self._by_identity.items():
-            found = self._find(identity)
+            found = self._found[identity] = self._find(identity)
             if found is not None:
                 self._by_tags[found.tags] = self._by_tags.get(found.tags, 0) + count
 
@@ -76,21 +74,24 @@ class OpenConnections:
         return self._by_tags.copy()
 
     def look(self, identity: Identity) -> Standing:
-        """Return what holds for one more connection of ``identity``; an exempt principal has no limit."""
-        found = self._find(identity)
-        return _NOBODY if found is None else Standing(found, self._by_tags.get(found.tags, 0))
+        """Return what holds for one more connection of ``identity``."""
+        found = self._found[identity] if identity in self._found else self._find(identity)
+        return Standing(found, self._by_tags.get(found.tags, 0) if found else 0)
 
-    def enter(self, identity: Identity) -> None:
-        """Count a connection, until it is to ``leave``."""
+    def enter(self, identity: Identity, standing: Standing) -> None:
+        """Count a connection, of which ``standing`` was just found, until it is to ``leave``."""
+        self._found[identity] = standing.found
         self._add(identity, 1)
 
     def leave(self, identity: Identity) -> None:
         """Take it that a connection that was counted has ended."""
         self._add(identity, -1)
+        if identity not in self._by_identity:
+            del self._found[identity]
 
     def _add(self, identity: Identity, more: int) -> None:
         _count(self._by_identity, identity, more)
-        found = self._find(identity)
+        found = self._found[identity]
         if found is not None:
             _count(self._by_tags, found.tags, more)
 

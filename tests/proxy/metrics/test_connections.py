@@ -55,6 +55,11 @@ def server_of(
     )
 
 
+def enter(server: Server, upstream: Address, identity: Identity) -> None:
+    connections = upstream_of(server, upstream).quotas.connections
+    connections.enter(identity, connections.look(identity))
+
+
 def test_rates_pauses_and_who_is_refused() -> None:
     server = server_of(broker=7)
     quota = upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients")
@@ -98,8 +103,8 @@ def test_open_connections_of_who_has_a_limit_at_the_broker_where_he_has_most() -
     server = server_of(QuotaRule(user="alice", connections=10))
     for upstream, count in ((UPSTREAM, 2), (OTHER_UPSTREAM, 3)):
         for _ in range(count):
-            upstream_of(server, upstream).quotas.connections.enter(Identity("alice", "etl"))
-    upstream_of(server, UPSTREAM).quotas.connections.enter(Identity("bob", "etl"))
+            enter(server, upstream, Identity("alice", "etl"))
+    enter(server, UPSTREAM, Identity("bob", "etl"))
     server.ports[1].counters.observed_connections = 4
 
     found = scraped(server)

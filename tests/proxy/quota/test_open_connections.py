@@ -23,9 +23,10 @@ def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
     """Let each in that may; return which of them."""
     came = []
     for identity in identities:
-        came.append(not connections.look(identity).is_too_many)
+        standing = connections.look(identity)
+        came.append(standing.exceeded is None)
         if came[-1]:
-            connections.enter(identity)
+            connections.enter(identity, standing)
     return came
 
 
@@ -87,6 +88,7 @@ def test_who_has_no_connection_takes_no_memory() -> None:
 
     assert connections.open_now() == {}
     assert connections._by_identity == {}
+    assert connections._found == {}
 
 
 _NAMES = st.sampled_from(["", "a", "b"])
@@ -126,6 +128,7 @@ def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
         before = connections.look(identity)
         if enter(connections, identity) == [True]:
             inside.append(identity)
+            assert before.found is not None
             assert before.found.limit is None or before.open_now < before.found.limit
         counted = Counter(connections.table.resolve(user=one[0], client_id=one[1]).tags for one in inside)
         assert connections.open_now() == counted
