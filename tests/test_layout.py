@@ -22,6 +22,16 @@ EXCEPTIONS = {
     "proxy/demo/clients.py": "tests/proxy/demo/test_stage.py",
     "proxy/demo/guard.py": "tests/proxy/demo/test_processes.py",
     "proxy/demo/mock.py": "tests/proxy/demo/test_broker.py",
+    # A session is one thing with two sides: what goes in at one comes out at the other.
+    "proxy/session/state.py": "tests/proxy/session/test_session.py",
+    "proxy/session/requests.py": "tests/proxy/session/test_session.py",
+    "proxy/session/responses.py": "tests/proxy/session/test_session.py",
+    # What a request is charged beside its bytes shows in a session only.
+    "proxy/admission.py": "tests/proxy/session/test_charged_requests.py",
+    "proxy/exchange.py": "tests/proxy/session/test_mutations.py",
+    "proxy/mutations.py": "tests/proxy/session/test_mutations.py",
+    "proxy/calls.py": "tests/proxy/session/test_calls.py",
+    "proxy/commands/priority.py": "tests/proxy/commands/test_explain.py",
     # A record that the dialler keeps.
     "proxy/upstream.py": "tests/proxy/test_dialler.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.

@@ -26,7 +26,9 @@ from protocol.header import MAX_HEAD_BYTES
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import MOVED, Addresses
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
-from proxy.session import MAX_IN_FLIGHT, MAX_REPLICA_FETCH_BYTES, Session
+from proxy.session import Session
+from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from proxy.session.state import MAX_IN_FLIGHT
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import fetch_request, fetch_response, framed, produce_request, produce_response

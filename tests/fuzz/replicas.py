@@ -20,7 +20,7 @@ from config.throttled_replicas import ThrottledReplicas, parse
 from protocol.errors import ProtocolError
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Leader, Throttle
-from proxy.session import MAX_REPLICA_FETCH_BYTES
+from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import other_request, other_response
 from tests.support.move import view

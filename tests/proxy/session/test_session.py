@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
 from protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
 from proxy.counters import OTHER
-from proxy.session import MAX_IN_FLIGHT
+from proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,

@@ -20,7 +20,7 @@ from protocol.errors import (
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import Addresses
 from proxy.quota.entity import Tags
-from proxy.session import MAX_IN_FLIGHT
+from proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,

@@ -15,7 +15,8 @@ from proxy.account import Policy
 from proxy.addresses import Addresses
 from proxy.quota.replication import ReplicationQuota
 from proxy.replication.throttle import Throttle
-from proxy.session import API_VERSIONS, FETCH, MAX_REPLICA_FETCH_BYTES
+from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from proxy.session.state import API_VERSIONS, FETCH
 from tests.support.frames import (
     api_versions_response,
     fetch_response,

@@ -1,0 +1,510 @@
+"""From the client to the broker: which requests pass now, with which change, and what they will be charged."""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from protocol import fetch, produce, sasl
+from protocol.api import API_NAMES, HIGHEST_VERSION
+from protocol.errors import (
+    FrameTooLarge,
+    HeadTooLong,
+    TokenAfterRefusal,
+    UnknownVersion,
+)
+from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from protocol.mutations import FIRST_STRICT, is_mutation
+from protocol.refusals import REFUSABLE, refuse
+from proxy.account import NOBODY, Payers
+from proxy.admission import Sent, begin, has_room, longest
+from proxy.calls import Call, Line, Turn
+from proxy.exchange import Answered, Ask, Decision, Exchange, Forward, Hold
+from proxy.login import LOGIN_APIS, Login, Verdict
+from proxy.mutations import MAX_REQUEST_BYTES, Mutations
+from proxy.quota.client import Bucket
+from proxy.quota.entity import QuotaKind, bounded
+from proxy.replication.follower import Follower
+from proxy.rewrite import NOTHING, Change, capped_fetch
+from proxy.service_time import Asked, is_exempt
+from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Habit, State
+
+# What a client sends before it is known as whom it comes.
+_OF_NOBODY: Final = LOGIN_APIS | {API_VERSIONS}
+# A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
+MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
+# What the queue refuses has to be walked for its partitions; what is longer is held.
+MAX_REFUSED_BYTES: Final = 1024 * 1024
+# And how long its client is to be silent: well below what clients time out after.
+REFUSED_FOR_MS: Final = 500
+# A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
+_MAX_HABIT_BYTES: Final = 1024
+# size_bytes and correlation_id of a request; api_key and api_version lie between them.
+_SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
+
+
+class Requests(State):
+    """The client's side of a session."""
+
+    __slots__ = ()
+
+    def _pass_requests(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
+        """Pass on the requests that have come, from ``start`` on, and may pass; keep the rest."""
+        position = start
+        end = len(data)
+        account = self.account
+        listening = account.listening
+        max_frame_bytes = 4 + listening.policy.max_frame_size_bytes
+        answer = self._answer
+        is_held = answer is not None and answer[4]  # an answer is to be delayed as soon as it is there
+        self.is_blocked = False
+        try:
+            while position < end:
+                if (
+                    now_ms < account.muted_until_ms
+                    or is_held
+                    or self.delayed_until_ms
+                    or len(self._in_flight) >= self._most_in_flight
+                ):
+                    self.is_blocked = True
+                    break
+                if self._call is not None:
+                    self._come_bytes = end - position
+                habit = self._habit
+                if (
+                    habit is not None
+                    and data.startswith(habit.front, position + 12)
+                    and data.startswith(habit.api, position + 4)
+                    and habit.generation == listening.quotas.generation
+                    and habit.front_end <= 4 + (head := _SIZE_AND_ID(data, position))[0] <= max_frame_bytes
+                ):
+                    size_bytes, correlation_id = head
+                    if habit.api_key == PRODUCE:
+                        change = self._take_produce(habit, size_bytes, correlation_id, now_ms)
+                    else:
+                        change = self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms)
+                    if change is None:
+                        change = self._refuse(data, position, size_bytes, now_ms) if self._is_refused else None
+                        if change is None:
+                            break
+                    listening.counters.frames[habit.api_key] += 1
+                else:
+                    passes = self._admit(data, position, now_ms)
+                    if passes is None:
+                        break
+                    size_bytes, change = passes
+                if change:
+                    begin, until, replacement = change
+                    if replacement:
+                        self.to_broker += (data[start:begin], replacement)
+                    elif begin > start:  # of what was answered here nothing passes
+                        self.to_broker.append(data[start:begin])
+                    start = until
+                position += 4 + size_bytes
+                if position > end:
+                    self._request_left = position - end
+                    position = end
+                elif self._acks0 is not None:
+                    self._end_request(now_ms)
+        finally:
+            if position > start:
+                self.to_broker.append(data[start:position])  # all of it: no copy is made
+            if self._question:
+                self.to_broker.append(self._question)
+                self._question = b""
+            if position < end:
+                # A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy it.
+                is_tail = position > end - position
+                self._client_data = data[position:] if is_tail else data
+                self._client_at = 0 if is_tail else position
+            elif self._client_data:
+                self._client_data = b""
+        if position < end and not self.is_blocked and end - position > self._max_waiting_bytes():
+            raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
+
+    def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
+        """Say how long the next request is and with which change it passes, and remember it; None: not now."""
+        listening = self.account.listening
+        self._follow_line(listening.line, len(data) - position)
+        login = self._login
+        if login is not None and login.is_raw:
+            is_request = not login.is_readable and sasl.is_request(data, position)
+            if not is_request:
+                return None if is_request is None else self._admit_token(data, position, login)
+            self._conclude(login, login.leave_raw())
+        elif login is not None and login.is_refused and not (is_handshake := sasl.is_handshake(data, position)):
+            if is_handshake is None:
+                return None
+            raise TokenAfterRefusal("it sent on behind a SaslHandshake v0 that the broker has refused")
+        head = read_request_head(data, position, listening.policy.max_frame_size_bytes)
+        if head is None:
+            return None
+        size_bytes, api_key, api_version, _, client_id, _ = head
+        account = self.account
+        if not account.is_known and api_key not in _OF_NOBODY and not account.count(client_id):
+            self.is_blocked = True
+            self.take_no_more()
+            return None
+        change = self._admit_by_api(data, position, head, now_ms)
+        if change is None and self._is_refused:
+            change = self._refuse(data, position, size_bytes, now_ms)
+        if change is None:
+            return None
+        listening.counters.frame(api_key, api_version)
+        return size_bytes, change
+
+    def _admit_by_api(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        api_key = head.api_key
+        if api_key == PRODUCE:
+            return self._admit_produce(data, position, head, now_ms)
+        if api_key == FETCH:
+            return self._admit_fetch(data, position, head, now_ms)
+        if api_key in LOGIN_APIS:
+            return self._admit_login(data, position, head)
+        if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
+            return self._admit_mutation(data, position, head, now_ms)
+        return self._admit_other(head, now_ms)
+
+    def _follow_line(self, line: Line | None, come_bytes: int) -> None:
+        """Take a place in the queue in front of the broker, where there is one now."""
+        self._come_bytes = come_bytes
+        if self._call is not None and self._call.line is not line and not self._in_flight:
+            self._leave_queue()
+            self._call = None
+        if self._call is None and line is not None:
+            self._call = Call(line, self.owner)
+
+    def _admit_other(self, head: RequestHead, now_ms: int) -> Change | None:
+        size_bytes, api_key, api_version, correlation_id, client_id, _ = head
+        sent = None
+        payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+        if payers is not NOBODY or self._call is not None:
+            asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
+            if self._waits(now_ms) or not self._may_ask(payers, asked, identity, now_ms):
+                return None
+            sent = self._begin(payers, asked, identity)
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        return NOTHING
+
+    def _admit_produce(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        size_bytes, _, api_version, correlation_id, client_id, body = head
+        acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
+        if acks is None:
+            return None
+        bucket = self.account.produce_bucket(client_id, now_ms)
+        if self._waits(now_ms):
+            return None
+        front_end = produce.end_of_plain_acks(data, body, api_version)
+        habit = self._habit_of(data, position, head, front_end, acks, bucket, now_ms=now_ms)
+        return self._take_produce(habit, size_bytes, correlation_id, now_ms)
+
+    def _admit_fetch(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        size_bytes, _, api_version, correlation_id, client_id, body = head
+        account = self.account
+        believes = account.believes_replicas()
+        if believes:
+            frame_end = position + 4 + size_bytes
+            if frame_end > len(data):
+                return None
+            replica_id = fetch.read_replica_id(data, body, frame_end, api_version)
+            if replica_id >= 0:
+                return self._admit_replica(data, position, head, replica_id, now_ms)
+        bucket = account.fetch_bucket(client_id, now_ms)
+        if self._waits(now_ms):
+            return None
+        # Where replicas are believed, each fetch has to be read for what it says of itself.
+        habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
+        return self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms, body=body)
+
+    def _admit_replica(
+        self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int
+    ) -> Change | None:
+        """Pass on a follower's fetch, which is whole: as it came, or with what may flow of it; or answer it here."""
+        size_bytes, _, api_version, correlation_id, _, body = head
+        self._held_until_ms = 0
+        follower, leader = self._follower, self.account.listening.leader
+        if follower is None and leader is not None and leader.throttle.replication is not None:
+            follower = self._follower = Follower(leader)
+        if follower is not None and follower.is_asking:
+            self.is_blocked = True
+            return None
+        if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
+            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None, None))
+            return NOTHING
+        if not self._is_alone():
+            return None
+        decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)
+        return self._do(decision, follower, position, head, None)
+
+    def _admit_mutation(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        """Pass on a request that makes, grows or deletes topics: as it came, or with what may be done of it."""
+        size_bytes, api_key, api_version, _, client_id, _ = head
+        frame_end = position + 4 + size_bytes
+        bucket = self.account.mutation_bucket(client_id, now_ms)
+        if not bucket.is_limited:
+            return self._admit_other(head, now_ms)
+        if not is_mutation(api_key, api_version):
+            raise UnknownVersion(
+                f"version {api_version} of {API_NAMES[api_key]} is not known here, nor was it announced"
+            )
+        if size_bytes > MAX_REQUEST_BYTES:
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about topics, which are limited, is not held")
+        mutations = self._mutations = self._mutations or Mutations(self.account)
+        if frame_end > len(data):
+            return None
+        payers = self.account.payers(client_id, now_ms)
+        asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
+        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, asked, identity, now_ms):
+            return None
+        frame = data[position:frame_end]
+        decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
+        sent = None
+        if isinstance(decision, Forward):
+            sent = self._begin(payers, asked, identity)
+        return self._do(decision, mutations, position, head, sent)
+
+    def _is_alone(self) -> bool:
+        """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""
+        is_alone = not (self._in_flight or self._response_left or self._broker_data)
+        self.is_blocked = not is_alone
+        return is_alone
+
+    def _do(
+        self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, sent: Sent | None
+    ) -> Change | None:
+        """Do with a request, which is whole, what was decided on it."""
+        size_bytes, api_key, api_version, correlation_id, _, _ = head
+        frame_end = position + 4 + size_bytes
+        if isinstance(decision, Hold):
+            self._held_until_ms = decision.until_ms
+            self.is_blocked = True
+            return None
+        if isinstance(decision, Answered):
+            self.to_client.append(decision.frame)
+            self._leave_queue()
+            return position, frame_end, b""
+        self._exchange = exchange
+        if isinstance(decision, Ask):
+            self._question = decision.frame
+            self._in_flight.append((correlation_id, EXCHANGED, api_version, 0, None, None))
+            self.is_blocked = True
+            return None
+        api_key = EXCHANGED if decision.is_answer_read else api_key
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        return (position, frame_end, decision.frame) if decision.frame else NOTHING
+
+    def _waits(self, now_ms: int) -> bool:
+        """Whether the bucket that was just looked up brought a wait with it, which another connection was given."""
+        if now_ms >= self.account.muted_until_ms:
+            return False
+        self._habit = None
+        self.is_blocked = True
+        return True
+
+    def _habit_of(
+        self,
+        data: bytes,
+        position: int,
+        head: RequestHead,
+        front_end: int | None,
+        acks: int,
+        bucket: Bucket,
+        *,
+        now_ms: int,
+    ) -> Habit:
+        """Return what this request shares with the next; keep it for them if it may be compared and is well known.
+
+        A habit is of the client-id whose buckets are held, else they could make room for others and be charged still.
+        """
+        habit = Habit(
+            api=data[position + 4 : position + 8],
+            front=data[position + 12 : front_end] if front_end else b"",
+            api_key=head.api_key,
+            api_version=head.api_version,
+            acks=acks,
+            bucket=bucket,
+            payers=(payers := self.account.payers(head.client_id, now_ms)),
+            identity=self._identity(head.client_id),
+            is_plain=payers is NOBODY and self._call is None,
+            generation=self.account.listening.quotas.generation,
+            front_end=(front_end or 0) - position,
+        )
+        is_kept = front_end and habit.front_end <= _MAX_HABIT_BYTES
+        if is_kept and head.api_version <= HIGHEST_VERSION[head.api_key]:
+            self._habit = habit
+        elif self._habit is not None and not self.account.holds(self._habit.bucket):
+            self._habit = None
+        if self.account.left:
+            self.account.let_go(set(self._charged()), now_ms=now_ms)
+        return habit
+
+    def _charged(self) -> Iterator[Bucket | None]:
+        """Return the buckets that are still to be charged."""
+        for flight in self._in_flight:
+            yield flight[4]
+            if flight[5] is not None:
+                yield from flight[5].payers
+
+    def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
+        """Take up a Produce request, unless it would go over the quota while others are unanswered."""
+        bucket = habit.bucket
+        if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
+            self.is_blocked = True
+            return None
+        sent = None
+        if not habit.is_plain:
+            asked = Asked(PRODUCE, habit.api_version, size_bytes, acks=habit.acks)
+            if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+                return None
+            sent = self._begin(habit.payers, asked, habit.identity)
+        if habit.acks:
+            bucket.in_flight += size_bytes
+            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
+        else:
+            self._acks0 = (bucket, size_bytes, sent)
+        return NOTHING
+
+    def _identity(self, client_id: bytes) -> str | None:
+        """Return whose turn it has to be for a request of this client-id; None: there is no queue."""
+        if self._call is None:
+            return None
+        name = bounded(client_id.decode("utf-8", "backslashreplace"))
+        return self._call.line.identity(self.account.principal, name, self.peer_host)
+
+    def _may_ask(self, payers: Payers, asked: Asked, identity: str | None, now_ms: int) -> bool:
+        """Whether a request may pass that is more than its bytes; else it waits here, or is refused."""
+        is_alone = not self._in_flight
+        may = has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
+        if may and self._call is not None and identity is not None:
+            is_whole = 4 + asked.size_bytes <= self._come_bytes
+            has_answer = asked.api_key in REFUSABLE and (asked.api_key != PRODUCE or asked.acks != 0)
+            can_refuse = is_whole and is_alone and has_answer and asked.size_bytes <= MAX_REFUSED_BYTES
+            turn = self._call.ask(
+                asked, identity, is_alone=is_alone, may_refuse=can_refuse, now_us=self.now_ns // 1_000
+            )
+            may = turn is Turn.PASSES
+            self._is_refused = turn is Turn.REFUSED
+            if may:
+                self._call.passed(asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
+        self.is_blocked = not may and not self._is_refused
+        return may
+
+    def _begin(self, payers: Payers, asked: Asked, identity: str | None) -> Sent:
+        if not self._in_flight:
+            self._since_ns = self.now_ns
+        return begin(payers, asked, identity)
+
+    def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
+        """Answer a request that the queue has refused, and let its client be silent for a while."""
+        self._is_refused = False
+        frame_end = position + 4 + size_bytes
+        answer = refuse(data[position:frame_end], throttle_time_ms=REFUSED_FOR_MS)
+        self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+        if answer is None:
+            self.is_blocked = True  # it asks again when that is over
+            return None
+        self.to_client.append(answer)
+        return position, frame_end, b""
+
+    def _take_fetch(
+        self,
+        habit: Habit,
+        data: bytes,
+        position: int,
+        size_bytes: int,
+        correlation_id: int,
+        now_ms: int,
+        *,
+        body: int = 0,
+    ) -> Change | None:
+        """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
+        bucket = habit.bucket
+        change, sent = NOTHING, None
+        is_capped = bucket.is_limited and not self.account.observes(bucket)
+        if is_capped or not habit.is_plain:
+            if is_capped and self._fetches_in_flight:
+                self.is_blocked = True
+                return None
+            at = body or position + habit.front_end
+            limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
+            if limits is None:
+                return None
+            if not habit.is_plain:
+                asked = Asked(FETCH, habit.api_version, size_bytes, limits.max_wait_ms, limits.min_bytes)
+                if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+                    return None
+                sent = self._begin(habit.payers, asked, habit.identity)
+            if is_capped:
+                change = capped_fetch(limits, bucket.max_fetch_bytes)
+        self._fetches_in_flight += 1
+        self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket, sent))
+        return change
+
+    def _end_request(self, now_ms: int) -> None:
+        """Go on behind a request that has now passed: charge it if it will not be answered."""
+        if self._acks0 is not None:
+            bucket, size_bytes, sent = self._acks0
+            self._acks0 = None
+            charges = [(bucket, bucket.charge(size_bytes, now_ms=now_ms))]
+            if sent is not None:
+                charges += sent.pass_unanswered(now_ms=now_ms)
+                if self._call is not None and not self._in_flight:
+                    self._call.end(is_sample=False, now_us=self.now_ns // 1_000)
+            found = longest(self.account, charges, now_ms=now_ms)
+            if found is not None:
+                self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
+        elif self._in_flight:
+            sent = self._in_flight[-1][5]
+            if self._call is not None and sent is not None:
+                self._call.passed(sent.asked, is_whole=True, now_us=self.now_ns // 1_000)
+            if len(self._in_flight) == 1:
+                self._since_ns = self.now_ns
+
+    def _max_waiting_bytes(self) -> int:
+        """Return how much may be kept of a request whose head is not whole.
+
+        A follower's fetch is read to its end, and so is a login.
+        """
+        if self.account.believes_replicas() or self._mutations is not None:
+            return MAX_REPLICA_FETCH_BYTES
+        return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES
+
+    # -- logins --
+
+    def _admit_login(self, data: bytes, position: int, head: RequestHead) -> Change | None:
+        """Read a SaslHandshake or SaslAuthenticate request, which must be whole, and let nothing pass behind it."""
+        size_bytes, api_key, api_version, correlation_id, _, body = head
+        sasl.check_login_size(size_bytes)
+        login = self._login = self._login or Login()
+        frame_end = position + 4 + size_bytes
+        if frame_end > len(data):
+            return None
+        claim = self.account.listening.policy.oauthbearer_claim
+        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, None))
+        self._await_login()
+        return NOTHING
+
+    def _admit_token(self, data: bytes, position: int, login: Login) -> tuple[int, Change] | None:
+        """Read a bare token, likewise; nobody knows whether one that is not understood will be answered."""
+        size_bytes = sasl.read_token_size(data, position)
+        if size_bytes is None or position + 4 + size_bytes > len(data):
+            return None
+        token = data[position + 4 : position + 4 + size_bytes]
+        login.ask_raw(token, claim=self.account.listening.policy.oauthbearer_claim)
+        if login.is_readable:
+            self._await_login()
+        return size_bytes, NOTHING
+
+    def _await_login(self) -> None:
+        self._most_in_flight = 0
+        self._reads_responses = True
+        self._habit = None  # what comes next is a token, or somebody else's
+
+    def _conclude(self, login: Login, verdict: Verdict) -> None:
+        """Go on after the broker's answer, as somebody if it said so."""
+        self._most_in_flight = MAX_IN_FLIGHT
+        self._reads_responses = login.is_raw or self.account.listening.addresses is not None
+        if verdict is not Verdict.GOING_ON:
+            self.account.listening.counters.login(login.mechanism, verdict.value)
+        if verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN) and login.principal is not None:
+            self.account.log_in(login.principal)

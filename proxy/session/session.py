@@ -1,0 +1,158 @@
+"""One client's connection, without I/O: bytes and the time in; out, what to write and whether to go on reading.
+
+The shell hands over what it read (``receive_from_client``, ``receive_from_broker``), calls ``handle_timer`` at
+``wake_at_ms``, and after each of them writes ``to_broker`` and ``to_client``, clears them, and reads each side or not
+as ``is_blocked`` and ``delayed_until_ms`` say.
+
+A body passes without being kept: a request waits here until its head has come, a response until its throttle time can
+be written. What a client sent ahead ``is_blocked`` for one of these reasons:
+
+* it is muted: it was over its quota, and ``muted_until_ms`` has not come;
+* its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
+  at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
+* too many requests are unanswered, or one of a login is: who pays for the next one depends on it.
+
+A follower's fetch may wait for a fourth: nothing of what it asks for may flow now (``proxy.replication``).
+
+Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
+"""
+
+from proxy.counters import FAILED
+from proxy.quota.client import Bucket
+from proxy.session.responses import Responses
+from proxy.session.state import PRODUCE
+
+
+class Session(Responses):
+    """One client connection. Not to be used further after it raised ``ProtocolError``."""
+
+    __slots__ = ()
+
+    def receive_from_client(self, data: bytes, *, now_ms: int) -> None:
+        """Take what the client sent.
+
+        Raises:
+            ProtocolError: this is not Kafka's protocol; write ``to_broker`` and close.
+        """
+        left = self._request_left
+        if left:
+            if len(data) < left:
+                self._request_left = left - len(data)
+                self.to_broker.append(data)
+                return
+            self._request_left = 0
+            self.to_broker.append(data[:left])
+            self._end_request(now_ms)
+            self._pass_requests(data, left, now_ms)
+        elif self._client_data:
+            self._pass_requests(self._client_data[self._client_at :] + data, 0, now_ms)
+        else:
+            self._pass_requests(data, 0, now_ms)
+
+    def receive_from_broker(self, data: bytes, *, now_ms: int) -> None:
+        """Take what the broker sent.
+
+        Raises:
+            ProtocolError: this answers nothing that was asked; close.
+        """
+        if self._parts_left:
+            self._parts.append(data)
+            self._parts_left -= len(data)
+            if self._parts_left > 0:
+                return
+            data = b"".join(self._parts)
+            self._parts = []
+            self._parts_left = 0
+        elif self._broker_data:
+            data = self._broker_data[self._broker_at :] + data
+            if self.delayed_until_ms:
+                self._broker_data = data
+                self._broker_at = 0
+                return
+        elif self._response_left > len(data):
+            self._response_left -= len(data)
+            if self._hidden is not None:
+                data = self._hidden.feed(data)
+            self.to_client.append(data)
+            return
+        self._pass_responses(data, 0, now_ms)
+
+    def handle_timer(self, *, now_ms: int) -> None:
+        """Go on with what has waited long enough."""
+        if self.delayed_until_ms and now_ms >= self.delayed_until_ms:
+            self.delayed_until_ms = 0
+            self._pass_responses(self._broker_data, self._broker_at, now_ms)
+        elif self.is_blocked:
+            self._held_until_ms = 0
+            self._pass_requests(self._client_data, self._client_at, now_ms)
+
+    def resume(self, *, now_ms: int) -> None:
+        """Go on with what waited for its turn. Raises as ``handle_timer``."""
+        if self.is_blocked:
+            self._pass_requests(self._client_data, self._client_at, now_ms)
+        if self._call is not None and not self._in_flight and not self._request_left:
+            self._call.leave_unused(self.now_ns // 1_000)  # it waits for something else now, or is to end
+
+    def release(self, *, now_ms: int) -> None:
+        """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
+        self.account.release()
+        if self._follower is not None:
+            self._follower.release()
+        if self.is_ending:
+            self.take_no_more()
+        if self._answer is not None:
+            self._answer = (*self._answer[:4], False)  # charged already; the client is told, and not held up
+        self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
+        self.handle_timer(now_ms=now_ms)
+
+    def restart_service(self, now_ns: int) -> None:
+        """Take it that the broker has what was asked only now: it had to be dialled first."""
+        self._since_ns = now_ns
+
+    def receive_end_from_client(self) -> None:
+        """Take it that the client sends no more: a request that it cut off will not be answered."""
+        if self._request_left:
+            self._request_left = 0
+            # Behind it nothing was taken up, and what came before it is answered first.
+            if self._acks0 is None and self._in_flight:
+                _, api_key, _, size_bytes, bucket, sent = self._in_flight.pop()
+                if bucket is not None and api_key == PRODUCE:
+                    bucket.in_flight -= size_bytes
+                if sent is not None:
+                    sent.forget()
+                    if not self._in_flight:
+                        self._leave_queue()
+            if self._acks0 is not None and self._acks0[2] is not None:
+                self._acks0[2].forget()
+            self._acks0 = None
+
+    def close(self, *, now_ms: int, has_passed: bool) -> None:
+        """Settle what will not be answered any more.
+
+        Args:
+            now_ms: when the connection ended.
+            has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
+                Produce whose client did not wait for the answer, too; else who resets his connections never pays.
+        """
+        for index, (_, api_key, _, size_bytes, bucket, sent) in enumerate(self._in_flight):
+            is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
+            is_charged = has_passed and is_whole
+            if bucket is not None and api_key == PRODUCE:
+                bucket.in_flight -= size_bytes
+                if is_charged:
+                    self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
+            if sent is not None:
+                elapsed_ns = 0 if index else self.now_ns - self._since_ns
+                for payer, wait_ms in sent.settle(elapsed_ns, 0, now_ms=now_ms) if is_charged else sent.forget():
+                    self._silence(payer, wait_ms, now_ms)
+        self._in_flight.clear()
+        if self._follower is not None:
+            self._follower.close()
+        self._leave_queue()
+        if self._login is not None and self._login.is_awaited:
+            self.account.listening.counters.login(self._login.mechanism, FAILED)
+        self.account.close(now_ms=now_ms)
+
+    def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
+        if wait_ms > 0 and not self.account.observes(bucket):
+            bucket.silence(wait_ms, now_ms=now_ms)

@@ -1,0 +1,200 @@
+"""What a session knows of its connection: what was read and could not pass, what awaits an answer, and who pays.
+
+What happens to it is in ``requests`` and ``responses``.
+"""
+
+from typing import Final, NamedTuple
+
+from protocol.api import ApiKey
+from protocol.node_endpoints import HiddenEndpoints
+from proxy.account import Account, Listening, Payers
+from proxy.admission import Sent
+from proxy.calls import Call
+from proxy.exchange import Exchange
+from proxy.login import Login
+from proxy.mutations import Mutations
+from proxy.quota.client import Bucket
+from proxy.replication.follower import Follower
+
+PRODUCE: Final = int(ApiKey.PRODUCE)
+FETCH: Final = int(ApiKey.FETCH)
+API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+# A broker needs no such bound, for it reads one request at a time; ours keeps a client that never reads answers from
+# filling memory with what is still expected. Java has 5 produce requests in flight at the most.
+MAX_IN_FLIGHT: Final = 256
+# Likewise: a request whose answer is read whole, by who has decided on it.
+EXCHANGED: Final = -2
+# A request that awaits its response: correlation_id, api_key, api_version, size_bytes, the bucket that is charged for
+# its bytes (None: nobody's), and what it is charged beside them. A plain tuple: there is one for every request that
+# passes.
+InFlight = tuple[int, int, int, int, Bucket | None, Sent | None]
+# A response that has begun: api_key, api_version, length with size prefix, wait in ms, whether to hold it that long.
+Answer = tuple[int, int, int, int, bool]
+# A mute that does not end: no further request is taken up.
+_FOR_EVER: Final = 1 << 62
+
+
+class Habit(NamedTuple):
+    """What a client's Produce requests (or its Fetches) have in common: all of the head but size and correlation_id.
+
+    Reading a head takes longer than all that is decided on it, comparing it with the last one a fraction of that.
+    """
+
+    api: bytes  # api_key and api_version
+    front: bytes  # from client_id on: of a Produce to the end of acks, of a Fetch to the body
+    api_key: int
+    api_version: int
+    acks: int
+    bucket: Bucket
+    payers: Payers
+    identity: str | None  # whose turn it has to be; None: there is no queue
+    is_plain: bool  # it is charged for its bytes and nothing else, and waits for nobody
+    generation: int  # of the rules that gave the buckets
+    front_end: int  # where ``front`` ends, from the frame's start
+
+
+class State:
+    """The state of one client connection."""
+
+    __slots__ = (
+        "_acks0",
+        "_answer",
+        "_broker_at",
+        "_broker_data",
+        "_call",
+        "_client_at",
+        "_client_data",
+        "_come_bytes",
+        "_exchange",
+        "_fetches_in_flight",
+        "_follower",
+        "_habit",
+        "_held_until_ms",
+        "_hidden",
+        "_in_flight",
+        "_is_refused",
+        "_login",
+        "_most_in_flight",
+        "_mutations",
+        "_parts",
+        "_parts_left",
+        "_question",
+        "_reads_responses",
+        "_request_left",
+        "_response_left",
+        "_since_ns",
+        "account",
+        "answered",
+        "delayed_until_ms",
+        "is_blocked",
+        "is_ending",
+        "now_ns",
+        "owner",
+        "peer_host",
+        "to_broker",
+        "to_client",
+    )
+
+    def __init__(self, listening: Listening, owner: object = None) -> None:
+        self.account = Account(listening)
+        self.owner = owner  # to be woken by whoever gives it a turn (``resume``)
+        self.peer_host = ""
+        self.to_broker: list[bytes] = []
+        self.to_client: list[bytes] = []
+        self.is_blocked = False  # do not read the client: what it sent waits here
+        self.is_ending = False  # what has not been taken up will not be
+        self.delayed_until_ms = 0  # do not read the broker: a response waits here; 0: none does
+        self.now_ns = 0  # the shell's clock at its last call, where milliseconds are too coarse
+        self.answered = -1  # the API of the response that began last; the shell takes it and puts -1
+        self._in_flight: list[
+            InFlight
+        ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
+        self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
+        self._fetches_in_flight = 0
+        self._call: Call | None = None  # where there is a queue in front of the broker
+        self._is_refused = False  # by it: the request at hand
+        self._come_bytes = 0  # of that, and of what is behind it
+        self._since_ns = 0  # the broker has been at work on the oldest of them
+        self._login: Login | None = None
+        self._habit: Habit | None = None
+        self._follower: Follower | None = None  # where the client is one, and there are limits on replication
+        self._mutations: Mutations | None = None  # where the client is limited in them
+        self._exchange: Exchange | None = None  # of these two, who awaits an answer
+        self._held_until_ms = 0  # a request waits here for who decides on it; 0: it does not
+        self._question = b""  # of who has to know something first; to be passed on
+        # What was read and could not be passed on yet begins at ..._at in ..._data.
+        self._client_data = b""
+        self._client_at = 0
+        self._request_left = 0  # bytes of a request's body that are still to pass
+        self._acks0: tuple[Bucket, int, Sent | None] | None = None  # to be charged when that body has passed
+        self._broker_data = b""
+        self._broker_at = 0
+        self._response_left = 0
+        self._reads_responses = listening.addresses is not None  # whatever they answer
+        self._answer: Answer | None = None  # begun and charged, and more of it is needed
+        self._hidden: HiddenEndpoints | None = None  # of a response that streams
+        self._parts: list[bytes] = []  # of one that is to be trimmed, and is not whole
+        self._parts_left = 0  # bytes that it lacks
+
+    # -- what the shell asks --
+
+    @property
+    def muted_until_ms(self) -> int:
+        """Until when the client is muted; in the past: it is not."""
+        return 0 if self.is_ending else self.account.muted_until_ms
+
+    @property
+    def follower(self) -> Follower | None:
+        """What a follower's fetches have seen, where limits on replication hold for this connection."""
+        return self._follower
+
+    @property
+    def wake_at_ms(self) -> int:
+        """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
+        if self.delayed_until_ms:
+            return self.delayed_until_ms
+        return max(self.muted_until_ms, self._held_until_ms) if self.is_blocked else 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that can be answered has been, and nothing waits to be passed on."""
+        return self.has_answered and not self._request_left
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether everything has been answered that was taken up, or is to be."""
+        waits = self.is_blocked and not self.is_ending
+        is_awaited = self._in_flight or not self._most_in_flight
+        return not (is_awaited or waits or self._response_left or self._broker_data or self._parts_left)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for us or the broker; not so who stopped in the middle of his only request."""
+        unfinished = 1 if self._request_left and self._acks0 is None else 0
+        is_awaited = len(self._in_flight) > unfinished or not self._most_in_flight
+        return is_awaited or self.is_blocked or bool(self._response_left or self._broker_data or self._parts_left)
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether the client has begun a login and the broker has not accepted it yet."""
+        return self._login is not None and self._login.principal is None
+
+    @property
+    def awaits_no_answers(self) -> bool:
+        """Whether the client produces with acks=0: it would never know what did not arrive."""
+        return self._habit is not None and self._habit.api_key == PRODUCE and not self._habit.acks
+
+    @property
+    def held_bytes(self) -> int:
+        """How much was read and could not be passed on yet."""
+        parts_bytes = sum(map(len, self._parts))
+        return len(self._client_data) + len(self._broker_data) + parts_bytes + sum(map(len, self.to_broker))
+
+    def _leave_queue(self) -> None:
+        if self._call is not None:
+            self._call.leave(self.now_ns // 1_000)
+
+    def take_no_more(self) -> None:
+        """Take up no request that has not begun; those that have are passed on and answered."""
+        self.is_ending = True
+        self.account.muted_until_ms = _FOR_EVER
