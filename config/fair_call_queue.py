@@ -14,6 +14,7 @@ from config.model import (
     CapacityRemainder,
     CostProvider,
     CostWeights,
+    DecayPause,
     FairCallQueue,
     FairCallQueueMode,
     IdentityProvider,
@@ -58,7 +59,7 @@ DEFAULTS: Final = FairCallQueue()
 # What Hadoop does where section and model say "improved".
 _AS_HADOOP: Final[Mapping[str, Any]] = {
     "capacity_remainder": CapacityRemainder.FIRST,
-    "max_sweeps": None,
+    "pause": DecayPause.EVERY_PERIOD,
     "utilisation_floor": 0.0,
     "backoff_responsetime_inclusive": True,
     "backoff_responsetime_min_calls": 1,

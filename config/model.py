@@ -223,6 +223,13 @@ class ResponseTimeAverage(Enum):
     NORMALISED = "normalised"  # f times the last, plus 1 - f times that of the period
 
 
+class DecayPause(Enum):
+    """What becomes of the periods that a process did not see, as when it was stopped."""
+
+    EVERY_PERIOD = "every-period"  # all of them decay what was counted, as in Hadoop
+    ONCE = "once"  # at most three do
+
+
 class CapacityRemainder(Enum):
     """Which levels get the places that the weights do not divide evenly."""
 
@@ -277,7 +284,7 @@ class FairCallQueue:
     period_ms: int = 5_000
     decay_factor: float = 0.5  # above 0, below 1
     thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # shares of the cost of all; from the i-th on level i + 1
-    max_sweeps: int | None = 3  # that a pause of the process is made up for; None: all that were missed
+    pause: DecayPause = DecayPause.ONCE
     utilisation_floor: float = 0.5  # of the slots: below it everybody is level 0; 0: never
     backoff_responsetime_enable: bool = False  # only with backoff_enable
     backoff_responsetime_thresholds_ms: tuple[int, ...] = (10_000, 20_000, 30_000, 40_000)

@@ -31,6 +31,7 @@ from config.model import (
     CapacityRemainder,
     ClientAuth,
     CostProvider,
+    DecayPause,
     Default,
     Enforcement,
     EntityName,
@@ -442,9 +443,7 @@ class FairCallQueueSection(Section):
     period_ms: WholeNumber = Field(None, alias="decay-scheduler.period-ms")
     decay_factor: Factor = Field(None, alias="decay-scheduler.decay-factor")
     thresholds: PerCents = Field(None, alias="decay-scheduler.thresholds")
-    max_sweeps: Annotated[Any, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for all of them")))] = Field(
-        None, alias="decay-scheduler.max-sweeps"
-    )
+    pause: Annotated[Any, PlainValidator(_choice(DecayPause))] = Field(None, alias="decay-scheduler.pause")
     utilisation_floor: Annotated[Any, PlainValidator(_number_between(0, 1, is_open=False))] = Field(
         None, alias="decay-scheduler.utilisation-floor"
     )

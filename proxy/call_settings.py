@@ -53,7 +53,7 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
         service_users=settings.service_users,
         cost_scale=1 if settings.mode is FairCallQueueMode.HADOOP else _COST_SCALE,
         max_identities=settings.max_identities,
-        pause=Pause.EVERY_PERIOD if settings.max_sweeps is None else Pause.ONCE,
+        pause=Pause(settings.pause.value),
         # Never so much in use that anybody is in another level than the first.
         utilisation_floor=settings.utilisation_floor if is_decay else inf,
         is_backoff_by_response_time=settings.backoff_responsetime_enable,

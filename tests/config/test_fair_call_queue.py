@@ -25,6 +25,7 @@ from config.model import (
     CapacityRemainder,
     CostProvider,
     CostWeights,
+    DecayPause,
     FairCallQueue,
     FairCallQueueMode,
     IdentityProvider,
@@ -190,13 +191,13 @@ def test_hadoops_mode_is_hadoop_in_all_that_has_an_option_of_its_own() -> None:
     assert found.capacity_remainder is CapacityRemainder.FIRST
     assert found.average is ResponseTimeAverage.HADOOP
     assert (found.backoff_responsetime_inclusive, found.backoff_responsetime_min_calls) == (True, 1)
-    assert (found.utilisation_floor, found.max_sweeps, found.max_identities) == (0.0, None, None)
+    assert (found.utilisation_floor, found.pause, found.max_identities) == (0.0, DecayPause.EVERY_PERIOD, None)
 
 
 def test_an_option_wins_over_the_mode() -> None:
     found = settings({"mode": FairCallQueueMode.HADOOP, "max_identities": 7})
 
-    assert (found.max_identities, found.max_sweeps) == (7, None)
+    assert (found.max_identities, found.pause) == (7, DecayPause.EVERY_PERIOD)
 
 
 def test_thresholds_are_per_cents_in_the_file_and_shares_in_the_model() -> None:
