@@ -355,7 +355,7 @@ def test_a_java_client_that_logs_in_again_and_again_goes_on(kafka: Kafka, proxy:
 
 
 def test_who_logs_in_again_as_another_is_refused(proxy: Proxy) -> None:
-    """Kafka sees to it itself; what a broker does that does not is in tests/proxy/test_session_login.py."""
+    """Kafka sees to it itself; what a broker does that does not is in tests/proxy/session/test_login.py."""
     before = proxy.metrics()
 
     with raw_client(proxy.port(SHORT)) as client:

@@ -5,7 +5,7 @@
 Not here, and why:
 
 * Replication quotas: V22 is in ``test_replication``; V21, V42, V44 and V47 in ``replication/test_throttle``; V24, V39
-  and V40 in ``replication/test_follower``; V25, V26, V45, V46 and V59 in ``test_session_replicas``; V41 and V43 in
+  and V40 in ``replication/test_follower``; V25, V26, V45, V46 and V59 in ``session/test_replicas``; V41 and V43 in
   ``config/test_throttled_replicas``. V07 (``SimpleRate``) is here as a check of the oracle that the property tests use.
 * V54 and V55, connection quotas: in ``test_connections``.
 * V35, V36, V38, V48 to V53, V62, V66: request, mutation and connection quotas, controllers and the admin interface,
