@@ -24,7 +24,8 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── TokenAfterRefusal     something else than another handshake behind one that was refused
     ├── PrincipalChanged      a login as somebody else than before
     ├── MalformedCertificate  a TLS client's certificate whose subject cannot be read
-    └── NoMatchingRule        a TLS client whose name no mapping rule applies to
+    ├── NoMatchingRule        a TLS client whose name no mapping rule applies to
+    └── UnknownVersion        a version that no client was told of, of an API that is limited by what its requests say
 """
 
 # The names say the cause, as Kafka's own do; only the root says Error.

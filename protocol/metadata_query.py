@@ -13,7 +13,7 @@
                [v8-10 int32 cluster_authorized_operations] [v13 int16 error_code]
 
 From v9 on strings and arrays are compact, and each of the structures ends with tags. A topic that is not there must not
-come to be by being asked for. Below v4 a request cannot say so, and the topics are not named: all of them are asked for.
+come to be by being asked for. Below v4 a request cannot say so, and topics are not named: all of them are asked for.
 
 Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka; ``KafkaApis.handleTopicMetadataRequest``.
 """
@@ -24,6 +24,7 @@ from typing import Final
 from uuid import UUID
 
 from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from protocol.errors import TooManyElements
 from protocol.mutations import NO_ERROR, Topic
 from protocol.primitives import write_string
 from protocol.walk import NO_TAGS, NULL_UUID, Walk, framed, walk_response, written_count, written_nullable
@@ -87,15 +88,29 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
         api_version: As in ``write_request``.
 
     Returns:
-        The count of each; 0 for one that is not there for this client. What the response does not say is left out.
+        The count of each; 0 for one that is not there for this client. What the response does not say is left out, and
+        what it says behind more partitions and so on than ``MAX_RESPONSE_ELEMENTS``.
 
     Raises:
-        ProtocolError: The frame is not such a response, or has more partitions and so on than ``MAX_ELEMENTS``.
+        ProtocolError: The frame is not such a response.
     """
     walk = walk_response(frame, _METADATA, api_version)
-    _skip_front(walk, api_version)
-    wanted = set(topics)
     counts: dict[Topic, int] = {}
+    try:
+        _read_topics(walk, set(topics), api_version, counts)
+    except TooManyElements:
+        # A large cluster, all of which was asked for.
+        return counts
+    if _FIRST_AUTHORIZED_OPERATIONS <= api_version <= _LAST_CLUSTER_AUTHORIZED_OPERATIONS:
+        walk.skip(4)
+    if api_version >= _FIRST_ERROR:
+        walk.skip(2)
+    walk.end()
+    return counts
+
+
+def _read_topics(walk: Walk, wanted: set[Topic], api_version: int, counts: dict[Topic, int]) -> None:
+    _skip_front(walk, api_version)
     for _ in range(walk.count()):
         error_code, names, partitions = _read_topic(walk, api_version)
         if error_code in _NOT_THERE:
@@ -104,12 +119,6 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
             continue
         for topic in wanted.intersection(names):
             counts[topic] = partitions
-    if _FIRST_AUTHORIZED_OPERATIONS <= api_version <= _LAST_CLUSTER_AUTHORIZED_OPERATIONS:
-        walk.skip(4)
-    if api_version >= _FIRST_ERROR:
-        walk.skip(2)
-    walk.end()
-    return counts
 
 
 def _written_topic(topic: Topic, api_version: int) -> bytes:

@@ -20,8 +20,7 @@
     response           array of { string name, [v6 uuid topic_id], int16 error_code, [v5+ string error_message] }
 
 From v5, v2 and v4 on strings and arrays are compact, and each of the structures ends with tags. Entries are kept as
-ranges of the bytes that came: what is not left out passes as it is. Frames are whole. More than ``MAX_ELEMENTS``
-elements are not looked at.
+ranges of the bytes that came: what is not left out passes as it is. Frames are whole.
 
 Source: the ``*Request.json`` and ``*Response.json`` of these in Apache Kafka 4.x and, for old versions, 3.9; KIP-599.
 """
@@ -33,6 +32,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from protocol.primitives import skip_compact_string, skip_tags
 from protocol.walk import (
     NO_TAGS,
     NULL_UUID,
@@ -347,13 +347,19 @@ def _read_result(walk: Walk, api_key: int, api_version: int) -> Result:
     if api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_DETAILS:
         partitions = walk.int32()
         walk.skip(2)
-        for _ in range(walk.count()):
-            walk.string()
-            walk.nullable_string()
-            walk.skip(1 + 1 + 1)
-            walk.tags()
+        _skip_configs(walk)
     walk.tags()
     return Result(name, topic_id, error_code, partitions, begin, walk.at)
+
+
+def _skip_configs(walk: Walk) -> None:
+    """Step over the configs of a topic (flexible): some 30 of each, where all else of it is one of each."""
+    data, count = walk.data, walk.count()
+    at = walk.at
+    for _ in range(count):
+        at = skip_compact_string(data, skip_compact_string(data, at)) + 1 + 1 + 1
+        at = at + 1 if at < len(data) and data[at] == 0 else skip_tags(data, at)
+    walk.at = at
 
 
 def _merged(frame: bytes, request: MutationRequest, response: MutationResponse, refused: Set[Topic]) -> list[bytes]:

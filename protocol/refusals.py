@@ -24,6 +24,9 @@ An empty Fetch response is right in every version. Brokers have given it since K
 An entry per partition would have to say a high watermark, which nobody knows here: lag, end-of-partition and seeks to
 the end are derived from it.
 
+JoinGroup and OffsetCommit are better held where they can be: librdkafka shows its application the error of a JoinGroup
+before 2.0, and a Java consumer tries a ``commitAsync`` not again but calls back with a RetriableCommitFailedException.
+
 Source: FetchContext.getThrottledResponse, FetchSessionHandler.handleResponse, Fetcher (1.1), Sender.completeBatch and
 ConsumerCoordinator in Apache Kafka; rdkafka_fetcher.c, rdkafka_request.c and rdkafka_cgrp.c in librdkafka;
 kafka/consumer/fetcher.py in kafka-python. The messages: the ``*Request.json`` and ``*Response.json`` of each.

@@ -150,7 +150,7 @@ def settle(decision: MutationDecision, results: Collection[Result], bucket: Buck
             continue
         if answered.error_code != NO_ERROR:
             difference -= permits
-        elif topic in decision.assumed and answered.partitions > 0:
+        elif answered.partitions > 0:
             difference += answered.partitions - permits
     if difference:
         bucket.uncharge(-difference, now_ms=now_ms)

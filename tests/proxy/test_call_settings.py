@@ -9,6 +9,7 @@ from config.model import (
     CapacityRemainder,
     CostProvider,
     CostWeights,
+    DecayPause,
     FairCallQueue,
     FairCallQueueMode,
     ResponseTimeAverage,
@@ -32,7 +33,7 @@ HADOOP = FairCallQueue(
     backoff_responsetime_inclusive=True,
     backoff_responsetime_min_calls=1,
     utilisation_floor=0.0,
-    max_sweeps=None,
+    pause=DecayPause.EVERY_PERIOD,
     max_identities=None,
 )
 FETCH = Done(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)

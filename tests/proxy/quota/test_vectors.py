@@ -7,9 +7,9 @@ Not here, and why:
 * Replication quotas: V22 is in ``test_replication``; V21, V42, V44 and V47 in ``replication/test_throttle``; V24, V39
   and V40 in ``replication/test_follower``; V25, V26, V45, V46 and V59 in ``session/test_replicas``; V41 and V43 in
   ``config/test_throttled_replicas``. V07 (``SimpleRate``) is here as a check of the oracle that the property tests use.
-* V54 and V55, connection quotas: in ``test_connections``.
-* V35, V36, V38, V48 to V53, V62, V66: request, mutation and connection quotas, controllers and the admin interface,
-  likewise. The larger of two delays counts (V35) where a session takes the broker's throttle time and its own.
+* V54 and V55, connection quotas: in ``test_connections``. Mutations: V36 is in ``protocol/test_mutations``, V38 in
+  ``test_mutation`` and ``session/test_mutations``. V35: in ``session/test_charged_requests``.
+* V48 to V53, V62, V66: controllers and the admin interface.
 * V11: a strict check needs a request that can be refused. A produce or fetch cannot; its arithmetic is V08's.
 * V56: a lower bound, which no client quota has; that what violates stays recorded is V16 and V29.
 * V58: the delay queue. The proxy has none: a session knows until when it is muted.

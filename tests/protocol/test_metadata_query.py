@@ -1,0 +1,144 @@
+"""Our own Metadata request and the counts in its answer, against two codecs."""
+
+from random import Random
+from struct import pack
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.api import ApiKey
+from protocol.errors import ProtocolError
+from protocol.metadata_query import (
+    FIRST_TOPIC_ID,
+    FIRST_VERSION,
+    LATEST_VERSION,
+    read_partition_counts,
+    write_request,
+)
+from protocol.mutations import Topic
+from protocol.walk import MAX_RESPONSE_ELEMENTS, framed
+from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
+from tests.protocol.support.kio_messages import Untyped
+
+METADATA = int(ApiKey.METADATA)
+VERSIONS = range(FIRST_VERSION, LATEST_VERSION + 1)
+NAMES = [b"a", "ü".encode(), b"moving", b""]
+IDS = [UUID(int=3), UUID(int=2**127)]
+NOT_THERE = (3, 17, 29, 100)
+SOME = settings(max_examples=max(settings().max_examples // 5, 10))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client_id", [None, b"", "ü".encode()])
+def test_a_request_is_what_a_codec_writes_and_makes_no_topic(version: int, client_id: bytes | None) -> None:
+    codec = KafkaPython("request", METADATA, version)
+    topics: list[Topic] = [*NAMES, *IDS] if version >= FIRST_TOPIC_ID else [*NAMES]
+
+    written = write_request(topics, correlation_id=-7, client_id=client_id, api_version=version)
+
+    elements = [
+        codec.element(
+            "topics",
+            name=topic.decode() if isinstance(topic, bytes) else None,
+            topic_id=topic if isinstance(topic, UUID) else None,
+        )
+        for topic in topics
+    ]
+    meant = codec.made(
+        topics=elements if version >= 4 else None,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    assert written == codec.frame(meant, correlation_id=-7, client_id=None if client_id is None else client_id.decode())
+    kio = Kio("request", METADATA, version)
+    if client_id is not None:
+        message = kio.decoded(written)
+        asked = None if message.topics is None else list(message.topics)
+        assert (asked is None) == (version < 4)
+        assert not kio.get(message, "allow_auto_topic_creation", default=False)
+
+
+@pytest.mark.parametrize("codec", codecs("response", METADATA, FIRST_VERSION), ids=repr)
+@SOME
+@given(seed=st.integers(0, 2**64))
+def test_partitions_are_counted_as_a_codec_lists_them(codec: Codec, seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    message = codec.generated(random)
+    topics = [
+        codec.changed(topic, error_code=random.choice([0, 0, 5, *NOT_THERE]), name=f"t{number}")
+        for number, topic in enumerate(message.topics)
+    ]
+    if codec.version >= FIRST_TOPIC_ID and topics and random.random() < 0.3:
+        topics[0] = codec.changed(topics[0], name=None)
+    frame = codec.frame(codec.changed(message, topics=topics))
+    names = [topic.name.encode() for topic in topics if topic.name]
+    ids = [uuid_of(codec.get(topic, "topic_id")) for topic in topics] if codec.version >= 10 else []
+    wanted: list[Topic] = [topic for topic in (*names, *ids) if random.random() < 0.7]
+
+    counts = read_partition_counts(frame, [*wanted, b"else", UUID(int=1)], codec.version)
+
+    expected: dict[Topic, int] = {}
+    for topic in topics:
+        error_code, partitions = codec.get(topic, "error_code"), len(topic.partitions)
+        if error_code in NOT_THERE:
+            partitions = 0
+        elif error_code and not partitions:
+            continue
+        for identity in (topic.name.encode() if topic.name else None, uuid_of(codec.get(topic, "topic_id"))):
+            if identity in wanted:
+                expected[identity] = partitions
+    assert counts == expected
+
+
+def test_of_a_cluster_that_is_too_large_the_first_topics_are_counted() -> None:
+    codec = KafkaPython("response", METADATA, 1)
+    few, many = (
+        codec.element("topics", error_code=0, name=name, is_internal=False, partitions=partitions)
+        for name, partitions in (("few", [partition_of(codec)] * 3), ("many", []))
+    )
+    frame = codec.frame(codec.made(brokers=[], controller_id=0, topics=[few, many]))
+    # The count of the last topic's partitions stands at the end.
+    count = MAX_RESPONSE_ELEMENTS + 1
+    frame = framed([frame[4:-4], pack(">i", count), bytes(2 + 4 + 4 + 4 + 4) * count])
+
+    assert read_partition_counts(frame, [b"few", b"many"], 1) == {b"few": 3}
+
+
+def partition_of(codec: KafkaPython) -> Untyped:
+    return codec.element(
+        "topics.partitions", error_code=0, partition_index=0, leader_id=0, replica_nodes=[1, 2], isr_nodes=[1]
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_that_ends_early_or_late_is_refused(version: int) -> None:
+    codec = KafkaPython("response", METADATA, version)
+    frame = codec.frame(codec.generated(Random(5)))  # noqa: S311
+    assert read_partition_counts(frame, [], version) == {}
+
+    for size in range(4, len(frame)):
+        with pytest.raises(ProtocolError):
+            read_partition_counts(pack(">i", size - 4) + frame[4:size], [], version)
+    with pytest.raises(ProtocolError):
+        read_partition_counts(frame[:-1], [], version)
+    with pytest.raises(ProtocolError):
+        read_partition_counts(pack(">i", len(frame) - 3) + frame[4:] + b"\0", [], version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@SOME
+@given(data=st.binary(max_size=300), seed=st.integers(0, 2**32))
+def test_any_bytes_are_read_or_refused(version: int, data: bytes, seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    codec = KafkaPython("response", METADATA, version)
+    frame = codec.frame(codec.generated(random))
+    at = random.randrange(4, len(frame))
+    for body in (data, frame[4:at] + data[:3] + frame[at + 1 :]):
+        try:
+            counts = read_partition_counts(pack(">i", len(body)) + body, NAMES, version)
+        except ProtocolError:
+            continue
+        assert all(count >= 0 for count in counts.values())

@@ -1,0 +1,229 @@
+"""Refusals, against what two codecs write of the same answer; and what must not be refused."""
+
+from collections.abc import Callable
+from random import Random
+from struct import pack
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.api import HIGHEST_VERSION, ApiKey
+from protocol.errors import ProtocolError
+from protocol.mutations import FIRST_STRICT, answer, read_request
+from protocol.refusals import refuse
+from protocol.walk import MAX_ELEMENTS, framed, written_count
+from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs
+from tests.protocol.support.kio_messages import Untyped
+
+PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
+COMMIT, JOIN = int(ApiKey.OFFSET_COMMIT), int(ApiKey.JOIN_GROUP)
+REFUSED: Final = (PRODUCE, FETCH, COMMIT, JOIN, *map(int, FIRST_STRICT))
+SEEDS = st.integers(0, 2**64)
+SOME = settings(max_examples=max(settings().max_examples // 5, 10))
+NOT_ENOUGH_REPLICAS, COORDINATOR_LOAD_IN_PROGRESS = 19, 14
+
+
+def check(codec: Codec, written: bytes | None, correlation_id: int, **values: object) -> None:
+    """Check an answer: it is what kafka-python writes of these values, and kio reads it to its end."""
+    told = KafkaPython("response", codec.api_key, codec.version)
+    assert written == told.frame(told.made(**values), correlation_id=correlation_id)
+    if isinstance(codec, Kio):
+        Kio("response", codec.api_key, codec.version).decoded(written)
+
+
+def same_topics(codec: Codec, topics: Untyped, path: str, element: Callable[[Any], dict[str, object]]) -> list[Untyped]:
+    """Return the topics of a response: those of a request, with an element for each of their partitions."""
+    told = KafkaPython("response", codec.api_key, codec.version)
+    array, inner = path.split(".")
+    inner_asked = "partition_data" if codec.api_key == PRODUCE else inner
+    return [
+        told.element(
+            array,
+            name=getattr(topic, "name", None),
+            topic_id=getattr(topic, "topic_id", None),
+            **{inner: [told.element(path, **element(one)) for one in getattr(topic, inner_asked)]},
+        )
+        for topic in topics
+    ]
+
+
+def made(codec: Codec, random: Random, **values: object) -> tuple[Untyped, bytes]:
+    message = codec.changed(codec.generated(random), **values)
+    client_id = random.choice([None, "", "etl"])
+    return message, codec.frame(message, correlation_id=-5, client_id=client_id)
+
+
+@pytest.mark.parametrize("codec", codecs("request", PRODUCE), ids=repr)
+@SOME
+@given(seed=SEEDS, acks=st.sampled_from([1, -1]))
+def test_a_produce_has_not_enough_replicas_for_each_partition(codec: Codec, seed: int, acks: int) -> None:
+    message, frame = made(codec, Random(seed), acks=acks)  # noqa: S311
+
+    def partition(asked: Untyped) -> dict[str, object]:
+        nothing = {"base_offset": -1, "log_append_time_ms": -1, "log_start_offset": -1}
+        return {
+            "index": asked.index,
+            "error_code": NOT_ENOUGH_REPLICAS,
+            **nothing,
+            "record_errors": [],
+            "error_message": None,
+        }
+
+    check(
+        codec,
+        refuse(frame, throttle_time_ms=700),
+        -5,
+        responses=same_topics(codec, message.topic_data, "responses.partition_responses", partition),
+        throttle_time_ms=700,
+    )
+
+
+@pytest.mark.parametrize("codec", codecs("request", PRODUCE), ids=repr)
+def test_a_produce_without_a_response_has_no_answer(codec: Codec) -> None:
+    _, frame = made(codec, Random(1), acks=0)  # noqa: S311
+
+    assert refuse(frame, throttle_time_ms=700) is None
+
+
+@pytest.mark.parametrize("codec", codecs("request", FETCH), ids=repr)
+@SOME
+@given(seed=SEEDS, throttle_time_ms=st.sampled_from([0, 1, 700]))
+def test_a_fetch_is_empty_and_ends_its_session(codec: Codec, seed: int, throttle_time_ms: int) -> None:
+    _, frame = made(codec, Random(seed), **replica(codec, -1))  # noqa: S311
+
+    written = refuse(frame, throttle_time_ms=throttle_time_ms)
+
+    # A throttle time of 0 would make a client take it for an invalid answer.
+    check(codec, written, -5, responses=[], throttle_time_ms=max(1, throttle_time_ms), error_code=0, session_id=0)
+
+
+def replica(codec: Codec, replica_id: int) -> dict[str, object]:
+    if codec.version < 15:
+        return {"replica_id": replica_id}
+    if isinstance(codec, Kio):
+        state = codec.cls.__dataclass_fields__["replica_state"].type
+        return {"replica_state": state(replica_id=replica_id, replica_epoch=3)}
+    field = codec.cls.fields["replica_state"]
+    return {"replica_state": field.data_class(version=codec.version, replica_id=replica_id, replica_epoch=3)}
+
+
+@pytest.mark.parametrize("codec", codecs("request", FETCH), ids=repr)
+def test_a_follower_is_never_refused(codec: Codec) -> None:
+    _, frame = made(codec, Random(1), **replica(codec, 3))  # noqa: S311
+
+    assert refuse(frame, throttle_time_ms=700) is None
+
+
+@pytest.mark.parametrize("codec", codecs("request", JOIN), ids=repr)
+@SOME
+@given(seed=SEEDS)
+def test_a_group_is_joined_later_as_the_same_member(codec: Codec, seed: int) -> None:
+    message, frame = made(codec, Random(seed))  # noqa: S311
+
+    check(
+        codec,
+        refuse(frame, throttle_time_ms=700),
+        -5,
+        throttle_time_ms=700,
+        error_code=COORDINATOR_LOAD_IN_PROGRESS,
+        generation_id=-1,
+        protocol_type=None,
+        protocol_name=None if codec.version >= 7 else "",
+        leader="",
+        skip_assignment=False,
+        member_id=message.member_id,
+        members=[],
+    )
+
+
+@pytest.mark.parametrize("codec", codecs("request", COMMIT), ids=repr)
+@SOME
+@given(seed=SEEDS)
+def test_offsets_are_committed_later(codec: Codec, seed: int) -> None:
+    message, frame = made(codec, Random(seed))  # noqa: S311
+
+    def partition(asked: Untyped) -> dict[str, object]:
+        return {"partition_index": asked.partition_index, "error_code": COORDINATOR_LOAD_IN_PROGRESS}
+
+    check(
+        codec,
+        refuse(frame, throttle_time_ms=700),
+        -5,
+        topics=same_topics(codec, message.topics, "topics.partitions", partition),
+        throttle_time_ms=700,
+    )
+
+
+@pytest.mark.parametrize("codec", [codec for key in FIRST_STRICT for codec in codecs("request", key)], ids=repr)
+@SOME
+@given(seed=SEEDS)
+def test_mutations_are_refused_to_those_who_know_the_error(codec: Codec, seed: int) -> None:
+    _, frame = made(codec, Random(seed))  # noqa: S311
+
+    written = refuse(frame, throttle_time_ms=700)
+
+    is_strict = codec.version >= FIRST_STRICT[codec.api_key]
+    assert written == (answer(read_request(frame), throttle_time_ms=700) if is_strict else None)
+
+
+# -- what has no answer
+
+
+@pytest.mark.parametrize("api_key", [int(key) for key in ApiKey if key not in REFUSED])
+def test_no_other_api_is_refused(api_key: int) -> None:
+    for key, version in kio_messages.api_versions():
+        if key == api_key:
+            message = kio_messages.example(kio_messages.request_class(key, version))
+            assert refuse(kio_messages.request_frame(message), throttle_time_ms=700) is None
+    for cls, version in kafka_python_messages.messages("request"):
+        if api_key == cls.API_KEY:
+            old = kafka_python_messages.example(cls, version)
+            assert refuse(kafka_python_messages.request_frame(old), throttle_time_ms=700) is None
+
+
+@pytest.mark.parametrize("api_key", REFUSED)
+def test_no_version_that_is_not_known_is_refused(api_key: int) -> None:
+    codec = KafkaPython("request", api_key, HIGHEST_VERSION[api_key])
+    _, frame = made(codec, Random(1))  # noqa: S311
+    newer = frame[:6] + pack(">h", HIGHEST_VERSION[api_key] + 1) + frame[8:]
+
+    assert refuse(newer, throttle_time_ms=700) is None
+
+
+@pytest.mark.parametrize("version", range(HIGHEST_VERSION[PRODUCE] + 1))
+def test_more_partitions_than_anyone_needs_are_not_refused_one_by_one(version: int) -> None:
+    flexible = version >= 9
+    count = MAX_ELEMENTS + 1
+    name = bytes(16) if version >= 13 else b"\x02t" if flexible else b"\0\x01t"
+    partition = bytes(4) + (b"\x01\0" if flexible else bytes(4))
+    front = pack(">hhih", PRODUCE, version, 7, 0) + (b"\0" if flexible else b"")
+    front += b"" if version < 3 else b"\0" if flexible else b"\xff\xff"
+    topics = written_count(1, is_flexible=flexible) + name + written_count(count, is_flexible=flexible)
+    frame = framed([front, pack(">hi", 1, 3), topics, partition * count, b"\0\0" if flexible else b""])
+
+    assert refuse(frame, throttle_time_ms=700) is None
+
+
+# -- bytes that are not what they should be
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(key, v) for key in REFUSED for v in range(HIGHEST_VERSION[key] + 1)])
+@SOME
+@given(data=st.binary(max_size=100), seed=st.integers(0, 2**32))
+def test_any_bytes_are_refused_or_have_no_answer(api_key: int, version: int, data: bytes, seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    codec = KafkaPython("request", api_key, version)
+    frame = codec.frame(codec.generated(random))
+    at = random.randrange(8, len(frame))
+    for body in (frame[4:14] + data, frame[4:at] + data[:3] + frame[at + 1 :], frame[4:at]):
+        try:
+            written = refuse(pack(">i", len(body)) + body, throttle_time_ms=700)
+        except ProtocolError:
+            continue
+        if written is not None:
+            assert int.from_bytes(written[:4]) == len(written) - 4
+            # 30 bytes of a partition for the 6 that it has at least; a message for a topic of 2.
+            assert len(written) <= 100 + 32 * len(body)

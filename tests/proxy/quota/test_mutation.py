@@ -1,0 +1,376 @@
+"""What becomes of topics that are made, grown and deleted, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
+from protocol.api import ApiKey
+from protocol.mutations import BROKER_DEFAULT, FIRST_STRICT, Mutation, MutationRequest, Result, Topic
+from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.entity import QuotaKind
+from proxy.quota.mutation import (
+    ASSUMED_PERMITS,
+    MutationDecision,
+    MutationThrottle,
+    decide,
+    record,
+    settle,
+    throttle_time_ms,
+    to_learn,
+)
+from proxy.quota.throttle import wait_for_tokens_ms
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+T = 1_767_225_600_000
+CREATE, DELETE, GROW = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS
+STRICT = {CREATE: 6, DELETE: 5, GROW: 3}
+# UNKNOWN_SERVER_ERROR, NONE, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT, NETWORK_EXCEPTION, TOPIC_ALREADY_EXISTS.
+ERRORS = (-1, 0, 3, 7, 13, 36)
+
+
+def bucket_of(limit: float | None = 10.0, *, samples: int = 10, max_throttle_time_ms: int | None = None) -> Bucket:
+    """Return a bucket with Kafka's burst: ``samples`` windows of a second."""
+    rules = () if limit is None else (QuotaRule(user=DEFAULT, controller_mutation_rate=limit),)
+    manager = ClientQuotaManager(
+        QuotaKind.MUTATION,
+        rules,
+        kafka=KafkaSettings(controller_quota_window_num=samples),
+        shaping=Shaping.PACED,
+        burst_ms=samples * 1_000,
+        max_throttle_time_ms=max_throttle_time_ms,
+    )
+    return manager.bucket(user="alice", client_id="admin", now_ms=T)
+
+
+def request_of(
+    topics: Sequence[tuple[Topic, int]], *, api_key: ApiKey = CREATE, version: int | None = None
+) -> MutationRequest:
+    mutations = tuple(Mutation(topic, partitions, 0, 0) for topic, partitions in topics)
+    return MutationRequest(api_key, STRICT[api_key] if version is None else version, 7, mutations, False, 0, 0)
+
+
+def decided(
+    bucket: Bucket,
+    request: MutationRequest,
+    *,
+    known: Mapping[Topic, int] | None = None,
+    default_partitions: int | None = None,
+    may_refuse: bool = True,
+    now_ms: int = T,
+) -> MutationDecision:
+    return decide(
+        request,
+        bucket,
+        known=known or {},
+        default_partitions=default_partitions,
+        may_refuse=may_refuse,
+        now_ms=now_ms,
+    )
+
+
+def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> int:
+    """Ask for one topic; return how long the client has to wait."""
+    decision = decided(bucket, request_of([(b"t", partitions)], version=version), now_ms=now_ms)
+    return record(decision, bucket, now_ms=now_ms).throttle_time_ms
+
+
+# -- Kafka's own numbers
+
+
+@pytest.mark.parametrize(("tokens", "wait_ms"), [(0, 0), (-5, 500), (-10, 1_000)])
+def test_v38_a_wait_is_what_is_owed_over_the_quota(tokens: int, wait_ms: int) -> None:
+    """V38, ControllerMutationQuotaManagerTest.testThrottleTime."""
+    assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=10.0) == wait_ms
+
+
+def test_v38_a_quota_is_strict_and_takes_any_number_while_there_are_tokens() -> None:
+    """V38, ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation."""
+    bucket = bucket_of(10.0)
+    now_ms = T
+    for _ in range(10):
+        assert rec(bucket, 10, now_ms) == 0
+        now_ms += 1_000
+
+    assert rec(bucket, 110, now_ms) == 0  # 100 - 110 = -10
+    assert rec(bucket, 110, now_ms) == 1_000
+    now_ms += 1_000
+    assert rec(bucket, 110, now_ms) == 0  # tokens of exactly 0 are no violation
+    assert rec(bucket, 110, now_ms) == 11_000
+
+
+@pytest.mark.parametrize(("api_key", "first"), FIRST_STRICT.items())
+def test_v38_versions_that_know_the_error_are_strict_and_older_ones_permissive(api_key: int, first: int) -> None:
+    """V38, testNewStrictQuotaForStrictController and its neighbours: the versions are those of KIP-599."""
+    assert first == STRICT[ApiKey(api_key)]
+    topics: list[tuple[Topic, int]] = [(b"a", 150), (b"b", 1)]
+    known: dict[Topic, int] = {b"a": 150, b"b": 1} if api_key == DELETE else {b"a": 10, b"b": 1}
+    if api_key == GROW:
+        topics = [(b"a", 160), (b"b", 2)]
+
+    def outcome(version: int) -> tuple[set[Topic], int]:
+        bucket = bucket_of(10.0)
+        request = request_of(topics, api_key=ApiKey(api_key), version=version)
+        decision = decided(bucket, request, known=known)
+        return set(decision.refused), record(decision, bucket, now_ms=T).throttle_time_ms
+
+    # 100 - 150 = -50; and of an older version 100 - 151 = -51.
+    assert outcome(first) == ({b"b"}, 5_000)
+    assert outcome(first - 1) == (set(), 5_100)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_v38_without_a_quota_everything_passes(version: int) -> None:
+    """V38, testNewStrictQuotaForUnboundedQuota and its neighbour."""
+    bucket = bucket_of(None)
+
+    assert all(rec(bucket, 10**6, T, version=version) == 0 for _ in range(10))
+    assert bucket.amount == 10**7
+
+
+# -- strict and permissive against a transcription of Kafka's
+
+
+class KafkasQuota:
+    """``StrictControllerMutationQuota`` and ``PermissiveControllerMutationQuota``, line by line."""
+
+    def __init__(self, limit: float, burst_s: int) -> None:
+        self.config = MetricConfig(samples=burst_s, window_ms=1_000, bound=limit)
+        self.tokens = kafka_rate.TokenBucket(tokens=burst_s * limit, last_ms=T)
+        self.limit = limit
+        self.last_throttle_time_ms = 0
+
+    def record(self, permits: int, now_ms: int, *, is_strict: bool) -> bool:
+        """Return whether it was accepted."""
+        if is_strict:
+            left = self.tokens.measure(self.config, now_ms)
+            if left < 0:
+                self.last_throttle_time_ms = round_half_up(-left / self.limit * 1_000)
+                return False
+            self.tokens.record(self.config, permits, now_ms)
+            return True
+        self.tokens.record(self.config, permits, now_ms)
+        left = self.tokens.measure(self.config, now_ms)
+        if left < 0:
+            self.last_throttle_time_ms = round_half_up(-left / self.limit * 1_000)
+        return True
+
+
+def round_half_up(value: float) -> int:
+    return int(value + 0.5)
+
+
+@given(
+    limit=st.sampled_from([0.5, 1.0, 10.0, 1_000.0]),
+    burst_s=st.sampled_from([1, 11]),
+    requests=st.lists(
+        st.tuples(
+            st.one_of(st.just(0), st.integers(0, 20_000)),
+            st.sampled_from([5, 6]),
+            st.lists(st.one_of(st.integers(1, 3), st.integers(1, 10_000)), max_size=5),
+        ),
+        max_size=20,
+    ),
+)
+def test_any_requests_are_accepted_refused_and_throttled_as_by_kafka(
+    limit: float, burst_s: int, requests: list[tuple[int, int, list[int]]]
+) -> None:
+    bucket = bucket_of(limit, samples=burst_s)
+    now_ms = T
+    kafkas = KafkasQuota(limit, burst_s)
+    for pause_ms, version, partitions in requests:
+        now_ms += pause_ms
+        kafkas.last_throttle_time_ms = 0
+        topics: list[tuple[Topic, int]] = [(b"%d" % number, count) for number, count in enumerate(partitions)]
+
+        decision = decided(bucket, request_of(topics, version=version), now_ms=now_ms)
+        throttle = record(decision, bucket, now_ms=now_ms)
+
+        accepted = {topic for topic, count in topics if kafkas.record(count, now_ms, is_strict=version == 6)}
+        assert set(decision.permits) == accepted
+        assert decision.refused == {topic for topic, _ in topics} - accepted
+        if topics:
+            assert throttle.throttle_time_ms == kafkas.last_throttle_time_ms
+
+
+# -- what topics cost
+
+
+def test_a_topic_costs_what_is_made_added_or_deleted() -> None:
+    bucket = bucket_of(1_000.0)
+    known: dict[Topic, int] = {b"ten": 10, UUID(int=7): 7, b"gone": 0}
+
+    made = decided(
+        bucket, request_of([(b"a", 3), (b"none", 0), (b"wrong", -5), (b"any", BROKER_DEFAULT)]), default_partitions=4
+    )
+    grown = decided(bucket, request_of([(b"ten", 12), (b"gone", 3)], api_key=GROW), known=known)
+    shrunk = decided(bucket, request_of([(b"ten", 9)], api_key=GROW), known=known)
+    deleted = decided(bucket, request_of([(b"ten", 0), (UUID(int=7), 0), (b"gone", 0)], api_key=DELETE), known=known)
+
+    assert made.permits == {b"a": 3, b"none": 0, b"wrong": 0, b"any": 4}
+    assert grown.permits == {b"ten": 2, b"gone": 0}
+    assert shrunk.permits == {b"ten": 0}
+    assert deleted.permits == {b"ten": 10, UUID(int=7): 7, b"gone": 0}
+    assert not any(decision.assumed for decision in (made, grown, shrunk, deleted))
+
+
+@pytest.mark.parametrize("api_key", [CREATE, GROW, DELETE])
+def test_what_nobody_knows_is_assumed(api_key: ApiKey) -> None:
+    decision = decided(bucket_of(), request_of([(b"t", BROKER_DEFAULT)], api_key=api_key))
+
+    assert decision.permits == {b"t": ASSUMED_PERMITS}
+    assert decision.assumed == {b"t"}
+
+
+def test_a_topic_that_comes_twice_costs_once_and_shares_its_fate() -> None:
+    """Else one could be refused, and the other, now alone, would be done for nothing."""
+    bucket = bucket_of(10.0)
+    request = request_of([(b"a", 150), (b"b", 2), (b"a", 10), (b"b", 5), (b"none", 0)])
+
+    decision = decided(bucket, request)
+
+    assert decision.permits == {b"a": 150, b"none": 0}
+    assert decision.refused == {b"b"}
+    dearest = decided(bucket_of(1_000.0), request)
+    assert dearest.permits == {b"a": 150, b"b": 5, b"none": 0}
+
+
+def test_what_costs_nothing_is_not_refused() -> None:
+    bucket = bucket_of(10.0)
+    rec(bucket, 1_000, T)
+
+    decision = decided(
+        bucket, request_of([(b"gone", 0), (b"there", 0)], api_key=DELETE), known={b"gone": 0, b"there": 1}
+    )
+
+    assert decision.permits == {b"gone": 0}
+    assert decision.refused == {b"there"}
+
+
+def test_only_topics_that_are_there_have_to_be_counted() -> None:
+    topics: list[tuple[Topic, int]] = [(b"b", 3), (b"a", BROKER_DEFAULT), (UUID(int=7), 0), (b"b", 4)]
+
+    assert to_learn(request_of(topics), {}) == ()
+    assert to_learn(request_of(topics, api_key=DELETE), {}) == (b"b", b"a", UUID(int=7))
+    assert to_learn(request_of(topics, api_key=GROW), {b"b": 3}) == (b"a", UUID(int=7))
+
+
+def test_a_decision_changes_nothing() -> None:
+    bucket = bucket_of(10.0)
+
+    decisions = [decided(bucket, request_of([(b"a", 150), (b"b", 1)])) for _ in range(3)]
+
+    assert decisions[0] == decisions[1] == decisions[2]
+    assert (bucket.amount, bucket.requests) == (0, 0)
+
+
+def test_where_nothing_may_be_refused_it_is_recorded() -> None:
+    bucket = bucket_of(10.0)
+
+    decision = decided(bucket, request_of([(b"a", 150), (b"b", 1)]), may_refuse=False)
+
+    assert not decision.refused
+    assert record(decision, bucket, now_ms=T).throttle_time_ms == 5_100
+
+
+# -- the wait
+
+
+def test_a_wait_is_bounded_by_what_the_operator_says() -> None:
+    bucket = bucket_of(10.0, max_throttle_time_ms=1_000)
+
+    assert rec(bucket, 1_000, T, version=5) == 1_000
+    assert rec(bucket, 1_000, T) == 1_000
+
+
+@pytest.mark.parametrize(("after_ms", "left_ms"), [(0, 500), (200, 300), (500, 0), (10_000, 0)])
+def test_a_client_is_told_what_is_left_of_its_wait(after_ms: int, left_ms: int) -> None:
+    """Source: ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
+    throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
+
+    assert throttle_time_ms(throttle, now_ms=T + after_ms) == left_ms
+
+
+# -- what the answer says
+
+
+def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: UUID | None = None) -> Result:
+    return Result(name, topic_id, error_code, partitions, 0, 0)
+
+
+def tokens(bucket: Bucket) -> int:
+    """Return how many whole tokens are left."""
+    return next(count for count in range(1_000, -1_000, -1) if bucket.has_room(count, now_ms=T))
+
+
+@pytest.mark.parametrize("error_code", ERRORS)
+def test_what_was_not_done_is_taken_back(error_code: int) -> None:
+    """A request that timed out, or failed nobody knows how, may have been done."""
+    bucket = bucket_of(10.0)
+    decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
+    record(decision, bucket, now_ms=T)
+
+    difference = settle(decision, [result(b"b", 0), result(b"a", error_code)], bucket, now_ms=T)
+
+    is_done = error_code in (-1, 0, 7, 13)
+    assert difference == (0 if is_done else -20)
+    assert tokens(bucket) == (50 if is_done else 70)
+    assert bucket.amount == (50 if is_done else 30)
+    assert bucket.requests == 1
+
+
+def test_the_brokers_default_is_learned_from_its_answer() -> None:
+    bucket = bucket_of(10.0)
+    decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT), (b"b", 5), (b"c", BROKER_DEFAULT)]))
+    record(decision, bucket, now_ms=T)
+
+    # Of "c" it does not tell: the client may not describe its configs.
+    difference = settle(decision, [result(b"a", 0, 12), result(b"b", 0, 5), result(b"c", 0, -1)], bucket, now_ms=T)
+
+    assert difference == 11
+    assert tokens(bucket) == 100 - 12 - 5 - 1
+
+
+def test_what_the_broker_says_counts_more_than_what_was_known() -> None:
+    bucket = bucket_of(10.0)
+    decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT)]), default_partitions=4)
+    record(decision, bucket, now_ms=T)
+
+    assert settle(decision, [result(b"a", 0, 12)], bucket, now_ms=T) == 8
+    assert tokens(bucket) == 100 - 12
+
+
+def test_a_topic_is_known_by_its_id_too() -> None:
+    bucket = bucket_of(10.0)
+    known: dict[Topic, int] = {UUID(int=7): 7, b"a": 5}
+    decision = decided(bucket, request_of([(UUID(int=7), 0), (b"a", 0)], api_key=DELETE), known=known)
+    record(decision, bucket, now_ms=T)
+
+    answers = [result(None, 100, topic_id=UUID(int=7)), result(b"a", 3, topic_id=UUID(int=9))]
+    difference = settle(decision, answers, bucket, now_ms=T)
+
+    assert difference == -12
+    assert tokens(bucket) == 100
+
+
+def test_a_topic_that_the_answer_leaves_out_costs_what_it_did() -> None:
+    bucket = bucket_of(10.0)
+    decision = decided(bucket, request_of([(b"a", 20)]))
+    record(decision, bucket, now_ms=T)
+
+    assert settle(decision, [result(b"other", 36), result(None, 100)], bucket, now_ms=T) == 0
+    assert tokens(bucket) == 80
+
+
+def test_no_more_is_taken_back_than_a_bucket_holds() -> None:
+    bucket = bucket_of(10.0)
+    decision = decided(bucket, request_of([(b"a", 20)]))
+    record(decision, bucket, now_ms=T)
+
+    settle(decision, [result(b"a", 36)], bucket, now_ms=T + 60_000)
+
+    assert not bucket.has_room(101, now_ms=T + 60_000)
