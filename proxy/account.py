@@ -12,6 +12,7 @@ from proxy.quota.client import Bucket
 from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, Resolution, bounded
 from proxy.quota.open_connections import Identity
 from proxy.replication.throttle import Leader
+from proxy.service_time import ServiceClock
 
 
 class Payers(NamedTuple):
@@ -37,11 +38,12 @@ class Listening:
     """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
     ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
-    that are followers, None where nothing limits them; ``line`` the queue in front of it, None where there is none.
+    that are followers, None where nothing limits them; ``line`` the queue in front of it, None where there is none;
+    ``service`` its time.
     ``finds_ids``: whether it has said that it knows topics by id.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "leader", "line", "policy", "quotas")
+    __slots__ = ("addresses", "counters", "finds_ids", "leader", "line", "policy", "quotas", "service")
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class Listening:
         addresses: Addresses | None = None,
         leader: Leader | None = None,
         line: Line | None = None,
+        service: ServiceClock | None = None,
     ) -> None:
         self.policy = policy
         self.quotas = quotas
@@ -59,6 +62,7 @@ class Listening:
         self.addresses = addresses
         self.finds_ids = False
         self.line = line
+        self.service = service or ServiceClock()
 
 
 class Account:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from proxy.account import Account, Payers
 from proxy.quota.client import Bucket
-from proxy.service_time import Asked, service_ns
+from proxy.service_time import Asked, ServiceTime, charged_ns
 
 # Who was charged, and how long its sender must be silent for it, in milliseconds; 0 or less: not at all.
 Charge = tuple[Bucket, int]
@@ -38,11 +38,11 @@ class Sent(NamedTuple):
             self.payers.rate.in_flight -= 1
         return ()
 
-    def settle(self, elapsed_ns: int, answer_bytes: int, *, now_ms: int) -> Iterator[Charge]:
+    def settle(self, service: ServiceTime, answer_bytes: int, *, now_ms: int) -> Iterator[Charge]:
         """Charge everybody who pays for it.
 
         Args:
-            elapsed_ns: How long its answer took.
+            service: How long its answer took, and how long the broker worked.
             answer_bytes: The answer's size; 0: there is none.
             now_ms: When the answer begins.
         """
@@ -51,7 +51,9 @@ class Sent(NamedTuple):
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
         if time is not None:
-            yield time, time.charge(service_ns(self.asked, elapsed_ns, answer_bytes), now_ms=now_ms)
+            asked = self.asked
+            spent_ns = charged_ns(asked.api_key, service, request_bytes=asked.size_bytes, response_bytes=answer_bytes)
+            yield time, time.charge(spent_ns, now_ms=now_ms)
 
 
 def begin(payers: Payers, asked: Asked, identity: str | None) -> Sent:

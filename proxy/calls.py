@@ -20,7 +20,7 @@ from config.model import ANONYMOUS
 from protocol.api import ApiKey
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, State, Ticket
-from proxy.service_time import Asked
+from proxy.service_time import Asked, ServiceTime
 
 # How long a fetch without data is taken to be worked on.
 POLL_GRACE_US: Final = 20_000
@@ -247,8 +247,7 @@ class Call:
         self,
         asked: Asked,
         identity: str,
-        elapsed_us: int,
-        service_us: int,
+        service: ServiceTime,
         response_bytes: int,
         *,
         is_last: bool,
@@ -259,13 +258,13 @@ class Call:
         Args:
             asked: The request.
             identity: Whose it was.
-            elapsed_us: From when the broker could begin.
-            service_us: What of it was work.
+            service: How long the broker had it, and what of that was work.
             response_bytes: The answer's size.
             is_last: Whether nothing is behind it.
             now_us: The time.
         """
         line, ticket = self.line, self.ticket
+        elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
         if asked.api_key in _POLLS:
             self._awaits_data = elapsed_us >= POLL_GRACE_US
         queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not State.IDLE else 0

@@ -297,8 +297,8 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         self._broker = transport
-        now_ns = monotonic_ns()
-        self.session.restart_service(now_ns)
+        now_ns = self.session.now_ns = monotonic_ns()
+        self.session.restart_service()
         self._act(now_ns // 1_000_000)
 
     def broker_failed(self, cause: str) -> None:

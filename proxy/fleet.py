@@ -165,7 +165,14 @@ class Front:
         self._fleet.end(self._sockets.pop(node_id))
 
     def _gate(self, upstream: Upstream) -> Gate:
-        listening = Listening(self.policy, upstream.quotas, self.port.counters, self._addresses, upstream.leader)
+        listening = Listening(
+            self.policy,
+            upstream.quotas,
+            self.port.counters,
+            self._addresses,
+            upstream.leader,
+            service=upstream.service,
+        )
         return Gate(self.port, upstream, listening)
 
 

@@ -154,7 +154,8 @@ class Server:
             leader = self.throttle.leader(address, _node_ids(self.started_with)[address])
             quotas = BrokerQuotas(config, shaping=listener.shaping)
             upstream = self._brokers[address] = Upstream(address, quotas, tls, leader)
-        return Gate(port, upstream, Listening(policy, upstream.quotas, port.counters, leader=upstream.leader))
+        listening = Listening(policy, upstream.quotas, port.counters, leader=upstream.leader, service=upstream.service)
+        return Gate(port, upstream, listening)
 
     def _tls_context(self, settings: ClientTls | UpstreamTls) -> TlsContext:
         """Return the context of these settings: listeners that have the same share it."""

@@ -1,22 +1,212 @@
-"""What of the time that an answer took is charged to ``request_percentage``."""
+"""What a request costs a broker, as far as that shows from outside: what ``request_percentage`` charges.
 
-from typing import NamedTuple
+Kafka charges the time that its threads spend on a request. From outside there is only the time from the end of a
+request to the beginning of its answer, and that is more: threads wake up for it, it queues with others, it waits for
+data or for other brokers. ``ServiceClock`` says which part of that time was work; ``charged_ns`` adds what bytes take.
+
+``docs/request-time.md`` says where each constant was measured, and how far the sum is from the broker's own number.
+
+Source: ``ClientRequestQuotaManager``, ``RequestChannel.Request`` and ``KafkaApis`` of Apache Kafka.
+"""
+
+from typing import Final, NamedTuple
+
+from protocol.api import ApiKey
+
+# For one part of work four parts of a request's time are hand-over: from a network thread to a request thread and back,
+# each of which wakes up. As many requests as are served at once share the threads, but hand-over they do not share.
+_HANDOVER_PARTS: Final = 4
+# What may wait has been worked on for no longer, hand-over included: a fetch of what is not there yet is looked at
+# twice, by threads that have slept.
+_SERVED_AT_MOST_NS: Final = 1_500_000
+# What 1,000 bytes take that are read, checked and copied into the log; that are put together field by field; that are
+# fetched, and sent by sendfile.
+_REQUEST_KB_NS: Final = 1_100
+_RESPONSE_KB_NS: Final = 5_000
+_FETCHED_KB_NS: Final = 80
+_NS_PER_MS: Final = 1_000_000
+
+# These a broker answers at once. All others may wait: for data, for the members of a group, for followers, for the
+# controller. So may what is not known here.
+_IMMEDIATE: Final = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    }
+)
+# What brokers ask each other, which Kafka counts as exempt-request-time; and logins, below the layer that counts.
+_EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+    }
+)
+
+
+def is_exempt(api_key: int, *, acks: int = 1, replica_id: int = -1) -> bool:
+    """Whether Kafka charges such a request to nobody's quota.
+
+    Args:
+        api_key: Of the request.
+        acks: Of a Produce. One with 0 is exempt, unless it fails, of which nobody outside hears.
+        replica_id: Of a Fetch, where it is believed; 0 or more is a follower's.
+    """
+    if api_key == ApiKey.PRODUCE:
+        return acks == 0
+    if api_key == ApiKey.FETCH:
+        return replica_id >= 0
+    return api_key in _EXEMPT
+
+
+def may_wait(api_key: int, *, acks: int = 1, max_wait_ms: int = 1, min_bytes: int = 1) -> bool:
+    """Whether the answer may be late while no thread of the broker is busy.
+
+    Args:
+        api_key: Of the request.
+        acks: Of a Produce; below 0 it waits for followers.
+        max_wait_ms: Of a Fetch.
+        min_bytes: Of a Fetch.
+    """
+    if api_key == ApiKey.PRODUCE:
+        return acks < 0
+    if api_key == ApiKey.FETCH:
+        return max_wait_ms > 0 and min_bytes > 0
+    return api_key not in _IMMEDIATE
 
 
 class Asked(NamedTuple):
-    """A request, as far as its service time is concerned."""
+    """A request that a broker is asked, as far as its time is concerned."""
 
     api_key: int
     api_version: int
     size_bytes: int
-    max_wait_ms: int = 0
-    min_bytes: int = 0
-    acks: int = 0
+    max_wait_ms: int = 1  # of a Fetch
+    min_bytes: int = 1
+    acks: int = 1  # of a Produce
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the answer may be late while no thread of the broker is busy."""
+        return may_wait(self.api_key, acks=self.acks, max_wait_ms=self.max_wait_ms, min_bytes=self.min_bytes)
 
 
-def is_exempt(api_key: int) -> bool:
-    return False
+class Service(NamedTuple):
+    """A request that a broker has begun with."""
+
+    begun_ns: int
+    clock_ns: int  # what the clock showed
+    ticket: int  # of one that may wait; 0: it does not
 
 
-def service_ns(asked: Asked, elapsed_ns: int, answer_bytes: int) -> int:
-    return elapsed_ns
+class ServiceTime(NamedTuple):
+    """How long a broker had a request, and which part of that its threads worked on it."""
+
+    elapsed_ns: int
+    worked_ns: int
+
+
+class ServiceClock:
+    """The time of one broker, shared by all that it serves at once: it shows how long one of them was worked on.
+
+    A broker serves one request of a connection at a time: service begins when the last byte of a request has been
+    passed on and the request before it has been answered. One that may wait and has not been answered for a while is
+    taken to wait, and to have no share any more.
+
+    Args:
+        parallel: How many requests the broker serves at once without one being slower for the others: what processors
+            it has for itself.
+    """
+
+    __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served")
+
+    def __init__(self, *, parallel: int = 1) -> None:
+        self._parallel = parallel
+        self._at_ns = 0
+        self._clock_ns = 0
+        self._served = 0
+        self._may_wait: dict[int, int] = {}  # ticket -> from when on it is taken to wait, the soonest first
+        self._last_ticket = 0
+
+    @property
+    def served(self) -> int:
+        """How many requests the broker is taken to work on."""
+        return self._served
+
+    def begin(self, *, may_wait: bool, now_ns: int) -> Service:
+        """Take it that the broker begins with a request; each is to ``end``.
+
+        Args:
+            may_wait: As ``may_wait`` says of it.
+            now_ns: The time, which does not go backwards.
+        """
+        self._advance(now_ns)
+        self._served += 1
+        ticket = 0
+        if may_wait:
+            ticket = self._last_ticket = self._last_ticket + 1
+            self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
+        return Service(now_ns, self._clock_ns, ticket)
+
+    def end(self, service: Service, *, now_ns: int) -> ServiceTime:
+        """Take it that the answer begins to come, or never will, and return how long it took."""
+        self._advance(now_ns)
+        worked_ns = self._clock_ns - service.clock_ns
+        if service.ticket and not self._may_wait.pop(service.ticket, 0):
+            worked_ns = min(worked_ns, _SERVED_AT_MOST_NS // (_HANDOVER_PARTS + 1))
+        else:
+            self._served -= 1
+        return ServiceTime(now_ns - service.begun_ns, worked_ns)
+
+    def _advance(self, now_ns: int) -> None:
+        while self._may_wait:
+            ticket, waits_from_ns = next(iter(self._may_wait.items()))
+            if waits_from_ns > now_ns:
+                break
+            del self._may_wait[ticket]
+            self._move_to(waits_from_ns)
+            self._served -= 1
+        self._move_to(now_ns)
+
+    def _move_to(self, now_ns: int) -> None:
+        parallel = self._parallel
+        parts = _HANDOVER_PARTS * parallel + max(self._served, parallel)
+        self._clock_ns += (now_ns - self._at_ns) * parallel // parts
+        self._at_ns = now_ns
+
+
+def charged_ns(
+    api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, throttle_time_ms: int = 0
+) -> int:
+    """Return what a request is charged.
+
+    Args:
+        api_key: Of the request.
+        time: How long the broker had it.
+        request_bytes: Size of the request.
+        response_bytes: Size of the response.
+        throttle_time_ms: In the response, as the broker wrote it. Brokers before 2.0 (KIP-219) hold a response for
+            that long: one that took no less was held.
+
+    Returns:
+        Nanoseconds of a thread.
+    """
+    response_kb_ns = _FETCHED_KB_NS if api_key == ApiKey.FETCH else _RESPONSE_KB_NS
+    bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000
+    held_ns = throttle_time_ms * _NS_PER_MS
+    if 0 < held_ns <= time.elapsed_ns:
+        return bytes_ns + time.worked_ns * (time.elapsed_ns - held_ns) // time.elapsed_ns
+    return bytes_ns + time.worked_ns

@@ -103,7 +103,7 @@ class Requests(State):
                 if position > end:
                     self._request_left = position - end
                     position = end
-                elif self._acks0 is not None:
+                elif self._acks0 is not None or self._is_metered:
                     self._end_request(now_ms)
         finally:
             if position > start:
@@ -388,9 +388,17 @@ class Requests(State):
         self.is_blocked = not may and not self._is_refused
         return may
 
+    def _begin_service(self) -> None:
+        """Take it that the broker is at work now on the oldest request without an answer, if it has the whole of it."""
+        is_whole = not self._request_left or len(self._in_flight) > 1
+        if self._service is None and self._in_flight and is_whole:
+            sent = self._in_flight[0][5]
+            if sent is not None:
+                clock = self.account.listening.service
+                self._service = clock.begin(may_wait=sent.asked.may_wait, now_ns=self.now_ns)
+
     def _begin(self, payers: Payers, asked: Asked, identity: str | None) -> Sent:
-        if not self._in_flight:
-            self._since_ns = self.now_ns
+        self._is_metered = True
         return begin(payers, asked, identity)
 
     def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
@@ -456,8 +464,7 @@ class Requests(State):
             sent = self._in_flight[-1][5]
             if self._call is not None and sent is not None:
                 self._call.passed(sent.asked, is_whole=True, now_us=self.now_ns // 1_000)
-            if len(self._in_flight) == 1:
-                self._since_ns = self.now_ns
+            self._begin_service()
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.

@@ -214,18 +214,18 @@ class Responses(Requests):
         self, sent: Sent, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
         """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
-        elapsed_ns, self._since_ns = self.now_ns - self._since_ns, self.now_ns
+        service = self._end_service()
         if self._call is not None and sent.identity is not None:
             self._call.answered(
                 sent.asked,
                 sent.identity,
-                elapsed_us=elapsed_ns // 1_000,
-                service_us=elapsed_ns // 1_000,
+                service,
                 response_bytes=response_bytes,
                 is_last=not self._in_flight,
                 now_us=self.now_ns // 1_000,
             )
-        charges = list(sent.settle(elapsed_ns, response_bytes, now_ms=now_ms))
+        self._begin_service()
+        charges = list(sent.settle(service, response_bytes, now_ms=now_ms))
         if bucket is not None:
             charges.insert(0, (bucket, wait_ms))
         return longest(self.account, charges, now_ms=now_ms) or (None, 0)

@@ -105,9 +105,11 @@ class Session(Responses):
         self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
         self.handle_timer(now_ms=now_ms)
 
-    def restart_service(self, now_ns: int) -> None:
+    def restart_service(self) -> None:
         """Take it that the broker has what was asked only now: it had to be dialled first."""
-        self._since_ns = now_ns
+        if self._service is not None:
+            self._end_service()
+            self._begin_service()
 
     def receive_end_from_client(self) -> None:
         """Take it that the client sends no more: a request that it cut off will not be answered."""
@@ -142,8 +144,8 @@ class Session(Responses):
                 if is_charged:
                     self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
             if sent is not None:
-                elapsed_ns = 0 if index else self.now_ns - self._since_ns
-                for payer, wait_ms in sent.settle(elapsed_ns, 0, now_ms=now_ms) if is_charged else sent.forget():
+                service = self._end_service()  # nothing for those behind the first
+                for payer, wait_ms in sent.settle(service, 0, now_ms=now_ms) if is_charged else sent.forget():
                     self._silence(payer, wait_ms, now_ms)
         self._in_flight.clear()
         if self._follower is not None:

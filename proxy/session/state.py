@@ -15,6 +15,7 @@ from proxy.login import Login
 from proxy.mutations import Mutations
 from proxy.quota.client import Bucket
 from proxy.replication.follower import Follower
+from proxy.service_time import Service, ServiceTime
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)
@@ -72,6 +73,7 @@ class State:
         "_held_until_ms",
         "_hidden",
         "_in_flight",
+        "_is_metered",
         "_is_refused",
         "_login",
         "_most_in_flight",
@@ -82,7 +84,7 @@ class State:
         "_reads_responses",
         "_request_left",
         "_response_left",
-        "_since_ns",
+        "_service",
         "account",
         "answered",
         "delayed_until_ms",
@@ -112,9 +114,10 @@ class State:
         self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
         self._fetches_in_flight = 0
         self._call: Call | None = None  # where there is a queue in front of the broker
+        self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
         self._come_bytes = 0  # of that, and of what is behind it
-        self._since_ns = 0  # the broker has been at work on the oldest of them
+        self._service: Service | None = None  # of the oldest of them, where it is to be known
         self._login: Login | None = None
         self._habit: Habit | None = None
         self._follower: Follower | None = None  # where the client is one, and there are limits on replication
@@ -189,6 +192,13 @@ class State:
         """How much was read and could not be passed on yet."""
         parts_bytes = sum(map(len, self._parts))
         return len(self._client_data) + len(self._broker_data) + parts_bytes + sum(map(len, self.to_broker))
+
+    def _end_service(self) -> ServiceTime:
+        """Take it that the broker has answered the oldest request, or never will; return how long it had it."""
+        service, self._service = self._service, None
+        if service is None:
+            return ServiceTime(0, 0)
+        return self.account.listening.service.end(service, now_ns=self.now_ns)
 
     def _leave_queue(self) -> None:
         if self._call is not None:

@@ -20,9 +20,11 @@ class Client:
     def __init__(self, line: Line) -> None:
         self.call = Call(line, self)
         self.turns = 0
+        self.has_turn = asyncio.Event()
 
     def take_turn(self) -> None:
         self.turns += 1
+        self.has_turn.set()
 
     def ask(self, asked: Asked = PRODUCE) -> bool:
         turn = self.call.ask(asked, "alice", is_alone=True, may_refuse=False, now_us=1)
@@ -57,8 +59,7 @@ async def test_who_waits_for_data_loses_his_slot_after_a_while() -> None:
     assert not second.ask()
 
     async with asyncio.timeout(5):
-        while not second.turns:
-            await asyncio.sleep(0.001)
+        await second.has_turn.wait()
     assert first.call.ticket.state is State.PARKED
 
 

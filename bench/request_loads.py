@@ -1,0 +1,188 @@
+"""Requests over and over, straight to a broker, and what each of them took and is charged."""
+
+import select
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from proxy.service_time import Service, ServiceClock, ServiceTime, charged_ns
+from tests.end_to_end.support.frames import RawClient, request
+
+# A request has been passed on when its last piece has: a proxy does not wait for the whole of it.
+_LAST_PIECE_BYTES: Final = 65_536
+_READ_BYTES: Final = 1_048_576
+_FRONT_BYTES: Final = 256  # a whole answer to a Produce
+_PATIENCE_S: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """A request that is sent again and again: on each connection ``depth`` of them at once, each after a pause."""
+
+    name: str
+    api_key: int
+    api_version: int
+    body: bytes
+    connections: int = 1
+    depth: int = 1
+    pause_ms: float = 0
+    may_wait: bool = False
+
+    def frame(self, client_id: str) -> bytes:
+        """The request as a client of that name sends it."""
+        return request(self.api_key, self.api_version, 1, client_id, self.body)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen of one load in one round."""
+
+    elapsed_ns: list[int] = field(default_factory=list)
+    charged_ns: list[int] = field(default_factory=list)
+
+
+class _Connection:
+    """One connection, the requests on it that are unanswered, and the answer that is arriving."""
+
+    def __init__(self, port: int, client_id: str) -> None:
+        self.client = RawClient(port, client_id=client_id, timeout_s=_PATIENCE_S)
+        self.awaited = 0  # answers that have not begun
+        self.unfinished = 0  # or have not ended
+        self.services: deque[Service] = deque()  # of the oldest, if any is awaited
+        self._head = bytearray()
+        self._left = 0
+
+    def feed(self, data: memoryview, on_answer: Callable[["_Connection", int, bytes], None]) -> int:
+        """Take bytes, call for the size and the front of each answer that begins, and return how many end."""
+        at = ended = 0
+        while at < len(data):
+            if not self._left:
+                take = 4 - len(self._head)
+                self._head += data[at : at + take]
+                at += take
+                if len(self._head) < 4:
+                    break
+                self._left = struct.unpack(">i", self._head)[0]
+                front = self._head + data[at : at + min(self._left, _FRONT_BYTES)]
+                self._head.clear()
+                on_answer(self, 4 + self._left, bytes(front))
+            take = min(self._left, len(data) - at)
+            self._left -= take
+            at += take
+            ended += not self._left
+        return ended
+
+
+class SharedClock:
+    """A ``ServiceClock`` for several threads."""
+
+    def __init__(self) -> None:
+        self._clock = ServiceClock()
+        self._lock = Lock()
+
+    def begin(self, *, may_wait: bool) -> Service:
+        """Begin now."""
+        with self._lock:
+            return self._clock.begin(may_wait=may_wait, now_ns=time.monotonic_ns())
+
+    def end(self, service: Service) -> ServiceTime:
+        """End now."""
+        with self._lock:
+            return self._clock.end(service, now_ns=time.monotonic_ns())
+
+
+class Sender:
+    """Sends loads to one broker, and charges them as a proxy would through which all of it passes."""
+
+    def __init__(self, port: int, clock: SharedClock) -> None:
+        self.port = port
+        self.clock = clock
+
+    def send(
+        self, load: Load, client_id: str, *, seconds: float, wait_ms: Callable[[int, bytes], float] | None = None
+    ) -> Seen:
+        """Send for so long, and wait for the last answers.
+
+        Args:
+            load: What to send.
+            client_id: In whose name.
+            seconds: How long.
+            wait_ms: Called with what each request is charged and the front of its answer; returns how long to send
+                nothing.
+        """
+        return _Run(self, load, client_id, wait_ms).send(seconds)
+
+
+class _Run:
+    """One load, sent once."""
+
+    def __init__(
+        self, sender: Sender, load: Load, client_id: str, wait_ms: Callable[[int, bytes], float] | None
+    ) -> None:
+        self._clock = sender.clock
+        self._load = load
+        self._frame = load.frame(client_id)
+        self._cut = max(0, len(self._frame) - _LAST_PIECE_BYTES)
+        self._wait_ms = wait_ms
+        self._pause_ms = load.pause_ms
+        self._seen = Seen()
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        connections = [_Connection(sender.port, client_id) for _ in range(load.connections)]
+        self._connections = {connection.client.socket.fileno(): connection for connection in connections}
+
+    def send(self, seconds: float) -> Seen:
+        connections = self._connections
+        end_ns = time.monotonic_ns() + int(seconds * 1e9)
+        with select.epoll() as poll:
+            for number, connection in connections.items():
+                poll.register(number, select.EPOLLIN)
+                for _ in range(self._load.depth):
+                    self._pass_on(connection)
+            while any(connection.unfinished for connection in connections.values()):
+                ready = poll.poll(_PATIENCE_S)
+                if not ready:
+                    raise SystemExit(f"{self._load.name}: no answer within {_PATIENCE_S} s")
+                for number, _ in ready:
+                    self._read(connections[number], end_ns)
+        for connection in connections.values():
+            connection.client.close()
+        return self._seen
+
+    def _read(self, connection: _Connection, end_ns: int) -> None:
+        count = connection.client.socket.recv_into(self._buffer)
+        if not count:
+            raise SystemExit(f"{self._load.name}: the broker closed the connection")
+        for _ in range(connection.feed(self._buffer[:count], self._charge)):
+            connection.unfinished -= 1
+            if self._pause_ms:
+                time.sleep(self._pause_ms / 1_000)
+            if time.monotonic_ns() < end_ns:
+                self._pass_on(connection)
+
+    def _charge(self, connection: _Connection, response_bytes: int, front: bytes) -> None:
+        spent = self._clock.end(connection.services.popleft())
+        charged = charged_ns(self._load.api_key, spent, request_bytes=len(self._frame), response_bytes=response_bytes)
+        self._seen.elapsed_ns.append(spent.elapsed_ns)
+        self._seen.charged_ns.append(charged)
+        connection.awaited -= 1
+        if connection.awaited:
+            self._begin(connection)
+        if self._wait_ms is not None:
+            self._pause_ms = self._wait_ms(charged, front)
+
+    def _pass_on(self, connection: _Connection) -> None:
+        sendall = connection.client.socket.sendall
+        if self._cut:
+            sendall(self._frame[: self._cut])
+        connection.awaited += 1
+        connection.unfinished += 1
+        if connection.awaited == 1:
+            self._begin(connection)
+        sendall(self._frame[self._cut :] if self._cut else self._frame)
+
+    def _begin(self, connection: _Connection) -> None:
+        connection.services.append(self._clock.begin(may_wait=self._load.may_wait))

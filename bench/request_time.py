@@ -1,0 +1,323 @@
+"""What a broker charges for requests, and what we would: the same requests and both numbers, side by side.
+
+``python -m bench.request_time [--part costs|replicated|rates] [--rounds 5] [--seconds 1] [--only NAME,NAME]`` starts a
+real broker (or three), sends it frames over loopback with no proxy in between, prints the tables of
+``docs/request-time.md`` and ends.
+
+The broker's own number is ``request-time`` of ``kafka.server:type=Request``, a rate: each load has a client-id of its
+own in each round, under a quota that is out of reach, and windows for longer than a run, so that rate times windows is
+a sum.
+"""
+
+import argparse
+import re
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import mean, median
+from typing import Final
+
+from bench.request_loads import Load, Seen, Sender, SharedClock
+from config.model import KafkaSettings, QuotaRule
+from protocol.throttle_time import throttle_time_offset
+from proxy.quota.client import ClientQuotaManager
+from proxy.quota.entity import QuotaKind
+from proxy.service_time import may_wait
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import (
+    FETCH,
+    FETCH_VERSION,
+    METADATA,
+    PRODUCE,
+    PRODUCE_VERSION,
+    RawClient,
+    fetch_body,
+    produce_body,
+    record_batch,
+    string,
+)
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.tools import jmx
+
+_LIST_OFFSETS: Final = 2
+_OFFSET_COMMIT: Final = 8
+_FIND_COORDINATOR: Final = 10
+_JOIN_GROUP: Final = 11
+_HEARTBEAT: Final = 12
+_SYNC_GROUP: Final = 14
+_API_VERSIONS: Final = 18
+_MIB: Final = 1_048_576
+# More than any run takes in seconds, and so many that the one that is partly filled does not matter.
+_WINDOWS: Final = 3_001
+_OUT_OF_REACH: Final = 100_000.0
+_WARM: Final = "warm"
+_WARM_UP_S: Final = 2.0
+_MANY_TOPICS: Final = 200
+# Of the achieved rates: short windows, so that a run has several cycles.
+_RATE_WINDOWS: Final = 3
+_RATE_PERCENT: Final = 5.0
+
+
+def _array(items: Sequence[bytes]) -> bytes:
+    return struct.pack(">i", len(items)) + b"".join(items)
+
+
+def _produce(name: str, topic: str, size_bytes: int, *, acks: int = 1) -> Load:
+    return Load(
+        name=name,
+        api_key=PRODUCE,
+        api_version=PRODUCE_VERSION,
+        body=produce_body(topic, record_batch([bytes(size_bytes)]), acks=acks),
+        may_wait=may_wait(PRODUCE, acks=acks),
+    )
+
+
+def _fetch(name: str, topic: str, *, max_wait_ms: int = 500) -> Load:
+    body = fetch_body(topic, offset=0, max_bytes=2 * _MIB, max_wait_ms=max_wait_ms)
+    return _other(name, FETCH, FETCH_VERSION, body)
+
+
+def _other(name: str, api_key: int, api_version: int, body: bytes) -> Load:
+    return Load(name=name, api_key=api_key, api_version=api_version, body=body, may_wait=may_wait(api_key))
+
+
+def _metadata(name: str, topics: Sequence[str]) -> Load:
+    return _other(name, METADATA, 5, _array([string(topic) for topic in topics]) + b"\0")
+
+
+def _join_body(group: str, member_id: str) -> bytes:
+    protocols = _array([string("range") + struct.pack(">i", 4) + b"meta"])
+    return string(group) + struct.pack(">ii", 30_000, 60_000) + string(member_id) + string("consumer") + protocols
+
+
+def _group_body(group: str, generation: int, member_id: str) -> bytes:
+    return string(group) + struct.pack(">i", generation) + string(member_id)
+
+
+def _join(client: RawClient, group: str) -> tuple[int, str]:
+    """Become the only member of a group, and return the generation and the member id."""
+    find = string(group) + b"\0"
+    while struct.unpack_from(">h", client.ask(_FIND_COORDINATOR, 1, find).body, 4)[0]:
+        time.sleep(0.1)
+    while struct.unpack_from(">h", (joined := client.ask(_JOIN_GROUP, 3, _join_body(group, "")).body), 4)[0]:
+        time.sleep(0.1)
+    (generation,) = struct.unpack_from(">i", joined, 6)
+    at = 10
+    for _ in range(2):  # the protocol's name, the leader
+        at += 2 + struct.unpack_from(">h", joined, at)[0]
+    member_id = joined[at + 2 : at + 2 + struct.unpack_from(">h", joined, at)[0]].decode()
+    assignment = _array([string(member_id) + struct.pack(">i", 4) + b"part"])
+    client.ask(_SYNC_GROUP, 1, _group_body(group, generation, member_id) + assignment)
+    return generation, member_id
+
+
+def _loads(kafka: Kafka, client: RawClient) -> list[Load]:
+    """Make topics and groups, and what is asked of them."""
+    small, middle, big, sink, empty = (create_topic(kafka) for _ in range(5))
+    client.produce(small, record_batch([bytes(100)]))
+    client.produce(middle, record_batch([bytes(65_000)]))
+    client.produce(big, record_batch([bytes(1_000_000)]))
+    many = create_topic(kafka, partitions=_MANY_TOPICS)
+    generation, member_id = _join(client, "beating")
+    _, joining_id = _join(client, "joining")
+    partition = [string(small) + _array([struct.pack(">iq", 0, -1)])]
+    commit = string("committing") + struct.pack(">i", -1) + string("") + struct.pack(">q", -1)
+    commit += _array([string(small) + _array([struct.pack(">iq", 0, 1) + string("")])])
+    one = [
+        _other("ApiVersions", _API_VERSIONS, 0, b""),
+        _produce("Produce 100 B", sink, 100),
+        _produce("Produce 16 kB", sink, 16_000),
+        _produce("Produce 1 MB", sink, 1_000_000),
+        _fetch("Fetch 100 B", small),
+        _fetch("Fetch 65 kB", middle),
+        _fetch("Fetch 1 MB", big),
+        _metadata("Metadata", [small]),
+        _metadata(f"Metadata of {_MANY_TOPICS} partitions", [many]),
+        _other("ListOffsets", _LIST_OFFSETS, 3, struct.pack(">ib", -1, 0) + _array(partition)),
+        _other("FindCoordinator", _FIND_COORDINATOR, 1, string("beating") + b"\0"),
+        _other("Heartbeat", _HEARTBEAT, 1, _group_body("beating", generation, member_id)),
+        _other("OffsetCommit", _OFFSET_COMMIT, 3, commit),
+        _other("JoinGroup", _JOIN_GROUP, 3, _join_body("joining", joining_id)),
+        _fetch("Fetch that waits 20 ms", empty, max_wait_ms=20),
+        _fetch("Fetch that waits 100 ms", empty, max_wait_ms=100),
+    ]
+    named = {load.name: load for load in one}
+
+    def more(name: str, how: str, *, connections: int = 1, depth: int = 1, pause_ms: float = 0) -> Load:
+        load = named[name]
+        return replace(load, name=f"{name}, {how}", connections=connections, depth=depth, pause_ms=pause_ms)
+
+    return [
+        *one,
+        more("Produce 16 kB", "each 2 ms", pause_ms=2),
+        more("Fetch 65 kB", "each 2 ms", pause_ms=2),
+        more("Metadata", "each 2 ms", pause_ms=2),
+        more("Metadata", "each 20 ms", pause_ms=20),
+        more("Produce 100 B", "4 connections", connections=4),
+        more("Produce 100 B", "16 connections", connections=16),
+        more("Produce 16 kB", "8 connections", connections=8),
+        more("Fetch 65 kB", "4 connections", connections=4),
+        more("Fetch 1 MB", "4 connections", connections=4),
+        more("Metadata", "4 connections", connections=4),
+        more("Metadata", "16 connections", connections=16),
+        more("Produce 16 kB", "5 sent ahead", depth=5),
+        more("Metadata", "5 sent ahead", depth=5),
+    ]
+
+
+@contextmanager
+def _measured(kafka: Kafka) -> Iterator[RawClient]:
+    """Let the broker count everybody's request time, and throttle nobody."""
+    with BrokerQuotas(kafka) as quotas:
+        quotas.replace({Entity(None, DEFAULT): {"request_percentage": _OUT_OF_REACH}})
+        client = RawClient(kafka.broker.listeners[DIRECT].port)
+        yield client
+        client.close()
+
+
+def _broker_ns(kafka: Kafka) -> dict[str, float]:
+    """What the broker charged since it started, by client-id."""
+    beans = jmx(kafka, "kafka.server:type=Request,*", "request-time")
+    found = {name[1]: rate for bean, rate in beans.items() if (name := re.search(r"client-id=([^,:]+)", bean))}
+    return {client_id: rate / 100 * 1e9 * (_WINDOWS - 0.5) for client_id, rate in found.items() if rate == rate}
+
+
+def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) -> None:
+    """Send all loads in turn, round by round, and print a row for each."""
+    sender = Sender(kafka.broker.listeners[DIRECT].port, SharedClock())
+    seen: dict[tuple[int, int], Seen] = {}
+    for load in loads:
+        sender.send(load, _WARM, seconds=_WARM_UP_S)
+    for number in range(rounds):
+        for index, load in enumerate(loads):
+            sender.send(load, _WARM, seconds=0.1)
+            seen[index, number] = sender.send(load, f"load-{index}-{number}", seconds=seconds)
+    broker_ns = _broker_ns(kafka)
+    print("| load | requests | from outside, µs | broker, µs | charged, µs | charged / broker |")
+    print("|---|--:|--:|--:|--:|--:|")
+    for index, load in enumerate(loads):
+        taken = [seen[index, number] for number in range(rounds)]
+        count = sum(len(one.elapsed_ns) for one in taken)
+        outside = median(mean(one.elapsed_ns) for one in taken) / 1_000
+        theirs = [broker_ns[f"load-{index}-{n}"] / len(one.elapsed_ns) / 1_000 for n, one in enumerate(taken)]
+        ours = [mean(one.charged_ns) / 1_000 for one in taken]
+        ratios = sorted(our / their for our, their in zip(ours, theirs, strict=True))
+        cells = f"{outside:,.0f} | {median(theirs):,.1f} | {median(ours):,.1f}"
+        print(f"| {load.name} | {count:,} | {cells} | {median(ratios):.2f} [{ratios[0]:.2f}–{ratios[-1]:.2f}] |")
+
+
+def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
+    """One broker, and what needs no other."""
+    with Kafka(KAFKA_4, jmx=True, config={"quota.window.num": _WINDOWS}) as kafka, _measured(kafka) as client:
+        loads = [load for load in _loads(kafka, client) if not only or load.name in only]
+        _table(kafka, loads, rounds=rounds, seconds=seconds)
+        _print_exempt(kafka, client)
+
+
+def _print_exempt(kafka: Kafka, client: RawClient) -> None:
+    """Send what has no answer, and say whether the broker charged it."""
+    topic = create_topic(kafka)
+    sender = RawClient(kafka.broker.listeners[DIRECT].port, client_id="unanswered")
+    body = produce_body(topic, record_batch([bytes(100)]), acks=0)
+    for _ in range(100):
+        sender.send(PRODUCE, PRODUCE_VERSION, body)
+    time.sleep(1)
+    charged_us = _broker_ns(kafka).get("unanswered", 0) / 1_000
+    sender.close()
+    exempt = jmx(kafka, "kafka.server:type=Request", "exempt-request-time")
+    print(f"\n100 Produce requests with acks=0: {charged_us:.1f} µs charged; exempt-request-time {exempt}")
+
+
+def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
+    """Three brokers: what waits for followers; the leader's number."""
+    config = {"quota.window.num": _WINDOWS}
+    with Kafka(KAFKA_4, nodes=3, jmx=True, config=config) as kafka, _measured(kafka):
+        topic = create_topic(kafka, replicas=[1, 2, 3])
+        every = [
+            _produce("Produce 100 B, acks=1", topic, 100),
+            _produce("Produce 100 B, acks=all", topic, 100, acks=-1),
+            _produce("Produce 16 kB, acks=all", topic, 16_000, acks=-1),
+            _produce("Produce 1 MB, acks=all", topic, 1_000_000, acks=-1),
+        ]
+        loads = [load for load in every if not only or load.name in only]
+        _table(kafka, loads, rounds=rounds, seconds=seconds)
+
+
+def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
+    """The same quota in the broker, and charged by us: requests a second that one client achieves."""
+    config = {"quota.window.num": _RATE_WINDOWS}
+    with Kafka(KAFKA_4, config=config) as kafka, BrokerQuotas(kafka) as quotas:
+        theirs, free = "theirs", "ours"
+        port = kafka.broker.listeners[DIRECT].port
+        client = RawClient(port)
+        wanted = only or ("Produce 16 kB", "Fetch 65 kB", "Metadata")
+        loads = [load for load in _loads(kafka, client) if load.name in wanted]
+        sender = Sender(port, SharedClock())
+        for load in loads:
+            sender.send(load, _WARM, seconds=_WARM_UP_S)
+        quotas.replace({Entity(None, theirs): {"request_percentage": _RATE_PERCENT}})
+        print(f"| load, {_RATE_PERCENT:g} % | broker's quota, requests/s | ours, requests/s | ours / broker's |")
+        print("|---|--:|--:|--:|")
+        for load in loads:
+            pairs = []
+            for _ in range(rounds):
+                time.sleep(_RATE_WINDOWS + 1)  # those of the last round are still full
+                # Both at the same time: what else the machine does slows them alike.
+                with ThreadPoolExecutor(2) as pool:
+                    runs = [
+                        pool.submit(_achieved, sender, load, client_id, seconds=seconds, charges=client_id == free)
+                        for client_id in (theirs, free)
+                    ]
+                    pairs.append((runs[0].result(), runs[1].result()))
+            ratios = sorted(our / their for their, our in pairs)
+            their, our = (median(column) for column in zip(*pairs, strict=True))
+            spread = f"{median(ratios):.2f} [{ratios[0]:.2f}–{ratios[-1]:.2f}]"
+            print(f"| {load.name} | {their:,.0f} | {our:,.0f} | {spread} |", flush=True)
+        client.close()
+
+
+def _achieved(sender: Sender, load: Load, client_id: str, *, seconds: float, charges: bool) -> float:
+    """Send as fast as a client does that waits as it is told; return answered requests per second."""
+    manager = ClientQuotaManager(
+        QuotaKind.REQUEST,
+        [QuotaRule(client_id=client_id, request_percentage=_RATE_PERCENT)] if charges else (),
+        kafka=KafkaSettings(quota_window_num=_RATE_WINDOWS),
+        max_throttle_time_ms=1_000,  # a window: ClientRequestQuotaManager.maxThrottleTimeMs
+    )
+    bucket = manager.bucket(user="ANONYMOUS", client_id=client_id, now_ms=time.monotonic_ns() // 1_000_000)
+
+    def wait_ms(charged: int, front: bytes) -> float:
+        if charges:
+            return bucket.charge(charged, now_ms=time.monotonic_ns() // 1_000_000)
+        at = throttle_time_offset(front, load.api_key, load.api_version)
+        return 0 if at is None else float(struct.unpack_from(">i", front, at)[0])
+
+    began = time.monotonic()
+    seen = sender.send(load, client_id, seconds=seconds, wait_ms=wait_ms)
+    return len(seen.elapsed_ns) / (time.monotonic() - began)
+
+
+_PARTS: Final = {"costs": costs, "replicated": replicated, "rates": rates}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.request_time", description=__doc__)
+    parser.add_argument("--part", choices=_PARTS, help="default: all")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each load is sent")
+    parser.add_argument("--seconds", type=float, default=1, help="how long each time; rates: twenty times that")
+    parser.add_argument("--only", help="names of loads, with commas")
+    options = parser.parse_args()
+    only = options.only.split(",") if options.only else []
+    for part in [options.part] if options.part else _PARTS:
+        seconds = options.seconds * (20 if part == "rates" else 1)
+        print(f"\n### {part}\n", flush=True)
+        _PARTS[part](rounds=options.rounds, seconds=seconds, only=only)
+
+
+if __name__ == "__main__":
+    main()
