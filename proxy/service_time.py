@@ -24,7 +24,6 @@ _SERVED_AT_MOST_NS: Final = 1_500_000
 _REQUEST_KB_NS: Final = 1_100
 _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
-_NS_PER_MS: Final = 1_000_000
 
 # These a broker answers at once. All others may wait: for data, for the members of a group, for followers, for the
 # controller. So may what is not known here.
@@ -188,9 +187,7 @@ class ServiceClock:
         self._at_ns = now_ns
 
 
-def charged_ns(
-    api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, throttle_time_ms: int = 0
-) -> int:
+def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int) -> int:
     """Return what a request is charged.
 
     Args:
@@ -198,15 +195,10 @@ def charged_ns(
         time: How long the broker had it.
         request_bytes: Size of the request.
         response_bytes: Size of the response.
-        throttle_time_ms: In the response, as the broker wrote it. Brokers before 2.0 (KIP-219) hold a response for
-            that long: one that took no less was held.
 
     Returns:
         Nanoseconds of a thread.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key == ApiKey.FETCH else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000
-    held_ns = throttle_time_ms * _NS_PER_MS
-    if 0 < held_ns <= time.elapsed_ns:
-        return bytes_ns + time.worked_ns * (time.elapsed_ns - held_ns) // time.elapsed_ns
     return bytes_ns + time.worked_ns

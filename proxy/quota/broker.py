@@ -104,7 +104,7 @@ class BrokerQuotas:
                 rules_of(config, manager.kind),
                 shaping=shaping,
                 burst_ms=burst_ms,
-                max_throttle_time_ms=config.max_throttle_time_ms,
+                max_throttle_time_ms=self._max_throttle_time_ms(config, manager.kind),
                 max_buckets=config.max_buckets,
             )
 
@@ -169,6 +169,17 @@ class BrokerQuotas:
         """Whether requests are charged beside their bytes."""
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
+    def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
+        """Return how long one wait may be; for service time Kafka itself has a bound, one window.
+
+        Source: ``ClientRequestQuotaManager.throttleTime``.
+        """
+        most_ms = config.max_throttle_time_ms
+        if kind is not QuotaKind.REQUEST:
+            return most_ms
+        window_ms = config.kafka.quota_window_size_seconds * 1_000
+        return window_ms if most_ms is None else min(most_ms, window_ms)
+
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
         """Return the shaping of a kind, and the burst in ms: Kafka itself has a token bucket for mutations."""
         if kind is QuotaKind.MUTATION:
@@ -184,6 +195,6 @@ class BrokerQuotas:
             kafka=config.kafka,
             shaping=shaping,
             burst_ms=burst_ms,
-            max_throttle_time_ms=config.max_throttle_time_ms,
+            max_throttle_time_ms=self._max_throttle_time_ms(config, kind),
             max_buckets=config.max_buckets,
         )

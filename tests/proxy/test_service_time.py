@@ -102,17 +102,6 @@ def test_bytes_are_charged_on_top() -> None:
     assert charged_ns(ApiKey.METADATA, time, request_bytes=0, response_bytes=10_000) == 70 * US
 
 
-def test_the_time_that_an_old_broker_holds_an_answer_is_not_work() -> None:
-    held = ServiceTime(elapsed_ns=1_000 * MS, worked_ns=200 * MS)
-    told_at_once = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
-
-    charge = {"request_bytes": 0, "response_bytes": 0}
-    assert charged_ns(ApiKey.METADATA, held, **charge, throttle_time_ms=999) == 200 * US
-    assert charged_ns(ApiKey.METADATA, held, **charge, throttle_time_ms=1_000) == 0
-    assert charged_ns(ApiKey.METADATA, told_at_once, **charge, throttle_time_ms=999) == 20 * US
-    assert charged_ns(ApiKey.METADATA, told_at_once, **charge, throttle_time_ms=-1) == 20 * US
-
-
 def test_what_kafka_exempts_is_exempt() -> None:
     """Source: KafkaApis and RequestHandlerHelper in Apache Kafka."""
     exempt = {key for key in ApiKey if is_exempt(key)}

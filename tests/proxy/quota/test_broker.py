@@ -59,8 +59,9 @@ def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
     assert buckets[QuotaKind.MUTATION].limit == 0.5
     assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in QuotaKind] == [None, None, 50.0, 20.0, 0.5]
     assert [quotas.limits(kind) for kind in QuotaKind] == [False, False, True, True, True]
-    # 6 s of a thread's time in a window of 10 s: 10 % over 50 %, 2 s of silence
-    assert buckets[QuotaKind.REQUEST].charge(6_000_000_000, now_ms=0) == 2_000
+    # 5.4 s of a thread's time in a window of 10 s: 4 % over 50 %, 0.8 s of silence; of 6 s a window's, not 2
+    assert buckets[QuotaKind.REQUEST].charge(5_400_000_000, now_ms=0) == 800
+    assert buckets[QuotaKind.REQUEST].charge(600_000_000, now_ms=0) == 1_000
 
 
 def test_mutations_have_a_token_bucket_of_all_windows_whatever_the_file_says_of_shaping() -> None:

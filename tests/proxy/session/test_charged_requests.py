@@ -125,6 +125,15 @@ def test_more_time_than_the_percentage_allows_is_waited_for() -> None:
     assert wire.muted_for_ms == 1_000
 
 
+def test_one_wait_for_time_is_a_window_at_the_most() -> None:
+    """Source: ClientRequestQuotaManager.throttleTime, maxThrottleTimeMs."""
+    wire = Wire(TEN_PERCENT)
+
+    ask(wire, takes_ms=20_000)
+
+    assert wire.muted_for_ms == 1_000
+
+
 def test_of_requests_that_are_sent_ahead_each_takes_from_the_answer_before() -> None:
     wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
     wire.client(other_request(1), other_request(2))
@@ -194,7 +203,7 @@ BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate
 
 @pytest.mark.parametrize(
     ("size_bytes", "takes_ms", "kind", "other"),
-    [(6_000, 0, "produce", "request"), (100, 12_000, "request", "produce"), (6_000, 6_000, "request", "produce")],
+    [(6_000, 0, "produce", "request"), (100, 12_000, "request", "produce"), (5_500, 6_000, "request", "produce")],
 )
 def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
     size_bytes: int, takes_ms: int, kind: str, other: str
