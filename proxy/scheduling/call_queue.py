@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from proxy.scheduling.multiplexer import WeightedRoundRobinMultiplexer
 
@@ -117,8 +117,8 @@ class _Fifo(Generic[E]):
     def __init__(self) -> None:
         self._elements: OrderedDict[E, None] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._elements)
+    def __bool__(self) -> bool:
+        return bool(self._elements)
 
     def append(self, element: E) -> None:
         self._elements[element] = None
@@ -139,21 +139,16 @@ class _Fifo(Generic[E]):
 class _RoundRobin(Generic[E]):
     """One element of each identity in turn. Who comes anew waits for the others' turns once."""
 
-    __slots__ = ("_by_identity", "_size")
+    __slots__ = ("_by_identity",)
 
     def __init__(self) -> None:
         self._by_identity: OrderedDict[str, _Fifo[E]] = OrderedDict()
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
 
     def append(self, element: E) -> None:
         own = self._by_identity.get(element.identity)
         if own is None:
             own = self._by_identity[element.identity] = _Fifo()
         own.append(element)
-        self._size += 1
 
     def peek(self) -> E:
         return next(iter(self._by_identity.values())).peek()
@@ -161,7 +156,6 @@ class _RoundRobin(Generic[E]):
     def pop(self) -> E:
         identity, own = next(iter(self._by_identity.items()))
         element = own.pop()
-        self._size -= 1
         if own:
             self._by_identity.move_to_end(identity)
         else:
@@ -172,13 +166,9 @@ class _RoundRobin(Generic[E]):
         own = self._by_identity.get(element.identity)
         if own is None or not own.discard(element):
             return False
-        self._size -= 1
         if not own:
             del self._by_identity[element.identity]
         return True
-
-
-_ORDERS: Final = {WithinLevel.FIFO: _Fifo, WithinLevel.ROUND_ROBIN: _RoundRobin}
 
 
 class CallQueue(Generic[E]):
@@ -198,6 +188,7 @@ class CallQueue(Generic[E]):
         "_last",
         "_levels",
         "_multiplexer",
+        "_sizes",
         "_waiting",
         "_waiting_since",
         "capacities",
@@ -215,7 +206,10 @@ class CallQueue(Generic[E]):
             raise ValueError(f"{levels} levels need {levels} capacity weights, not {len(weights)}")
         self.capacities = divide(options.capacity, weights, options.remainder)
         self._last = levels - 1
-        self._levels: list[_Fifo[E] | _RoundRobin[E]] = [_ORDERS[options.within_level]() for _ in range(levels)]
+        self._levels: list[_Fifo[E] | _RoundRobin[E]] = [
+            _RoundRobin() if options.within_level is WithinLevel.ROUND_ROBIN else _Fifo() for _ in range(levels)
+        ]
+        self._sizes = [0] * levels
         self.size = 0
         self.overflowed = [0] * levels
         # By level, so that a place that comes free finds the oldest of those it is good for without a search.
@@ -230,7 +224,7 @@ class CallQueue(Generic[E]):
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many elements each level has."""
-        return tuple(len(level) for level in self._levels)
+        return tuple(self._sizes)
 
     @property
     def waiting_for_room(self) -> int:
@@ -263,12 +257,11 @@ class CallQueue(Generic[E]):
         As in Hadoop, the last level is no overflow: that is where an element waits that fits nowhere.
         """
         own = min(element.level, self._last)
-        for level in range(own, self._last):
+        for level in range(own, self._last + 1):
             if self._fits(element, level):
                 return Put.QUEUED
-            self.overflowed[level] += 1
-        if self._fits(element, self._last):
-            return Put.QUEUED
+            if level < self._last:
+                self.overflowed[level] += 1
         self._wait(element, own)
         return Put.WAITS_FOR_ROOM
 
@@ -277,9 +270,11 @@ class CallQueue(Generic[E]):
         if not self.size:
             return None
         level = self._multiplexer.next()
-        if not self._levels[level]:
+        sizes = self._sizes
+        if not sizes[level]:
             level = self._highest()
         element = self._levels[level].pop()
+        sizes[level] -= 1
         self.size -= 1
         if self._waiting_since:
             self._let_in(level)
@@ -299,6 +294,7 @@ class CallQueue(Generic[E]):
             return True
         for level in range(min(element.level, self._last), self._last + 1):
             if self._levels[level].discard(element):
+                self._sizes[level] -= 1
                 self.size -= 1
                 if self._waiting_since:
                     self._let_in(level)
@@ -309,8 +305,9 @@ class CallQueue(Generic[E]):
         """Take out up to ``most`` elements, level 0 first; who waits for room gets the places that come free."""
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
-            while queue and (most is None or len(drained) < most):
+            while self._sizes[level] and (most is None or len(drained) < most):
                 drained.append(queue.pop())
+                self._sizes[level] -= 1
                 self.size -= 1
                 if self._waiting_since:
                     self._let_in(level)
@@ -327,15 +324,18 @@ class CallQueue(Generic[E]):
         self.overflowed = [*kept, *[0] * (self._last + 1 - len(kept))]
 
     def _fits(self, element: E, level: int) -> bool:
-        queue = self._levels[level]
-        if len(queue) >= self.capacities[level]:
+        if self._sizes[level] >= self.capacities[level]:
             return False
-        queue.append(element)
+        self._levels[level].append(element)
+        self._sizes[level] += 1
         self.size += 1
         return True
 
     def _highest(self) -> int:
-        return next(level for level, queue in enumerate(self._levels) if queue)
+        level = 0
+        while not self._sizes[level]:
+            level += 1
+        return level
 
     def _wait(self, element: E, own: int) -> None:
         self._arrivals += 1

@@ -29,11 +29,13 @@ _WINDOW_MS: Final = 50
 _WINDOW_SAMPLES: Final = 32
 _SMOOTHING: Final = 0.3
 
+_FIRST_PROBE_AFTER_MS: Final = 1_000
 _PROBE_EVERY_MS: Final = 30_000
-_PROBE_SAMPLES: Final = 64
+_PROBE_SAMPLES: Final = 128
 _LONGEST_PROBE_MS: Final = 1_000
 _FEWEST_PROBE_SAMPLES: Final = 8
-_PROBE_WEIGHT: Final = 0.5
+# The first probes are averaged; later ones push out the older.
+_LEAST_PROBE_WEIGHT: Final = 0.2
 # B was measured in a bad moment if anything is this much faster now; noise hardly is.
 _CLEARLY_FASTER: Final = 0.75
 
@@ -92,8 +94,11 @@ class VegasLimit:
         "_peak",
         "_phase",
         "_phase_since_ms",
+        "_probe_interval_ms",
+        "_probes",
         "_sum_us",
         "_to_skip",
+        "_window_samples",
         "base_rtt_us",
         "limit",
         "maximum",
@@ -111,16 +116,21 @@ class VegasLimit:
         self.rtt_us = 0.0
         self._estimate = float(minimum)
         self._phase = _Phase.SLOW_START
-        self._phase_since_ms: int | None = None
+        self._phase_since_ms = 0
         self._next_probe_ms = 0
+        self._probe_interval_ms = _FIRST_PROBE_AFTER_MS
+        self._probes = 1
         self._to_skip = 0
-        self._forget_window()
+        # The first window makes B, with which all else is compared.
+        self._window_samples = _PROBE_SAMPLES
+        self._count = self._sum_us = self._peak = 0
+        self._did_drop = False
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
         """Learn from one response (see ``Limit``)."""
-        if self._phase_since_ms is None:
+        if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
-            self._next_probe_ms = now_ms + _PROBE_EVERY_MS
+            self._next_probe_ms = now_ms + _FIRST_PROBE_AFTER_MS
         if self._phase is _Phase.DRAINING:
             self._drain(in_flight, now_ms)
             return
@@ -134,15 +144,19 @@ class VegasLimit:
             if self._count >= _PROBE_SAMPLES or now_ms - self._phase_since_ms > _LONGEST_PROBE_MS:
                 self._end_probe(now_ms)
         elif (
-            self._count >= _WINDOW_SAMPLES and self._count >= self.limit and now_ms - self._phase_since_ms >= _WINDOW_MS
+            self._count >= self._window_samples
+            and self._count >= self.limit
+            and now_ms - self._phase_since_ms >= _WINDOW_MS
         ):
             self._end_window(now_ms)
 
     def _end_window(self, now_ms: int) -> None:
+        self._window_samples = _WINDOW_SAMPLES
         mean_us = self._sum_us / self._count
         self.rtt_us += (mean_us - self.rtt_us) * (_SMOOTHING if self.rtt_us else 1.0)
         if not self.base_rtt_us or self.rtt_us < self.base_rtt_us * _CLEARLY_FASTER:
             self.base_rtt_us = self.rtt_us
+            self._probes = 1
         self._estimate = min(max(self._stepped(), self.minimum), self.maximum)
         self._begin(self._phase, self._estimate, now_ms)
         if now_ms >= self._next_probe_ms:
@@ -167,7 +181,6 @@ class VegasLimit:
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
         """Wait until all that was sent before the limit was halved has come back."""
-        assert self._phase_since_ms is not None
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:
@@ -177,8 +190,11 @@ class VegasLimit:
 
     def _end_probe(self, now_ms: int) -> None:
         if self._count >= _FEWEST_PROBE_SAMPLES:
-            self.base_rtt_us += (self._sum_us / self._count - self.base_rtt_us) * _PROBE_WEIGHT
-        self._next_probe_ms = now_ms + _PROBE_EVERY_MS
+            self._probes += 1
+            weight = max(1 / self._probes, _LEAST_PROBE_WEIGHT)
+            self.base_rtt_us += (self._sum_us / self._count - self.base_rtt_us) * weight
+        self._probe_interval_ms = min(self._probe_interval_ms * 2, _PROBE_EVERY_MS)
+        self._next_probe_ms = now_ms + self._probe_interval_ms
         self._begin(_Phase.STEADY, self._estimate, now_ms)
 
     def _begin(self, phase: _Phase, limit: float, now_ms: int) -> None:
@@ -186,10 +202,5 @@ class VegasLimit:
         self._phase_since_ms = now_ms
         self.limit = max(self.minimum, int(limit))
         self._to_skip = self.limit
-        self._forget_window()
-
-    def _forget_window(self) -> None:
-        self._count = 0
-        self._sum_us = 0
-        self._peak = 0
+        self._count = self._sum_us = self._peak = 0
         self._did_drop = False

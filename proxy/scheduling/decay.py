@@ -6,6 +6,8 @@ yet and gets it from what it has cost so far. The time comes as a number; betwee
 """
 
 import heapq
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -134,9 +136,11 @@ class DecayScheduler:
 
     __slots__ = (
         "_backs_off",
+        "_begins",
         "_costs",
         "_counts",
         "_decayed",
+        "_floor",
         "_levels",
         "_raw",
         "_service_decayed",
@@ -152,7 +156,10 @@ class DecayScheduler:
     def __init__(self, options: DecayOptions, *, now_ms: int) -> None:
         levels = options.levels
         self.options = options
+        # Where each level begins. Thresholds need not ascend, and then the lowest level that matches counts.
         self._thresholds = _checked_thresholds(options)
+        self._begins = [min(self._thresholds[level:]) for level in range(levels - 1)]
+        self._floor = options.utilisation_floor
         self.next_sweep_ms = now_ms + options.period_ms
         self._costs: dict[str, _Cost] = {}
         self._decayed = self._raw = self._service_decayed = self._service_raw = 0
@@ -192,7 +199,7 @@ class DecayScheduler:
             identity: whose it is.
             utilisation: the part of its broker's slots that is in use; 1: all.
         """
-        if utilisation < self.options.utilisation_floor:
+        if utilisation < self._floor:
             return 0
         level = self._levels.get(identity)
         return self._level_of_new(identity) if level is None else level
@@ -249,7 +256,8 @@ class DecayScheduler:
         Unlike Hadoop, where all are new users after a change. Response times begin anew: their levels may be others.
         """
         scale = self.options.cost_scale / other.options.cost_scale
-        for identity, theirs in other._costs.items():
+        costs = other._costs  # noqa: SLF001  another one of the same class
+        for identity, theirs in costs.items():
             entry = self._costs.get(identity)
             if entry is None:
                 entry = self._entry_of_new(identity)
@@ -279,12 +287,7 @@ class DecayScheduler:
         return decayed / self._decayed if self._decayed > 0 else 0.0
 
     def _level_of_share(self, share: float) -> int:
-        # From the last threshold on: they need not ascend, and then the highest level that matches counts.
-        thresholds = self._thresholds
-        for level in range(len(thresholds), 0, -1):
-            if share >= thresholds[level - 1]:
-                return level
-        return 0
+        return bisect_right(self._begins, share)
 
     def _level_of_new(self, identity: str) -> int:
         if identity in self.options.service_users:
@@ -333,8 +336,10 @@ class DecayScheduler:
             del self._costs[identity]
         self._decayed, self._raw = decayed, raw
         self._service_decayed, self._service_raw = service_decayed, service_raw
+        # Written out: this is what all else stands still for.
+        begins, total = self._begins, decayed if decayed > 0 else math.inf
         self._levels = {
-            identity: 0 if entry.is_service_user else self._level_of_share(self._share(entry.decayed))
+            identity: 0 if entry.is_service_user else bisect_right(begins, entry.decayed / total)
             for identity, entry in self._costs.items()
         }
 

@@ -32,6 +32,11 @@ class State(Enum):
     PARKED = auto()  # at the broker, but without a slot: the broker waits for something else
 
 
+# Looked up once: a member of an Enum is found through its class, for each request.
+_IDLE: Final = State.IDLE
+_RUNNING: Final = State.RUNNING
+
+
 class Ticket:
     """One connection's place at one broker, used again for each of its requests.
 
@@ -49,7 +54,7 @@ class Ticket:
         self.is_control = is_control
         self.asked_us = 0
         self.ran_us = 0
-        self.state = State.IDLE
+        self.state = _IDLE
 
 
 class Answer(Enum):
@@ -62,6 +67,7 @@ class Answer(Enum):
     FAILOVER = auto()  # the same, and another broker is to be tried
 
 
+_RUN: Final = Answer.RUN
 _REFUSALS: Final = {
     Overflow.KEEP_ALIVE: Answer.KEEP_ALIVE,
     Overflow.DISCONNECT: Answer.DISCONNECT,
@@ -106,10 +112,11 @@ class Dispatcher:
         refused: how many were, by answer.
     """
 
-    __slots__ = ("_control", "_granted", "_normal", "options", "refused")
+    __slots__ = ("_control", "_granted", "_is_refusing", "_normal", "options", "refused")
 
     def __init__(self, options: DispatcherOptions, limit: Limit) -> None:
         self.options = options
+        self._is_refusing = options.is_backoff_enabled
         self._normal = _Lane(CallQueue(options.queue), limit)
         control = QueueOptions(levels=1, capacity=_NO_BOUND, within_level=WithinLevel.ROUND_ROBIN)
         self._control = _Lane(CallQueue(control), FixedLimit(options.control_slots))
@@ -154,17 +161,24 @@ class Dispatcher:
             now_us: the time.
             is_slow: the scheduler says that its level backs off. Heeded where backing off is enabled, and never for
                 a control request: those are held, whatever happens.
+            may_refuse: its client can be told in a way that it understands; else it is held, as if nobody backed off.
+
+        Raises:
+            ValueError: the ticket is not idle: it has one place only.
         """
-        assert ticket.state is State.IDLE
+        if ticket.state is not _IDLE:
+            raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
         ticket.asked_us = now_us
         lane = self._control if ticket.is_control else self._normal
-        is_refusing = self.options.is_backoff_enabled and may_refuse and not ticket.is_control
+        is_refusing = self._is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
         if lane.in_flight < lane.limit.limit:
             # Nobody waits: else the slot would have been given away.
-            self._run(lane, ticket, now_us)
-            return Answer.RUN
+            lane.in_flight += 1
+            ticket.state = _RUNNING
+            ticket.ran_us = now_us
+            return _RUN
         if is_refusing:
             overflow = lane.queue.add(ticket)
             if overflow is not None:
@@ -183,17 +197,21 @@ class Dispatcher:
             is_sample: the time it ran was the broker's time, and says how busy that is. Not for a parked one.
             did_drop: the broker failed or took too long: a sign of overload.
         """
-        if ticket.state is State.RUNNING and is_sample and not ticket.is_control:
+        if ticket.state is not _RUNNING:
+            self.leave(ticket, now_us)
+            return
+        if is_sample and not ticket.is_control:
             lane = self._normal
-            rtt_us = max(1, now_us - ticket.ran_us)
-            lane.limit.observe(rtt_us, lane.in_flight, now_us // 1_000, did_drop=did_drop)
-        self.leave(ticket, now_us)
+            rtt_us = now_us - ticket.ran_us
+            lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000, did_drop=did_drop)
+        ticket.state = _IDLE
+        self._free(ticket, now_us)
 
     def park(self, ticket: Ticket, now_us: int) -> None:
         """Give the slot of a running ticket to the next: its request waits, at the broker or for its own client."""
-        if ticket.state is State.RUNNING:
-            self._free(ticket, now_us)
+        if ticket.state is _RUNNING:
             ticket.state = State.PARKED
+            self._free(ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> None:
         """Forget the request of a ticket, wherever it is; an idle one stays idle.
@@ -201,14 +219,11 @@ class Dispatcher:
         Whoever waited leaves without using a turn. A slot goes to the next: if the broker still works on the request,
         call this when it no longer does.
         """
-        match ticket.state:
-            case State.WAITING:
-                (self._control if ticket.is_control else self._normal).queue.remove(ticket)
-            case State.RUNNING:
-                self._free(ticket, now_us)
-            case State.PARKED | State.IDLE:
-                pass
-        ticket.state = State.IDLE
+        state, ticket.state = ticket.state, _IDLE
+        if state is _RUNNING:
+            self._free(ticket, now_us)
+        elif state is State.WAITING:
+            (self._control if ticket.is_control else self._normal).queue.remove(ticket)
 
     def granted(self) -> list[Ticket]:
         """Return the tickets that got a slot while they waited, in their order; each once. They run from now on."""
@@ -225,6 +240,7 @@ class Dispatcher:
             queue.take_over(self._normal.queue)
             self._normal.queue = queue
         self.options = options
+        self._is_refusing = options.is_backoff_enabled
         self._normal.limit = limit
         self._control.limit = FixedLimit(options.control_slots)
         self._fill(self._normal, now_us)
@@ -241,7 +257,8 @@ class Dispatcher:
         return answer
 
     def _free(self, ticket: Ticket, now_us: int) -> None:
-        self._granted.pop(ticket, None)
+        if self._granted:
+            self._granted.pop(ticket, None)
         lane = self._control if ticket.is_control else self._normal
         lane.in_flight -= 1
         if lane.queue.size:
@@ -250,11 +267,7 @@ class Dispatcher:
     def _fill(self, lane: _Lane, now_us: int) -> None:
         """Give all free slots to those that wait."""
         while lane.in_flight < lane.limit.limit and (ticket := lane.queue.poll()) is not None:
-            self._run(lane, ticket, now_us)
+            lane.in_flight += 1
+            ticket.state = _RUNNING
+            ticket.ran_us = now_us
             self._granted[ticket] = None
-
-    @staticmethod
-    def _run(lane: _Lane, ticket: Ticket, now_us: int) -> None:
-        lane.in_flight += 1
-        ticket.state = State.RUNNING
-        ticket.ran_us = now_us
