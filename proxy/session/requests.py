@@ -176,8 +176,8 @@ class Requests(State):
     def _admit_other(self, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, api_key, api_version, correlation_id, client_id, _ = head
         sent = None
-        payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
-        if payers is not NOBODY or self._call is not None:
+        if self.account.listening.quotas.limits_requests or self._call is not None:
+            payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
             asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
             if self._waits(now_ms) or not self._may_ask(payers, asked, identity, now_ms):
                 return None
