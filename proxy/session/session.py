@@ -124,9 +124,7 @@ class Session(Responses):
                     sent.forget()
                     if not self._in_flight:
                         self._leave_queue()
-            if self._acks0 is not None and self._acks0[2] is not None:
-                self._acks0[2].forget()
-            self._acks0 = None
+            self._forget_acks0()
 
     def close(self, *, now_ms: int, has_passed: bool) -> None:
         """Settle what will not be answered any more.
@@ -147,6 +145,7 @@ class Session(Responses):
                 service = self._end_service()  # nothing for those behind the first
                 for payer, wait_ms in sent.settle(service, 0, now_ms=now_ms) if is_charged else sent.forget():
                     self._silence(payer, wait_ms, now_ms)
+        self._forget_acks0()
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
@@ -154,6 +153,12 @@ class Session(Responses):
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
+
+    def _forget_acks0(self) -> None:
+        """Charge nobody for a Produce that will have no answer and has not wholly passed."""
+        if self._acks0 is not None and self._acks0[2] is not None:
+            self._acks0[2].forget()
+        self._acks0 = None
 
     def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
         if wait_ms > 0 and not self.account.observes(bucket):

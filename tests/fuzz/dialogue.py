@@ -25,7 +25,11 @@ from protocol.errors import ProtocolError
 from protocol.header import MAX_HEAD_BYTES
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import MOVED, Addresses
+from proxy.calls import Done, Line
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
+from proxy.scheduling.concurrency import FixedLimit
+from proxy.scheduling.decay import DecayOptions, DecayScheduler
+from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
 from proxy.session import Session
 from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
 from proxy.session.state import MAX_IN_FLIGHT
@@ -78,6 +82,7 @@ _ENDLESS: Final = (
 )
 _WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
 _LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
+_REQUEST_LIMITS: Final = (None, 0.5, 1_000.0)
 _UNMUTED_STEPS: Final = 400
 # Of a response that is kept until its front has come: more than may be kept of it, but not in each step of a play.
 _LISTING: Final = (seeds.METADATA, seeds.DESCRIBE_CLUSTER, seeds.FIND_COORDINATOR)
@@ -120,6 +125,7 @@ class Stage:
 
     def wake(self) -> None:
         """Call the timer if it is due."""
+        self._look_at_the_clock()
         if not self.error and 0 < self.session.wake_at_ms <= self.wire.now_ms:
             try:
                 self.session.handle_timer(now_ms=self.wire.now_ms)
@@ -135,6 +141,7 @@ class Stage:
     def release(self) -> None:
         """Let nothing wait for its throttle time any more."""
         self._is_released = True
+        self._look_at_the_clock()
         try:
             self.session.release(now_ms=self.wire.now_ms)
         except ProtocolError as error:
@@ -161,6 +168,7 @@ class Stage:
     def pump(self) -> None:
         """Give the session what it reads now, and take what it has written."""
         session = self.session
+        self._look_at_the_clock()
         try:
             while not self.error:
                 if self._client_queue and not session.is_blocked:
@@ -177,6 +185,9 @@ class Stage:
         if not self.error:
             self.check_memory()
             self.check_progress()
+
+    def _look_at_the_clock(self) -> None:
+        self.session.now_ns = self.wire.now_ms * 1_000_000
 
     def _give_client(self, piece: bytes) -> None:
         if piece is _END:
@@ -223,6 +234,10 @@ class Stage:
             for bucket in manager:
                 assert bucket.in_flight >= 0
                 assert not has_ended or not (bucket.in_flight or bucket.holders)
+        line = self.wire.listening.line
+        if has_ended:
+            assert not self.wire.listening.service.served
+            assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.watched)
 
     def finish(self) -> None:
         """Answer what is asked, let time pass, and see that nothing stays that could have passed."""
@@ -244,6 +259,7 @@ class Stage:
 
     def close(self) -> None:
         """End the connection."""
+        self._look_at_the_clock()
         self.session.close(now_ms=self.wire.now_ms, has_passed=self.error is None)
         self.check_accounts(has_ended=True)
 
@@ -529,9 +545,10 @@ def _rules(source: Source) -> tuple[QuotaRule, ...]:
     if choice < 64:
         return ()
     produce, fetch = _LIMITS[choice % 5], _LIMITS[choice // 5 % 5]
+    requests, percentage = _REQUEST_LIMITS[choice % 3], _REQUEST_LIMITS[choice // 7 % 3]
     enforcement = (None, None, *Enforcement)[source.below(5)]
     client_id = ("etl", DEFAULT)[choice & 1]
-    if produce is None and fetch is None:
+    if produce is None and fetch is None and requests is None and percentage is None:
         return ()
     return (
         QuotaRule(
@@ -539,6 +556,8 @@ def _rules(source: Source) -> tuple[QuotaRule, ...]:
             client_id=client_id,
             producer_byte_rate=produce,
             consumer_byte_rate=fetch,
+            request_rate=requests,
+            request_percentage=percentage,
             enforcement=enforcement,
         ),
     )
@@ -563,7 +582,27 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
         max_throttle_time_ms=25_000,
         max_buckets=(MAX_BUCKETS, 3)[choice // 18 % 2],
         addresses=_addresses() if kind == REWRITING else None,
+        line=_line() if choice // 36 % 2 else None,
     )
+
+
+class _Cost:
+    """Whatever it is costs one."""
+
+    on_refusal = 1
+
+    def on_arrival(self, request_bytes: int) -> int:
+        return 0
+
+    def on_completion(self, done: Done) -> int:
+        return 1
+
+
+def _line() -> Line:
+    """Return a queue in front of a broker of one slot, for which the neighbours ask as well."""
+    dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
+    scheduler = DecayScheduler(DecayOptions(), now_ms=0)
+    return Line(scheduler, dispatcher, _Cost(), identifies_clients=True, watched={}, wake=lambda: None)
 
 
 def _addresses() -> Addresses:

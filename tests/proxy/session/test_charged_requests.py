@@ -77,6 +77,19 @@ def test_a_produce_without_an_answer_is_counted_when_it_has_passed() -> None:
     assert wire.muted_for_ms == 200
 
 
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_produce_without_an_answer_that_is_cut_off_is_not_counted(says_so: bool) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(produce_request(acks=0)[:-1])
+
+    if says_so:
+        wire.session.receive_end_from_client()
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (0, 0)
+
+
 def test_a_request_that_is_never_answered_is_counted_when_its_connection_ends() -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(*(other_request(number) for number in range(3)))
