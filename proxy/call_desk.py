@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from config.model import FairCallQueue, IdentityProvider
 from proxy.call_settings import cost, decay_options, dispatcher_options, limit
-from proxy.calls import Call, Line, identity, park_due
+from proxy.calls import Call, Line, Tally, identity, park_due
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher
 
@@ -24,11 +24,13 @@ class CallScheduler:
     Attributes:
         settings: What the file says.
         scheduler: A reload replaces it, and what users have cost goes over.
+        tally: What has become of its requests.
     """
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
         self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+        self.tally = Tally()
 
     def identity(self, principal: str, client_id: str, host: str) -> str:
         """Return whose cost a request adds to."""
@@ -73,6 +75,7 @@ class CallDesk:
                 self.dispatcher,
                 cost(settings),
                 identifies_clients=is_client,
+                tally=calls.tally,
                 watched=self._watched,
                 wake=self.wake,
             )
@@ -96,7 +99,7 @@ class CallDesk:
         """Take back the slots of those who keep them too long, and look again when the next may."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
-        at_us = park_due(self._watched, self.dispatcher, now_us)
+        at_us = park_due(self._watched, now_us)
         if at_us is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0, at_us - now_us) / 1e6, self._look)
         self.wake()

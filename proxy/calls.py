@@ -27,6 +27,9 @@ POLL_GRACE_US: Final = 20_000
 # How long the rest of a request may take to come.
 UPLOAD_GRACE_US: Final = 1_000_000
 
+# In place of a level, in what is counted of them: those that follow have a queue of their own.
+CONTROL_LEVEL: Final = -1
+
 # These must come through whatever else does: who is late with them is put out of its group, or its transaction ends,
 # and that makes more work for all.
 CONTROL: Final = frozenset(
@@ -94,6 +97,48 @@ class Done(NamedTuple):
     response_bytes: int
 
 
+class Tally:
+    """What has become of a listener's requests; counted from its start on, to be read as metrics.
+
+    Attributes:
+        served: How many were answered, by level.
+        queue_us: How long these were queued, by level, in microseconds.
+        service_us: And served.
+        refused: How many were refused, by level, API and how.
+        passed_by: How many went past the queue, by API: no slot was theirs.
+        parked: How many gave their slot back before they were answered, by API.
+    """
+
+    __slots__ = ("parked", "passed_by", "queue_us", "refused", "served", "service_us")
+
+    def __init__(self) -> None:
+        self.served: dict[int, int] = {}
+        self.queue_us: dict[int, int] = {}
+        self.service_us: dict[int, int] = {}
+        self.refused: dict[tuple[int, int, Answer], int] = {}
+        self.passed_by: dict[int, int] = {}
+        self.parked: dict[int, int] = {}
+
+    def serve(self, level: int, queue_us: int, service_us: int) -> None:
+        """Count a request that was answered."""
+        self.served[level] = self.served.get(level, 0) + 1
+        self.queue_us[level] = self.queue_us.get(level, 0) + queue_us
+        self.service_us[level] = self.service_us.get(level, 0) + service_us
+
+    def refuse(self, level: int, api_key: int, answer: Answer) -> None:
+        """Count a request that was refused."""
+        key = level, api_key, answer
+        self.refused[key] = self.refused.get(key, 0) + 1
+
+    def pass_by(self, api_key: int) -> None:
+        """Count a request that goes past the queue."""
+        self.passed_by[api_key] = self.passed_by.get(api_key, 0) + 1
+
+    def park(self, api_key: int) -> None:
+        """Count a request that gives its slot back before it is answered."""
+        self.parked[api_key] = self.parked.get(api_key, 0) + 1
+
+
 class Turn(Enum):
     """What becomes of a request."""
 
@@ -110,11 +155,12 @@ class Line:
         dispatcher: The broker's: its queue and its slots.
         cost: What is charged to a user.
         identifies_clients: Whether each client-id of a user is somebody of his own.
+        tally: The listener's: what has become of its requests.
         watched: The broker's: who may have to give its slot back, and when, in microseconds.
         wake: Called when connections may go on that waited, and when there is somebody new to be watched.
     """
 
-    __slots__ = ("cost", "dispatcher", "identifies_clients", "scheduler", "wake", "watched")
+    __slots__ = ("cost", "dispatcher", "identifies_clients", "scheduler", "tally", "wake", "watched")
 
     def __init__(
         self,
@@ -123,6 +169,7 @@ class Line:
         cost: Cost,
         *,
         identifies_clients: bool,
+        tally: Tally,
         watched: "dict[Call, int]",
         wake: Callable[[], None],
     ) -> None:
@@ -130,6 +177,7 @@ class Line:
         self.dispatcher = dispatcher
         self.cost = cost
         self.identifies_clients = identifies_clients
+        self.tally = tally
         self.wake = wake
         self.watched = watched
 
@@ -164,21 +212,22 @@ def identity(principal: str, client_id: str, host: str, *, identifies_clients: b
     return f"{principal}/{client_id}" if identifies_clients else principal
 
 
-def park_due(watched: "dict[Call, int]", dispatcher: Dispatcher, now_us: int) -> int | None:
+def park_due(watched: "dict[Call, int]", now_us: int) -> int | None:
     """Take the slots of those whose grace is over; return when to call this again, None for never."""
     for call in [call for call, at_us in watched.items() if at_us <= now_us]:
         del watched[call]
-        dispatcher.park(call.ticket, now_us)
+        call.park(now_us)
     return min(watched.values(), default=None)
 
 
 class Call:
     """The request at the head of one connection, again and again."""
 
-    __slots__ = ("_awaits_data", "_sample", "line", "ticket")
+    __slots__ = ("_api_key", "_awaits_data", "_sample", "line", "ticket")
 
     def __init__(self, line: Line, owner: object) -> None:
         self.line = line
+        self._api_key = 0  # of the last request that passed
         self._awaits_data = False  # the last fetch did
         self._sample = 0  # requests of this slot: only one that is alone says how fast the broker is
         self.ticket = Ticket(owner)
@@ -200,11 +249,13 @@ class Call:
             is_served = ticket.state is State.RUNNING and asked.api_key not in _POLLS
             if not is_served or line.is_awaited(is_control=ticket.is_control):
                 return Turn.WAITS
-        elif ticket.state is State.IDLE and not self._goes_past(asked):
-            turn = self._begin(asked, identity, may_refuse, now_us)
-            if turn is not Turn.PASSES:
+        elif ticket.state is State.IDLE:
+            if self._goes_past(asked):
+                line.tally.pass_by(asked.api_key)
+            elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not Turn.PASSES:
                 return turn
         line.scheduler.charge(identity, line.cost.on_arrival(asked.size_bytes))
+        self._api_key = asked.api_key
         self._sample += 1
         return Turn.PASSES
 
@@ -225,6 +276,7 @@ class Call:
         if answer is Answer.WAIT:
             return Turn.WAITS
         line.scheduler.charge(identity, line.cost.on_refusal)
+        line.tally.refuse(ticket.level, asked.api_key, answer)
         return Turn.REFUSED
 
     def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
@@ -236,7 +288,7 @@ class Call:
             self._sample += 1  # how long it takes to come says nothing of the broker
             line.watch(self, now_us + UPLOAD_GRACE_US)
         elif asked.api_key in _GATHERING:
-            line.dispatcher.park(ticket, now_us)
+            self.park(now_us)
             line.wake()
         elif _may_wait(asked):
             line.watch(self, now_us + POLL_GRACE_US)
@@ -271,8 +323,15 @@ class Call:
         done = Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes)
         line.scheduler.charge(identity, line.cost.on_completion(done))
         line.scheduler.add_response_time(ticket.level, queue_us + service_us)
+        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, service_us)
         if is_last:
             self.end(is_sample=self._sample == 1 and not _may_wait(asked), now_us=now_us)
+
+    def park(self, now_us: int) -> None:
+        """Give the slot back before the answer comes."""
+        if self.ticket.state is State.RUNNING:
+            self.line.tally.park(self._api_key)
+            self.line.dispatcher.park(self.ticket, now_us)
 
     def end(self, *, is_sample: bool, now_us: int) -> None:
         """Take it that nothing more is under way: the slot is another's."""

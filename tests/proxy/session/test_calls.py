@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.api import ApiKey
-from proxy.calls import POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, park_due
+from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, Tally, park_due
 from proxy.scheduling.concurrency import FixedLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
@@ -45,6 +45,7 @@ class Crowd:
     def __init__(self, *, slots: int = 1, clients: int = 3, is_backoff_enabled: bool = False) -> None:
         self.cost = OneEach()
         self.watched: dict[Call, int] = {}
+        self.tally = Tally()
         self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
         self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
         self.line = Line(
@@ -52,6 +53,7 @@ class Crowd:
             self.dispatcher,
             self.cost,
             identifies_clients=False,
+            tally=self.tally,
             watched=self.watched,
             wake=lambda: None,
         )
@@ -63,7 +65,7 @@ class Crowd:
     def wait(self, wait_ms: int) -> None:
         for wire in self.wires:
             wire.wait(wait_ms)
-        park_due(self.watched, self.dispatcher, self.wires[0].now_ms * 1_000)
+        park_due(self.watched, self.wires[0].now_ms * 1_000)
 
 
 def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
@@ -270,6 +272,28 @@ def test_what_a_request_took_is_told_to_who_reckons_its_cost() -> None:
     produce, fetch = crowd.cost.done
     assert (produce.api_key, produce.queue_us, produce.elapsed_us) == (ApiKey.PRODUCE, 0, 5_000)
     assert (fetch.api_key, fetch.queue_us, fetch.elapsed_us) == (ApiKey.FETCH, 5_000, 7_000)
+
+
+def test_what_becomes_of_requests_is_counted() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    heartbeat = framed(request_header(ApiKey.HEARTBEAT, 0, 1, "etl", is_flexible=False) + bytes(20))
+    first.client(produce_request(1))
+    second.client(fetch_request(2))
+    third.client(heartbeat)
+    crowd.wait(5)
+    third.broker(other_response(1))
+    first.broker(produce_response(1))
+    second.resume()
+    crowd.wait(500)
+    second.broker(fetch_response(2))
+    second.client(fetch_request(3))
+
+    tally = crowd.tally
+    assert tally.served == {0: 2, CONTROL_LEVEL: 1}
+    assert (tally.queue_us, tally.service_us) == ({0: 5_000, CONTROL_LEVEL: 0}, {0: 505_000, CONTROL_LEVEL: 5_000})
+    assert tally.parked == {ApiKey.FETCH: 1}
+    assert tally.passed_by == {ApiKey.FETCH: 1}
 
 
 # -- refusals

@@ -1,0 +1,90 @@
+"""One greedy user and ten polite ones at a broker that is busy with them: what each of them gets, and how late."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.closed_loop import Crowd, Load, Served
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.proxy import Proxy
+
+POLITE: Final = tuple(Crowd(f"polite-{number}") for number in range(10))
+GREEDY: Final = Crowd("greedy", connections=100)
+_SERVICE_MS: Final = 5
+_SLOW_WRITES: Final = Path(__file__).parents[1] / "java" / "SlowWrites.java"
+# Until all are connected; and at the end, when those who are done first leave the others alone.
+_WARM_UP_S: Final = 2
+_RUN_OUT_S: Final = 0.5
+
+
+def slow_kafka() -> Kafka:
+    """A broker with one thread, which each write keeps for 5 ms: so it is the bottleneck, and not the machine."""
+    return Kafka(
+        KAFKA_4,
+        config={"num.io.threads": 1, "authorizer.class.name": "SlowWrites", "slow.writes.ms": _SERVICE_MS},
+        plugins=[_SLOW_WRITES],
+    )
+
+
+class Outcome(NamedTuple):
+    """What came of it, from when all were there."""
+
+    polite: list[Served]
+    greedy: list[Served]
+    seconds: float
+
+    @property
+    def p99_ms(self) -> float:
+        """Of a polite request."""
+        return statistics.quantiles((one.took_s for one in self.polite), n=100)[98] * 1_000
+
+    @property
+    def median_ms(self) -> float:
+        """Of a polite request."""
+        return statistics.median(one.took_s for one in self.polite) * 1_000
+
+    @property
+    def per_second(self) -> float:
+        """Requests of all of them."""
+        return (len(self.polite) + len(self.greedy)) / self.seconds
+
+    def __str__(self) -> str:
+        polite, greedy = len(self.polite) / self.seconds, len(self.greedy) / self.seconds
+        return (
+            f"polite p50 {self.median_ms:.0f} ms, p99 {self.p99_ms:.0f} ms, {polite:.0f}/s; "
+            f"greedy {greedy:.0f}/s; all {self.per_second:.0f}/s"
+        )
+
+
+def meet(
+    kafka: Kafka,
+    topic: str,
+    queue: Mapping[str, Any] | None,
+    *,
+    seconds: float,
+    is_greedy_there: bool = True,
+    record_bytes: int = 100,
+) -> Outcome:
+    """Let them meet behind a proxy with such a ``fair_call_queue``; None: with none."""
+    loads = [POLITE, (GREEDY,)] if is_greedy_there else [POLITE]
+    served: dict[str, list[Served]] = {}
+    with Proxy({} if queue is None else {"fair_call_queue": queue}, kafka) as proxy, ExitStack() as stack:
+        running = [
+            stack.enter_context(Load(proxy.port(), topic, *crowds, seconds=seconds, record_bytes=record_bytes))
+            for crowds in loads
+        ]
+        for load in running:
+            served |= load.served()
+    polite = [one for crowd in POLITE for one in served[crowd.client_id]]
+    end_s = max(one.at_s for one in polite) - _RUN_OUT_S
+    begin_s = end_s - seconds + _WARM_UP_S + _RUN_OUT_S
+
+    def counted(answers: list[Served]) -> list[Served]:
+        return [one for one in answers if begin_s <= one.at_s < end_s]
+
+    return Outcome(counted(polite), counted(served.get(GREEDY.client_id, [])), end_s - begin_s)
