@@ -19,6 +19,7 @@ from typing import Final, cast
 from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, Replication, UpstreamTls
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
+from proxy.call_desk import CallDesk
 from proxy.cluster_view import ClusterView, servers_behind
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.counters import Counters
@@ -88,6 +89,11 @@ class Server:
         brokers = [*self._brokers.values(), *(one for fleet in fleets for one in tuple(fleet.brokers.values()))]
         named = [(str(upstream.address), upstream.quotas) for upstream in brokers]
         return named + [("bootstrap", fleet.bootstrap(0).quotas) for fleet in fleets]
+
+    @property
+    def desks_by_name(self) -> list[tuple[str, CallDesk]]:
+        """The queues in front of brokers by the brokers' addresses; a broker may be there more than once."""
+        return [(str(upstream.address), upstream.calls) for upstream in self.upstreams if upstream.calls is not None]
 
     def is_reachable(self) -> bool:
         """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""

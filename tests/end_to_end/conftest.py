@@ -10,6 +10,7 @@ from types import FrameType
 
 import pytest
 
+from tests.end_to_end.support import greedy
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
@@ -42,6 +43,13 @@ def kafka_39() -> Iterator[Kafka]:
 @pytest.fixture(scope="session")
 def kafka_4() -> Iterator[Kafka]:
     with Kafka(KAFKA_4) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def slow_kafka() -> Iterator[Kafka]:
+    """One with a single thread, which every write keeps for some milliseconds."""
+    with greedy.slow_kafka() as kafka:
         yield kafka
 
 

@@ -1,10 +1,13 @@
 """Clients that each send a request as soon as the last one is answered, in a process of their own.
 
-A request costs its sender nothing and the broker some milliseconds: a kilobyte of Produce that holds a megabyte of
-zeros, which the broker unpacks to look at each record. So with one thread the broker is busy long before anybody else.
+``Writes`` cost their sender nothing and the broker, where they are large, some milliseconds: a kilobyte of Produce that
+holds a megabyte of zeros, which the broker unpacks to look at each record. ``Polls`` are fetches behind the end of a
+partition, where nothing comes.
 
-``python -m tests.end_to_end.support.closed_loop PORT TOPIC SECONDS RECORD_BYTES CLIENT_ID:CONNECTIONS…`` prints a JSON
-object: for each client-id the answers, as pairs of ``time.monotonic`` and the time that it took, in seconds.
+Each answer must be that of the oldest request, and behind the last one there must be nothing.
+
+``python -m tests.end_to_end.support.closed_loop PORT TOPIC SECONDS {writes|polls} AMOUNT CLIENT_ID:CONNECTIONS:AHEAD…``
+prints a JSON object: for each client-id the answers, as pairs of ``time.monotonic`` and the seconds that it took.
 """
 
 from __future__ import annotations
@@ -14,24 +17,49 @@ import json
 import struct
 import sys
 import time
+from collections import deque
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import uvloop
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, produce_body, read_produce, request
+from tests.end_to_end.support.frames import (
+    FETCH,
+    FETCH_VERSION,
+    PRODUCE,
+    PRODUCE_VERSION,
+    fetch_body,
+    produce_body,
+    read_fetch,
+    read_produce,
+    request,
+)
 from tests.end_to_end.support.processes import HarnessError, Process, scratch, wait_until
 
 _ROOT: Final = Path(__file__).parents[3]
 _GZIP: Final = 1
+_BETWEEN_CONNECTS_S: Final = 0.002
 
 
 class Crowd(NamedTuple):
-    """A client-id with so many connections."""
+    """A client-id with so many connections, each of which has so many requests unanswered."""
 
     client_id: str
     connections: int = 1
+    ahead: int = 1
+
+
+class Writes(NamedTuple):
+    """One record of so many zeros each, packed."""
+
+    record_bytes: int = 100
+
+
+class Polls(NamedTuple):
+    """Of partition 0, which must be empty; the broker waits so long before it says that."""
+
+    max_wait_ms: int
 
 
 class Served(NamedTuple):
@@ -54,12 +82,14 @@ def dear_batch(record_bytes: int) -> bytes:
 class Load:
     """Some crowds at one port, for the length of a ``with`` block at the most."""
 
-    def __init__(self, port: int, topic: str, *crowds: Crowd, seconds: float, record_bytes: int) -> None:
-        self._words = [str(port), topic, str(seconds), str(record_bytes)]
-        self._words += [f"{crowd.client_id}:{crowd.connections}" for crowd in crowds]
+    def __init__(self, port: int, topic: str, *crowds: Crowd, seconds: float, kind: Writes | Polls) -> None:
+        """Only remember what is wanted."""
+        self._words = [str(port), topic, str(seconds), type(kind).__name__.lower(), str(kind[0])]
+        self._words += [":".join(map(str, crowd)) for crowd in crowds]
         self._seconds = seconds
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Self:
+        """Start them."""
         self._scratch = scratch("load")
         directory = self._scratch.__enter__()
         command = [sys.executable, "-m", "tests.end_to_end.support.closed_loop", *self._words]
@@ -67,8 +97,14 @@ class Load:
         return self
 
     def __exit__(self, *error: object) -> None:
+        """End them, if they have not ended."""
         self._process.kill()
         self._scratch.__exit__(None, None, None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether some of them go on."""
+        return self._process.is_running
 
     def served(self) -> dict[str, list[Served]]:
         """Wait for the end; return the answers of each client-id."""
@@ -80,42 +116,73 @@ class Load:
         return {client_id: [Served(*one) for one in answers] for client_id, answers in found.items()}
 
 
-async def _client(number: int, port: int, frame: bytes, end_s: float, served: list[Served]) -> None:
-    await asyncio.sleep(number * 0.002)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    while (begin_s := time.monotonic()) < end_s:
-        writer.write(frame)
-        (size,) = struct.unpack(">i", await reader.readexactly(4))
-        answer = read_produce((await reader.readexactly(size))[4:])
-        if answer.error_code:
-            raise SystemExit(f"error {answer.error_code}")
+def _frame(kind: str, amount: int, client_id: str, topic: str) -> bytes:
+    if kind == "polls":
+        body = fetch_body(topic, offset=0, max_bytes=1_000_000, max_wait_ms=amount)
+        return request(FETCH, FETCH_VERSION, 1, client_id, body)
+    return request(PRODUCE, PRODUCE_VERSION, 1, client_id, produce_body(topic, dear_batch(amount), acks=1))
+
+
+class _Client:
+    """One connection."""
+
+    def __init__(self, frame: bytes, ahead: int, served: list[Served]) -> None:
+        self._frame = frame
+        self._ahead = ahead
+        self._served = served
+        self._read = read_produce if frame[4:6] == PRODUCE.to_bytes(2) else read_fetch
+        self._sent: deque[tuple[int, float]] = deque()
+        self._last_id = 0
+
+    async def run(self, number: int, port: int, end_s: float) -> None:
+        await asyncio.sleep(number * _BETWEEN_CONNECTS_S)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
+        while time.monotonic() < end_s:
+            while len(self._sent) < self._ahead:
+                self._send()
+            await self._receive()
+        while self._sent:
+            await self._receive()
+        self._writer.write_eof()
+        if await self._reader.read():
+            raise SystemExit("an answer came twice")
+        self._writer.close()
+
+    def _send(self) -> None:
+        self._last_id += 1
+        self._writer.write(self._frame[:8] + self._last_id.to_bytes(4) + self._frame[12:])
+        self._sent.append((self._last_id, time.monotonic()))
+
+    async def _receive(self) -> None:
+        size, found_id = struct.unpack(">ii", await self._reader.readexactly(8))
+        answer = self._read(await self._reader.readexactly(size - 4))
+        sent_id, sent_s = self._sent.popleft()
+        if found_id != sent_id or answer.error_code:
+            raise SystemExit(f"answer {found_id} with error {answer.error_code} came for request {sent_id}")
         now_s = time.monotonic()
-        served.append(Served(now_s, now_s - begin_s))
+        self._served.append(Served(now_s, now_s - sent_s))
         if answer.throttle_time_ms:
             await asyncio.sleep(answer.throttle_time_ms / 1_000)
-    writer.close()
 
 
-async def _all(port: int, topic: str, seconds: float, record_bytes: int, crowds: list[Crowd]) -> None:
+async def _all(frames: dict[Crowd, bytes], port: int, seconds: float) -> dict[str, list[Served]]:
     end_s = time.monotonic() + seconds
-    batch = dear_batch(record_bytes)
-    served: dict[str, list[Served]] = {crowd.client_id: [] for crowd in crowds}
+    served: dict[str, list[Served]] = {crowd.client_id: [] for crowd in frames}
     number = 0
     async with asyncio.TaskGroup() as clients:
-        for crowd in crowds:
-            frame = request(
-                PRODUCE, PRODUCE_VERSION, 1, crowd.client_id, produce_body(topic, batch, acks=1)
-            )
+        for crowd, frame in frames.items():
             for _ in range(crowd.connections):
-                clients.create_task(_client(number, port, frame, end_s, served[crowd.client_id]))
+                client = _Client(frame, crowd.ahead, served[crowd.client_id])
+                clients.create_task(client.run(number, port, end_s))
                 number += 1
-    print(json.dumps(served))
+    return served
 
 
 def main() -> None:
-    port, topic, seconds, record_bytes, *names = sys.argv[1:]
-    crowds = [Crowd(name, int(connections)) for name, connections in (one.split(":") for one in names)]
-    uvloop.run(_all(int(port), topic, float(seconds), int(record_bytes), crowds))
+    port, topic, seconds, kind, amount, *names = sys.argv[1:]
+    crowds = [Crowd(name, int(count), int(ahead)) for name, count, ahead in (one.split(":") for one in names)]
+    frames = {crowd: _frame(kind, int(amount), crowd.client_id, topic) for crowd in crowds}
+    json.dump(uvloop.run(_all(frames, int(port), float(seconds))), sys.stdout)
 
 
 if __name__ == "__main__":

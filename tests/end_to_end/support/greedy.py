@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.closed_loop import Crowd, Load, Served
+from tests.end_to_end.support.closed_loop import Crowd, Load, Served, Writes
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
@@ -54,6 +54,7 @@ class Outcome(NamedTuple):
         return (len(self.polite) + len(self.greedy)) / self.seconds
 
     def __str__(self) -> str:
+        """Say it in one line."""
         polite, greedy = len(self.polite) / self.seconds, len(self.greedy) / self.seconds
         return (
             f"polite p50 {self.median_ms:.0f} ms, p99 {self.p99_ms:.0f} ms, {polite:.0f}/s; "
@@ -68,15 +69,14 @@ def meet(
     *,
     seconds: float,
     is_greedy_there: bool = True,
-    record_bytes: int = 100,
+    kind: Writes = Writes(),  # noqa: B008 - a value
 ) -> Outcome:
     """Let them meet behind a proxy with such a ``fair_call_queue``; None: with none."""
     loads = [POLITE, (GREEDY,)] if is_greedy_there else [POLITE]
     served: dict[str, list[Served]] = {}
     with Proxy({} if queue is None else {"fair_call_queue": queue}, kafka) as proxy, ExitStack() as stack:
         running = [
-            stack.enter_context(Load(proxy.port(), topic, *crowds, seconds=seconds, record_bytes=record_bytes))
-            for crowds in loads
+            stack.enter_context(Load(proxy.port(), topic, *crowds, seconds=seconds, kind=kind)) for crowds in loads
         ]
         for load in running:
             served |= load.served()

@@ -1,0 +1,125 @@
+"""Members of consumer groups that count their rebalances, of each client library; and how a broker counts them."""
+
+import asyncio
+import struct
+import time
+from collections.abc import Collection
+from typing import Any, Final
+
+import aiokafka
+import confluent_kafka
+
+from tests.end_to_end.support.clients import end_offset, run_java_program
+from tests.end_to_end.support.kafka import Kafka
+
+SESSION_TIMEOUT_MS: Final = 6_000  # the least that a broker allows
+_HEARTBEAT_MS: Final = 1_000
+
+Report = dict[str, int]
+
+
+def java_member(kafka: Kafka, address: str, topic: str, group: str, seconds: int) -> Report:
+    """Be one for so long; return ``assignments``, ``revocations`` and ``size_bytes``."""
+    settings = {
+        "bootstrap.servers": address,
+        "client.id": "java",
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": SESSION_TIMEOUT_MS,
+        "heartbeat.interval.ms": _HEARTBEAT_MS,
+    }
+    pairs = (f"{name}={value}" for name, value in settings.items())
+    return run_java_program(kafka, "member", topic, str(seconds), *pairs, timeout_s=seconds + 60)
+
+
+def librdkafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
+    """Likewise."""
+    report = {"assignments": 0, "revocations": 0, "size_bytes": 0}
+
+    def assigned(consumer: object, partitions: object) -> None:
+        report["assignments"] += 1
+
+    def revoked(consumer: object, partitions: object) -> None:
+        report["revocations"] += 1
+
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "client.id": "librdkafka",
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+        }
+    )
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for message in consumer.consume(100, timeout=0.2):
+            report["size_bytes"] += len(message.value() or b"") if message.error() is None else 0
+    final = dict(report)  # closing revokes once more, of its own will
+    consumer.close()
+    return final
+
+
+def aiokafka_member(address: str, topic: str, group: str, seconds: int) -> Report:
+    """Likewise."""
+    return asyncio.run(_until(address, topic, group, seconds))
+
+
+async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
+    report = {"assignments": 0, "revocations": 0, "size_bytes": 0}
+
+    class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # the library ships no types
+        def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+            report["assignments"] += 1
+
+        def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+            report["revocations"] += len(revoked) > 0  # also called, with nothing, before the first assignment
+
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=address,
+        client_id="aiokafka",
+        group_id=group,
+        auto_offset_reset="earliest",
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=_HEARTBEAT_MS,
+    )
+    consumer.subscribe([topic], listener=Listener())
+    async with consumer:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for messages in (await consumer.getmany(timeout_ms=200)).values():
+                report["size_bytes"] += sum(len(message.value) for message in messages)
+        return dict(report)
+
+
+def generations(kafka: Kafka, groups: Collection[str]) -> dict[str, int]:
+    """Read from the topic in which a broker keeps its groups how many generations each of them has had.
+
+    A key is int16 version (2: a group) and the group's name; a value int16 version, protocol type, int32 generation.
+    """
+    found = dict.fromkeys(groups, 0)
+    partitions = [
+        confluent_kafka.TopicPartition("__consumer_offsets", number, confluent_kafka.OFFSET_BEGINNING)
+        for number in range(3)
+    ]
+    left = sum(end_offset(kafka, "__consumer_offsets", partition=number) for number in range(3))
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
+    try:
+        consumer.assign(partitions)
+        deadline = time.monotonic() + 30
+        while left:
+            assert time.monotonic() < deadline, f"{left} records of __consumer_offsets were not read"
+            for message in consumer.consume(1_000, timeout=1):
+                left -= 1
+                key, value = message.key() or b"", message.value()
+                version, length = struct.unpack_from(">hh", key)
+                group = key[4 : 4 + length].decode()
+                if version == 2 and group in found and value is not None:
+                    (type_length,) = struct.unpack_from(">h", value, 2)
+                    (generation,) = struct.unpack_from(">i", value, 4 + type_length)
+                    found[group] = max(found[group], generation)
+    finally:
+        consumer.close()
+    return found

@@ -1,0 +1,49 @@
+"""The queue is replaced a hundred times while it is full: no request is lost, answered twice or out of its order."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from tests.end_to_end.support.clients import create_topic, end_offset
+from tests.end_to_end.support.closed_loop import Crowd, Load, Writes
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.proxy import Proxy
+
+_RELOADS: Final = 100
+_SECONDS: Final = 30
+_CROWDS: Final = tuple(Crowd(f"user-{number}", connections=number, ahead=3) for number in range(1, 10))
+_BEHIND_EACH_OTHER: Final[tuple[dict[str, Any] | None, ...]] = (
+    {"max_in_flight": 1},
+    {},
+    {"max_in_flight": 3, "scheduler.priority.levels": 2, "callqueue.capacity": 2},
+    {"max_in_flight": 2, "mode": "hadoop", "callqueue.capacity": 9},
+    None,
+    {"max_in_flight": 4, "callqueue.within-level": "round-robin", "identity-provider.impl": "user-client-id"},
+    {"max_in_flight": 2, "callqueue.impl": "fifo", "callqueue.capacity": 1},
+    {"max_in_flight": 2, "cost-provider.impl": "traffic", "scheduler.priority.levels": 9},
+)
+
+
+def _settings(queue: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if queue is None else {"fair_call_queue": queue}
+
+
+def test_nothing_is_lost_or_doubled_while_the_queue_is_replaced(slow_kafka: Kafka) -> None:
+    topic = create_topic(slow_kafka)
+    with Proxy(_settings(_BEHIND_EACH_OTHER[0]), slow_kafka) as proxy:
+        with Load(proxy.port(), topic, *_CROWDS, seconds=_SECONDS, kind=Writes()) as load:
+            queues = itertools.islice(itertools.cycle(_BEHIND_EACH_OTHER[1:] + _BEHIND_EACH_OTHER[:1]), _RELOADS)
+            reloads = [proxy.reload(_settings(queue)) for queue in queues]
+            was_loaded = load.is_running
+            served = load.served()
+        metrics = proxy.metrics()
+
+    assert reloads == [True] * _RELOADS
+    assert was_loaded
+    assert all(served.values())
+    assert end_offset(slow_kafka, topic) == sum(map(len, served.values()))
+    # Nobody is left behind in a queue that is no more, and no slot is.
+    assert metrics.total("kafka_quota_proxy_call_queue_in_flight") == 0
+    assert metrics.total("kafka_quota_proxy_call_queue_size") == 0
+    assert metrics.total("kafka_quota_proxy_call_queue_waiting_for_room") == 0
