@@ -51,7 +51,8 @@ class CallDesk:
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
-        self.dispatcher = Dispatcher(dispatcher_options(settings), limit(settings))
+        self._limit = limit(settings)
+        self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit)
         self._watched: dict[Call, int] = {}
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
@@ -65,8 +66,10 @@ class CallDesk:
         """
         settings = calls.settings
         if settings != self._settings:
+            if _slots(settings) != _slots(self._settings):
+                self._limit = limit(settings)  # else what was found out of the broker still holds
             self._settings = settings
-            self.dispatcher.update(dispatcher_options(settings), limit(settings), monotonic_ns() // 1_000)
+            self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
             self.wake()
         is_client = settings.identity_provider is IdentityProvider.USER_CLIENT_ID
         if before is None:
@@ -103,6 +106,10 @@ class CallDesk:
         if at_us is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0, at_us - now_us) / 1e6, self._look)
         self.wake()
+
+
+def _slots(settings: FairCallQueue) -> tuple[int | None, int, int]:
+    return settings.max_in_flight, settings.min_in_flight, settings.most_in_flight
 
 
 def _now_ms() -> int:

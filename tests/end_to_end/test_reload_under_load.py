@@ -11,7 +11,7 @@ from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
 _RELOADS: Final = 100
-_SECONDS: Final = 30
+_SECONDS: Final = 25
 _CROWDS: Final = tuple(Crowd(f"user-{number}", connections=number, ahead=3) for number in range(1, 10))
 _BEHIND_EACH_OTHER: Final[tuple[dict[str, Any] | None, ...]] = (
     {"max_in_flight": 1},
@@ -20,7 +20,7 @@ _BEHIND_EACH_OTHER: Final[tuple[dict[str, Any] | None, ...]] = (
     {"max_in_flight": 2, "mode": "hadoop", "callqueue.capacity": 9},
     None,
     {"max_in_flight": 4, "callqueue.within-level": "round-robin", "identity-provider.impl": "user-client-id"},
-    {"max_in_flight": 2, "callqueue.impl": "fifo", "callqueue.capacity": 1},
+    {"max_in_flight": 2, "callqueue.impl": "fifo", "scheduler.priority.levels": 1, "callqueue.capacity": 1},
     {"max_in_flight": 2, "cost-provider.impl": "traffic", "scheduler.priority.levels": 9},
 )
 
