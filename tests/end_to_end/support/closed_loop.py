@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import struct
 import sys
 import time
@@ -101,10 +102,11 @@ class Load:
         self._process.kill()
         self._scratch.__exit__(None, None, None)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether some of them go on."""
-        return self._process.is_running
+    def end(self) -> None:
+        """Let them send no more, before their time is over."""
+        if not self._process.is_running:
+            raise HarnessError("clients in a loop ended too early")
+        self._process.signal(signal.SIGTERM)
 
     def served(self) -> dict[str, list[Served]]:
         """Wait for the end; return the answers of each client-id."""
@@ -123,21 +125,33 @@ def _frame(kind: str, amount: int, client_id: str, topic: str) -> bytes:
     return request(PRODUCE, PRODUCE_VERSION, 1, client_id, produce_body(topic, dear_batch(amount), acks=1))
 
 
+class _End:
+    """When nobody sends any more; a signal may say so earlier."""
+
+    def __init__(self, seconds: float) -> None:
+        self.at_s = time.monotonic() + seconds
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._now)
+
+    def _now(self) -> None:
+        self.at_s = time.monotonic()
+
+
 class _Client:
     """One connection."""
 
-    def __init__(self, frame: bytes, ahead: int, served: list[Served]) -> None:
+    def __init__(self, frame: bytes, ahead: int, end: _End, served: list[Served]) -> None:
         self._frame = frame
+        self._end = end
         self._ahead = ahead
         self._served = served
         self._read = read_produce if frame[4:6] == PRODUCE.to_bytes(2) else read_fetch
         self._sent: deque[tuple[int, float]] = deque()
         self._last_id = 0
 
-    async def run(self, number: int, port: int, end_s: float) -> None:
+    async def run(self, number: int, port: int) -> None:
         await asyncio.sleep(number * _BETWEEN_CONNECTS_S)
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
-        while time.monotonic() < end_s:
+        while time.monotonic() < self._end.at_s:
             while len(self._sent) < self._ahead:
                 self._send()
             await self._receive()
@@ -166,14 +180,14 @@ class _Client:
 
 
 async def _all(frames: dict[Crowd, bytes], port: int, seconds: float) -> dict[str, list[Served]]:
-    end_s = time.monotonic() + seconds
+    end = _End(seconds)
     served: dict[str, list[Served]] = {crowd.client_id: [] for crowd in frames}
     number = 0
     async with asyncio.TaskGroup() as clients:
         for crowd, frame in frames.items():
             for _ in range(crowd.connections):
-                client = _Client(frame, crowd.ahead, served[crowd.client_id])
-                clients.create_task(client.run(number, port, end_s))
+                client = _Client(frame, crowd.ahead, end, served[crowd.client_id])
+                clients.create_task(client.run(number, port))
                 number += 1
     return served
 
