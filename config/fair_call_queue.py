@@ -20,6 +20,7 @@ from config.model import (
     IdentityProvider,
     ResponseTimeAverage,
     SchedulerImpl,
+    WithinLevel,
 )
 from config.units import parse_duration_ms, shown
 
@@ -59,6 +60,7 @@ DEFAULTS: Final = FairCallQueue()
 # What Hadoop does where section and model say "improved".
 _AS_HADOOP: Final[Mapping[str, Any]] = {
     "capacity_remainder": CapacityRemainder.FIRST,
+    "within_level": WithinLevel.FIFO,
     "pause": DecayPause.EVERY_PERIOD,
     "utilisation_floor": 0.0,
     "backoff_responsetime_inclusive": True,
@@ -160,6 +162,7 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
     if own.get("callqueue_impl") is CallQueueImpl.FIFO:
         own.setdefault("scheduler_impl", SchedulerImpl.DEFAULT)
+        own.setdefault("within_level", WithinLevel.FIFO)
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
     as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
     by_level = {

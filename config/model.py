@@ -276,7 +276,8 @@ class FairCallQueue:
     capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
     overflow_trigger_failover: bool = False
     multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # turns of each level in a round
-    within_level: WithinLevel = WithinLevel.FIFO
+    # Whoever is new is level 0 until the next sweep: all that he sends at once would be ahead of the others there.
+    within_level: WithinLevel = WithinLevel.ROUND_ROBIN
     backoff_enable: bool = False
     identity_provider: IdentityProvider = IdentityProvider.USER
     cost_provider: CostProvider = CostProvider.DEFAULT

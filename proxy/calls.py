@@ -103,27 +103,27 @@ class Tally:
     Attributes:
         served: How many were answered, by level.
         queue_us: How long these were queued, by level, in microseconds.
-        service_us: And served.
+        taken_us: And then at the broker, without what polls and groups wait there.
         refused: How many were refused, by level, API and how.
         passed_by: How many went past the queue, by API: no slot was theirs.
         parked: How many gave their slot back before they were answered, by API.
     """
 
-    __slots__ = ("parked", "passed_by", "queue_us", "refused", "served", "service_us")
+    __slots__ = ("parked", "passed_by", "queue_us", "refused", "served", "taken_us")
 
     def __init__(self) -> None:
         self.served: dict[int, int] = {}
         self.queue_us: dict[int, int] = {}
-        self.service_us: dict[int, int] = {}
+        self.taken_us: dict[int, int] = {}
         self.refused: dict[tuple[int, int, Answer], int] = {}
         self.passed_by: dict[int, int] = {}
         self.parked: dict[int, int] = {}
 
-    def serve(self, level: int, queue_us: int, service_us: int) -> None:
+    def serve(self, level: int, queue_us: int, taken_us: int) -> None:
         """Count a request that was answered."""
         self.served[level] = self.served.get(level, 0) + 1
         self.queue_us[level] = self.queue_us.get(level, 0) + queue_us
-        self.service_us[level] = self.service_us.get(level, 0) + service_us
+        self.taken_us[level] = self.taken_us.get(level, 0) + taken_us
 
     def refuse(self, level: int, api_key: int, answer: Answer) -> None:
         """Count a request that was refused."""
@@ -322,8 +322,10 @@ class Call:
         queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not State.IDLE else 0
         done = Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes)
         line.scheduler.charge(identity, line.cost.on_completion(done))
-        line.scheduler.add_response_time(ticket.level, queue_us + service_us)
-        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, service_us)
+        # A broker that has too many requests at once is slow with each of them, and works on it no longer.
+        taken_us = service_us if _may_wait(asked) or asked.api_key in _GATHERING else elapsed_us
+        line.scheduler.add_response_time(ticket.level, queue_us + taken_us)
+        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, taken_us)
         if is_last:
             self.end(is_sample=self._sample == 1 and not _may_wait(asked), now_us=now_us)
 

@@ -69,9 +69,9 @@ def _of_tallies(tallies: Sequence[tuple[str, Tally]]) -> Iterator[Family]:
         [row for name, one in tallies for row in _levels(name, one.queue_us, 1e6)],
     )
     yield _counter(
-        "service_seconds",
-        "How long the broker took for them then.",
-        [row for name, one in tallies for row in _levels(name, one.service_us, 1e6)],
+        "broker_seconds",
+        "How long the broker took for them then, without what polls and groups wait there.",
+        [row for name, one in tallies for row in _levels(name, one.taken_us, 1e6)],
     )
     yield _counter(
         "refused",

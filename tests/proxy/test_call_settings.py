@@ -29,6 +29,7 @@ from proxy.scheduling.dispatcher import DispatcherOptions
 HADOOP = FairCallQueue(
     mode=FairCallQueueMode.HADOOP,
     capacity_remainder=CapacityRemainder.FIRST,
+    within_level=WithinLevel.FIFO,
     average=ResponseTimeAverage.HADOOP,
     backoff_responsetime_inclusive=True,
     backoff_responsetime_min_calls=1,

@@ -42,6 +42,15 @@ def reload(server: Server, settings: FairCallQueue | None) -> None:
     server.apply(replace(server.config, listeners=listeners))
 
 
+async def until_queued(desk: CallDesk, count: int) -> None:
+    await eventually(lambda: desk.dispatcher.in_flight == 1 and len(desk.dispatcher.queue) == count)
+
+
+async def until_served(broker: StubBroker, count: int) -> None:
+    """Wait until so many connections have asked the broker something."""
+    await eventually(lambda: len(broker.in_use) >= count)
+
+
 async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, count: int) -> list[Client]:
     """Let so many clients ask for something, one after the other; the broker has what the first one asked."""
     desk = desk_of(server, broker.address)
@@ -49,7 +58,7 @@ async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, co
     for number in range(count):
         client = await stack.enter_async_context(client_of(server))
         await client.send(produce_request(number))
-        await eventually(lambda wanted=number: desk.dispatcher.in_flight == 1 and len(desk.dispatcher.queue) == wanted)
+        await until_queued(desk, number)
         clients.append(client)
     await eventually(lambda: broker.in_use)
     return clients
@@ -66,7 +75,7 @@ async def test_each_is_woken_when_it_is_his_turn() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
         clients = await queue_up(server, broker, stack, 3)
         for number, client in enumerate(clients):
-            await eventually(lambda wanted=number: len(broker.in_use) == wanted + 1)
+            await until_served(broker, number + 1)
             answer_next(broker, number)
             assert await client.answer() == produce_response(number)
         assert desk_of(server, broker.address).dispatcher.in_flight == 0
@@ -96,7 +105,7 @@ async def test_who_has_only_closed_his_side_is_served_in_his_turn() -> None:
 
         leaver.writer.write_eof()
         for number in range(3):
-            await eventually(lambda wanted=number: len(broker.in_use) == wanted + 1)
+            await until_served(broker, number + 1)
             answer_next(broker, number)
         assert await leaver.answer() == produce_response(1)
         assert await leaver.answer() == b""
@@ -179,7 +188,7 @@ def test_who_waits_goes_on_under_other_settings(settings: FairCallQueue | None) 
 
             reload(server, settings)
             for number in range(3):
-                await eventually(lambda wanted=number: len(broker.in_use) > wanted)
+                await until_served(broker, number + 1)
                 answer_next(broker, number)
             assert [await client.answer() for client in clients] == [produce_response(number) for number in range(3)]
             dispatcher = desk_of(server, broker.address).dispatcher

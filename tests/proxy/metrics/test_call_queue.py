@@ -90,8 +90,8 @@ def test_a_listener_shows_what_became_of_its_requests() -> None:
 
     assert found["requests_total", of_listener(level="0")] == 2
     assert found["wait_seconds_total", of_listener(level="0")] == pytest.approx(0.501)
-    assert found["service_seconds_total", of_listener(level="0")] == 4
-    assert found["service_seconds_total", of_listener(level="control")] == 0.25
+    assert found["broker_seconds_total", of_listener(level="0")] == 4
+    assert found["broker_seconds_total", of_listener(level="control")] == 0.25
     assert found["refused_total", of_listener(level="3", api="Produce", action="keep_alive")] == 1
     assert found["parked_total", of_listener(api="Fetch")] == 1
     assert found["passed_by_total", of_listener(api="Fetch")] == 1

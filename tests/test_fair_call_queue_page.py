@@ -1,0 +1,63 @@
+"""The table of keys in docs/fair-call-queue.md is that of the program: each key, and what holds without it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from config.fair_call_queue import DEPRECATED, THRESHOLDS
+from config.load import load_bytes
+from config.model import FairCallQueue
+from config.schema import FairCallQueueSection
+
+_PAGE: Final = Path(__file__).parent.parent / "docs" / "fair-call-queue.md"
+_ROW: Final = re.compile(r"^\| `([^`]+)`(?: \+)? \| *(?:`([^`]*)`)? *\| *(?:`([^`]*)`)? *\|", re.MULTILINE)
+_LISTENER: Final = "listeners: [{name: clients, bind: 127.0.0.1:9192, upstream: broker1:9092}]\n"
+
+
+class Row(NamedTuple):
+    """A line of the table; empty values are not said."""
+
+    key: str
+    default: str
+    of_hadoop: str
+
+
+def rows() -> list[Row]:
+    section = _PAGE.read_text(encoding="utf-8").split("## All keys")[1].split("\n## ")[0]
+    return [Row(found[1], found[2] or "", found[3] or "") for found in _ROW.finditer(section)]
+
+
+def loaded(**keys: str) -> FairCallQueue:
+    section = "".join(f"  {key}: {value}\n" for key, value in keys.items()) or "  {}\n"
+    (listener,) = load_bytes(f"{_LISTENER}fair_call_queue:\n{section}".encode(), file="proxy.yaml").config.listeners
+    assert listener.fair_call_queue is not None
+    return listener.fair_call_queue
+
+
+def test_the_table_has_each_key_once() -> None:
+    aliases = {field.alias or name for name, field in FairCallQueueSection.model_fields.items()}
+
+    assert sorted(row.key for row in rows()) == sorted(aliases - set(DEPRECATED))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.key)
+def test_a_key_with_the_value_that_is_said_changes_nothing(row: Row) -> None:
+    hadoop = {"mode": "hadoop"}
+    if row.key == THRESHOLDS:
+        assert row.default == ",".join(f"{100 * share:g}" for share in FairCallQueue().thresholds)
+        return
+
+    assert loaded(**{row.key: row.default or "[]"}) == loaded()
+    if row.key != "mode":
+        assert loaded(**hadoop, **{row.key: row.of_hadoop or row.default or "[]"}) == loaded(**hadoop)
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row.of_hadoop], ids=lambda row: row.key)
+def test_where_hadoop_differs_it_is_said(row: Row) -> None:
+    hadoop = {"mode": "hadoop"}
+
+    assert loaded(**hadoop | {row.key: row.default}) != loaded(**hadoop)
