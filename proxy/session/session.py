@@ -10,9 +10,10 @@ be written. What a client sent ahead ``is_blocked`` for one of these reasons:
 * it is muted: it was over its quota, and ``muted_until_ms`` has not come;
 * its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
-* too many requests are unanswered, or one of a login is: who pays for the next one depends on it.
-
-A follower's fetch may wait for a fourth: nothing of what it asks for may flow now (``proxy.replication``).
+* too many requests are unanswered, or one of a login is: who pays for the next one depends on it;
+* a queue stands in front of the broker, and it is not its turn (``proxy.calls``);
+* it is a follower's fetch of which nothing may flow now (``proxy.replication``), or is about topics of which the broker
+  has to be asked something first (``proxy.mutations``).
 
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
