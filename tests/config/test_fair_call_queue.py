@@ -31,6 +31,7 @@ from config.model import (
     IdentityProvider,
     ResponseTimeAverage,
     SchedulerImpl,
+    WithinLevel,
 )
 
 IPC = "org.apache.hadoop.ipc"
@@ -229,6 +230,13 @@ def test_an_older_key_wins_where_it_is_set() -> None:
 )
 def test_the_queue_implies_its_scheduler_as_in_hadoop(given_: dict[str, object], scheduler: SchedulerImpl) -> None:
     assert settings(given_).scheduler_impl is scheduler
+
+
+def test_one_queue_for_all_serves_them_as_they_came() -> None:
+    assert settings({}).within_level is WithinLevel.ROUND_ROBIN
+    assert settings({"callqueue_impl": CallQueueImpl.FIFO}).within_level is WithinLevel.FIFO
+    both = {"callqueue_impl": CallQueueImpl.FIFO, "within_level": WithinLevel.ROUND_ROBIN}
+    assert settings(both).within_level is WithinLevel.ROUND_ROBIN
 
 
 def test_weights_of_phases_are_one_value() -> None:

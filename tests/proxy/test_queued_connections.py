@@ -210,6 +210,17 @@ async def test_a_connection_without_a_queue_gets_one_and_loses_it() -> None:
 
 
 @on_uvloop
+async def test_nobody_is_held_up_any_more_where_the_queue_is_taken_away() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        await queue_up(server, broker, stack, 2)
+
+        reload(server, None)
+        new = await stack.enter_async_context(client_of(server))
+        await new.send(produce_request(7))
+        await until_served(broker, 2)  # though the slot is taken
+
+
+@on_uvloop
 async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))

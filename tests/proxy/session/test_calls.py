@@ -6,9 +6,9 @@ import pytest
 
 from protocol.api import ApiKey
 from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, Tally, park_due
-from proxy.scheduling.concurrency import FixedLimit
+from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
-from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
+from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -297,6 +297,35 @@ def test_what_becomes_of_requests_is_counted() -> None:
     assert tally.passed_by == {ApiKey.FETCH: 1}
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
+@pytest.mark.parametrize("is_adaptive", [False, True])
+def test_a_clock_that_jumps_costs_nobody_his_slot_or_his_turn(jump_ms: int, is_adaptive: bool) -> None:
+    crowd = Crowd()
+    if is_adaptive:
+        crowd.dispatcher.update(crowd.dispatcher.options, VegasLimit(minimum=1, maximum=2), START_MS * 1_000)
+    for _ in range(3):
+        first, second, third = crowd.wires
+        first.client(produce_request(1))
+        second.client(produce_request(2))
+        third.client(produce_request(3))
+
+        for wire in crowd.wires:
+            wire.now_ms += jump_ms
+        jump_ms = -jump_ms if jump_ms < 0 else jump_ms
+
+        assert first.broker(produce_response(1)) == produce_response(1)
+        for wire in crowd.granted():
+            wire.resume()
+        second.broker(produce_response(2))
+        for wire in crowd.granted():
+            wire.resume()
+        third.broker(produce_response(3))
+        assert crowd.dispatcher.in_flight == 0
+        assert len(crowd.dispatcher.queue) == 0
+    assert sum(crowd.tally.served.values()) == 9
+    assert min(crowd.tally.queue_us.values()) >= 0
+
+
 # -- refusals
 
 
@@ -319,6 +348,7 @@ def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
     answer = last.to_client()
     assert answer[4:8] == request[8:12]
     assert last.muted_for_ms == 500
+    assert crowd.tally.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 1}
     assert last.client(request) == b""
     last.wait(500)
     assert last.to_client() == answer
