@@ -1,6 +1,9 @@
-"""Every client in front of a broker with few slots: nothing is lost, doubled or reordered by waiting in the queue."""
+"""All clients at once in front of a broker with one slot: waiting and refusals lose, double and reorder nothing."""
 
 from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -13,26 +16,47 @@ from tests.end_to_end.support.clients import (
     create_topic,
     end_offset,
 )
+from tests.end_to_end.support.closed_loop import Crowd, Load, Writes
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-_RECORDS = 20_000
-_CLIENTS: dict[str, Client | None] = {
-    "Java": None,
-    "librdkafka": Librdkafka(settings={"max.in.flight": 5}),
-    "aiokafka": Aiokafka(),
-    "kafka-python": KafkaPython(),
-}
+_RECORDS = 5_000
+_OTHERS = Crowd("others", connections=3)
+_AT_THE_MOST_S = 200
 
 
-@pytest.mark.parametrize("max_in_flight", [1, 4, "adaptive"])
-@pytest.mark.parametrize("name", _CLIENTS)
-def test_each_record_arrives_once_in_order_byte_for_byte(name: str, max_in_flight: int | str, kafka_4: Kafka) -> None:
-    client = _CLIENTS[name] or Java(kafka=kafka_4)
-    topic = create_topic(kafka_4)
+@pytest.mark.parametrize(
+    "queue", [{}, {"backoff.enable": True, "scheduler.priority.levels": 1, "callqueue.capacity": 1}], ids=str
+)
+def test_each_record_arrives_once_in_order_byte_for_byte(queue: dict[str, Any], slow_kafka: Kafka) -> None:
+    clients: dict[str, Client] = {
+        "Java": Java(kafka=slow_kafka),
+        "librdkafka": Librdkafka(settings={"max.in.flight": 5, "enable.idempotence": True}),
+        "aiokafka": Aiokafka(),
+        "kafka-python": KafkaPython(),
+    }
+    topics = {name: create_topic(slow_kafka) for name in clients}
 
-    with Proxy({"fair_call_queue": {"max_in_flight": max_in_flight}}, kafka_4) as proxy:
-        client.produce(proxy.address(), topic, client_id="queued", count=_RECORDS)
-        client.consume(proxy.address(), topic, client_id="queued", count=_RECORDS)
+    def move(name: str, address: str) -> None:
+        clients[name].produce(address, topics[name], client_id=name, count=_RECORDS)
+        clients[name].consume(address, topics[name], client_id=name, count=_RECORDS)
 
-    assert end_offset(kafka_4, topic) == _RECORDS
+    with (
+        Proxy({"fair_call_queue": {"max_in_flight": 1, **queue}}, slow_kafka) as proxy,
+        Load(proxy.port(), create_topic(slow_kafka), _OTHERS, seconds=_AT_THE_MOST_S, kind=Writes()) as others,
+        ThreadPoolExecutor(len(clients)) as pool,
+    ):
+        for done in [pool.submit(move, name, proxy.address()) for name in clients]:
+            done.result()
+        others.end()
+        others.served()
+        metrics = proxy.metrics()
+
+    assert {topic: end_offset(slow_kafka, topic) for topic in topics.values()} == dict.fromkeys(
+        topics.values(), _RECORDS
+    )
+    assert metrics.total("kafka_quota_proxy_call_queue_wait_seconds_total") > 0
+    is_refusing = bool(queue)
+    assert (metrics.total("kafka_quota_proxy_call_queue_refused_total", api="Produce") > 0) is is_refusing
+    assert (metrics.total("kafka_quota_proxy_call_queue_refused_total", api="Fetch") > 0) is is_refusing
+    assert metrics.total("kafka_quota_proxy_call_queue_in_flight") == 0
