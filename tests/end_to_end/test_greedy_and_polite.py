@@ -6,7 +6,7 @@ queue. A busy machine spoils a measurement now and then, never makes one better 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -17,13 +17,29 @@ from tests.end_to_end.support.greedy import Outcome, meet
 from tests.end_to_end.support.kafka import Kafka
 
 _QUEUES: Final[dict[str, dict[str, Any]]] = {"four at a time": {"max_in_flight": 4}, "adaptive": {}}
-_MOST_OF_ALONE: Final = 2.0
-_LEAST_OF_WITHOUT: Final = 5.0
-_LEAST_THROUGHPUT: Final = 0.95
 _TRIES: Final = 3
 
 
-def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes) -> None:
+class Goal(NamedTuple):
+    """Of a polite user's 99th percentile, and of what all together get done."""
+
+    most_of_alone: float = 2.0
+    least_of_without: float = 5.0
+    least_throughput: float = 0.95
+
+    def is_reached(self, having: Outcome, alone: Outcome, without: Outcome) -> bool:
+        return (
+            having.p99_ms <= self.most_of_alone * alone.p99_ms
+            and having.p99_ms * self.least_of_without <= without.p99_ms
+            and having.per_second >= self.least_throughput * without.per_second
+        )
+
+
+# Whatever else runs on the machine is also felt here: in each second, and by the slowest requests the most.
+_OF_WORK: Final = Goal(least_of_without=3.0, least_throughput=0.85)
+
+
+def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes, goal: Goal) -> None:
     """Let them meet until each queue was good once."""
     topic = create_topic(kafka)
     meet(kafka, topic, None, seconds=3, kind=kind)  # until the broker's Java code is compiled
@@ -35,28 +51,20 @@ def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes) -> None:
         for name, queue in tuple(left.items()):
             having = meet(kafka, topic, queue, seconds=seconds, kind=kind)
             seen.append(f"{name}: {having}")
-            if _is_good(having, alone, without):
+            if goal.is_reached(having, alone, without):
                 del left[name]
         if not left:
             return
     raise AssertionError("\n".join(seen))
 
 
-def _is_good(having: Outcome, alone: Outcome, without: Outcome) -> bool:
-    return (
-        having.p99_ms <= _MOST_OF_ALONE * alone.p99_ms
-        and having.p99_ms * _LEAST_OF_WITHOUT <= without.p99_ms
-        and having.per_second >= _LEAST_THROUGHPUT * without.per_second
-    )
-
-
-@pytest.mark.parametrize("seconds", [6, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [6, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_polite_users_hardly_feel_a_greedy_one(slow_kafka: Kafka, seconds: float) -> None:
-    _one_is_good(slow_kafka, seconds=seconds, kind=Writes())
+    _one_is_good(slow_kafka, seconds=seconds, kind=Writes(), goal=Goal())
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_nor_where_it_is_work_that_the_broker_is_busy_with() -> None:
     with Kafka(KAFKA_4, config={"num.io.threads": 1}) as kafka:
-        _one_is_good(kafka, seconds=30, kind=Writes(record_bytes=5_000_000))
+        _one_is_good(kafka, seconds=30, kind=Writes(record_bytes=5_000_000), goal=_OF_WORK)

@@ -18,7 +18,7 @@ GREEDY: Final = Crowd("greedy", connections=100)
 _SERVICE_MS: Final = 5
 _SLOW_WRITES: Final = Path(__file__).parents[1] / "java" / "SlowWrites.java"
 # Until all are connected; and at the end, when those who are done first leave the others alone.
-_WARM_UP_S: Final = 2
+_WARM_UP_S: Final = 1
 _RUN_OUT_S: Final = 0.5
 
 
