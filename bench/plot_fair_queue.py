@@ -97,7 +97,7 @@ def draw(seen: dict[str, dict[str, list[Served]]], seconds: int, out: Path) -> N
     axes.set_xlabel("second")
     axes.set_ylabel("ms, slowest request of the second")
     axes.set_title("What ten users with one request at a time wait for")
-    axes.legend(loc="upper right")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     axes.margins(x=0.01)
     figure.savefig(out, metadata={"Date": None})
 
