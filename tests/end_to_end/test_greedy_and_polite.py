@@ -21,7 +21,7 @@ _TRIES: Final = 3
 
 
 class Goal(NamedTuple):
-    """Of a polite user's 99th percentile, and of what all together get done."""
+    """Of a polite user's 99th percentile in a calm second, and of what all together get done."""
 
     most_of_alone: float = 2.0
     least_of_without: float = 5.0
