@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,8 @@ from tests.end_to_end.support.processes import HarnessError, run
 KAFKA_2_8: Final = "2.8.2"
 KAFKA_3_9: Final = "3.9.1"
 KAFKA_4: Final = "4.3.1"
+# The last whose admin client does not know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+CLIENTS_2_6: Final = "2.6.3"
 
 # The newest plugin that also runs on Maven 3.6, which Debian 11 and Ubuntu 22.04 ship.
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -21,6 +24,8 @@ _LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
 # Kafka 3.9 brings this one, which says nothing without a file of its own.
 _OTHER_BINDING: Final = "slf4j-reload4j"
 _PATIENCE_S: Final = 300
+
+_Artifact = tuple[str, str, str]  # group, name, version
 
 
 def cache_directory() -> Path:
@@ -47,20 +52,32 @@ def kafka_classpath(version: str) -> str:
     Raises:
         HarnessError: Java or Maven is missing, or Maven could not resolve the release.
     """
+    wanted = [("org.apache.kafka", "kafka_2.13", version), _LOG_BINDING]
+    if version != KAFKA_2_8:  # its tools are among the others
+        wanted.append(("org.apache.kafka", "kafka-tools", version))
+    return _classpath(f"kafka-{version}", wanted)
+
+
+def clients_classpath(version: str) -> str:
+    """Return the class path of a release's clients alone. Else as ``kafka_classpath``."""
+    return _classpath(f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), _LOG_BINDING])
+
+
+def _classpath(name: str, wanted: Sequence[_Artifact]) -> str:
     java()
-    libraries = cache_directory() / f"kafka-{version}"
+    libraries = cache_directory() / name
     if not libraries.is_dir():
-        _resolve(version, libraries)
+        _resolve(wanted, libraries)
     return f"{libraries}/*"
 
 
-def _resolve(version: str, libraries: Path) -> None:
+def _resolve(wanted: Sequence[_Artifact], libraries: Path) -> None:
     maven = _command("mvn", "Maven", "maven")
     libraries.parent.mkdir(parents=True, exist_ok=True)
-    download = Path(tempfile.mkdtemp(prefix=f".kafka-{version}-", dir=libraries.parent))
+    download = Path(tempfile.mkdtemp(prefix=f".{libraries.name}-", dir=libraries.parent))
     try:
         pom = download / "pom.xml"
-        pom.write_text(_pom(version))
+        pom.write_text(_pom(wanted))
         settings = [f"-DoutputDirectory={download / 'jars'}", f"-DexcludeArtifactIds={_OTHER_BINDING}"]
         run([maven, "-q", "-B", "-f", pom, _COPY_DEPENDENCIES, *settings], timeout_s=_PATIENCE_S)
         try:
@@ -72,10 +89,7 @@ def _resolve(version: str, libraries: Path) -> None:
         shutil.rmtree(download, ignore_errors=True)
 
 
-def _pom(version: str) -> str:
-    wanted = [("org.apache.kafka", "kafka_2.13", version), _LOG_BINDING]
-    if version != KAFKA_2_8:  # its tools are among the others
-        wanted.append(("org.apache.kafka", "kafka-tools", version))
+def _pom(wanted: Sequence[_Artifact]) -> str:
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
         f"<version>{number}</version></dependency>"

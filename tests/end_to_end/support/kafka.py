@@ -247,9 +247,11 @@ class Kafka:
         """A listener of the first broker."""
         return self.broker.listeners[name]
 
-    def run_java(self, main_class: str, *arguments: str | Path, timeout_s: float = 120) -> str:
-        """Run a class of this release to its end and return its standard output."""
-        command = [java(), *_SHORT_LIVED, _QUIET, "-cp", self.classpath, main_class, *arguments]
+    def run_java(
+        self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
+    ) -> str:
+        """Run a class of this release, or of another class path, to its end and return its standard output."""
+        command = [java(), *_SHORT_LIVED, _QUIET, "-cp", classpath or self.classpath, main_class, *arguments]
         return run(command, timeout_s=timeout_s)
 
     def add_broker(self) -> Broker:
