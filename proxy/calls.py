@@ -275,8 +275,16 @@ class Call:
             return Turn.PASSES
         if answer is Answer.WAIT:
             return Turn.WAITS
+        return self._refuse(asked, identity, answer)
+
+    def refuse_behind(self, asked: Asked, identity: str) -> Turn:
+        """Refuse a request because one of the connection was refused that has to come before it."""
+        return self._refuse(asked, identity, Answer.KEEP_ALIVE)
+
+    def _refuse(self, asked: Asked, identity: str, answer: Answer) -> Turn:
+        line = self.line
         line.scheduler.charge(identity, line.cost.on_refusal)
-        line.tally.refuse(ticket.level, asked.api_key, answer)
+        line.tally.refuse(self.ticket.level, asked.api_key, answer)
         return Turn.REFUSED
 
     def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:

@@ -36,8 +36,12 @@ MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_REFUSED_BYTES: Final = 1024 * 1024
 # And how long its client is to be silent: well below what clients time out after.
 REFUSED_FOR_MS: Final = 500
+# What a client has sent before it knew is on its way still: longer than most round trips, and shorter than the 100 ms
+# after which clients that do not heed a throttle time try again.
+REFUSED_BEHIND_MS: Final = 50
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
+_PRODUCE_KEY: Final = PRODUCE.to_bytes(2)
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
@@ -60,7 +64,7 @@ class Requests(State):
         try:
             while position < end:
                 if (
-                    now_ms < account.muted_until_ms
+                    (now_ms < account.muted_until_ms and now_ms >= self._refuses_until_ms)
                     or is_held
                     or self.delayed_until_ms
                     or len(self._in_flight) >= self._most_in_flight
@@ -191,7 +195,7 @@ class Requests(State):
         if acks is None:
             return None
         bucket = self.account.produce_bucket(client_id, now_ms)
-        if self._waits(now_ms):
+        if now_ms >= self._refuses_until_ms and self._waits(now_ms):
             return None
         front_end = produce.end_of_plain_acks(data, body, api_version)
         habit = self._habit_of(data, position, head, front_end, acks, bucket, now_ms=now_ms)
@@ -377,10 +381,16 @@ class Requests(State):
         if may and self._call is not None and identity is not None:
             is_whole = 4 + asked.size_bytes <= self._come_bytes
             has_answer = asked.api_key in REFUSABLE and (asked.api_key != PRODUCE or asked.acks != 0)
-            can_refuse = is_whole and is_alone and has_answer and asked.size_bytes <= MAX_REFUSED_BYTES
-            turn = self._call.ask(
-                asked, identity, is_alone=is_alone, may_refuse=can_refuse, now_us=self.now_ns // 1_000
-            )
+            can_refuse = is_alone and has_answer and asked.size_bytes <= MAX_REFUSED_BYTES
+            if now_ms < self._refuses_until_ms:
+                if can_refuse and not is_whole:
+                    self.is_blocked = False  # the rest is to come
+                    return False
+                turn = self._call.refuse_behind(asked, identity) if can_refuse else Turn.WAITS
+            else:
+                turn = self._call.ask(
+                    asked, identity, is_alone=is_alone, may_refuse=can_refuse and is_whole, now_us=self.now_ns // 1_000
+                )
             may = turn is Turn.PASSES
             self._is_refused = turn is Turn.REFUSED
             if may:
@@ -402,11 +412,20 @@ class Requests(State):
         return begin(payers, asked, identity)
 
     def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
-        """Answer a request that the queue has refused, and let its client be silent for a while."""
+        """Answer a request that the queue has refused, and let its client be silent for a while.
+
+        Each Produce that was sent behind a refused one is refused as well, before that. Else it would be written
+        first: its records would overtake those that are sent again, or the broker would miss these
+        (OUT_OF_ORDER_SEQUENCE_NUMBER).
+        """
         self._is_refused = False
         frame_end = position + 4 + size_bytes
-        answer = refuse(data[position:frame_end], throttle_time_ms=REFUSED_FOR_MS)
-        self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+        if now_ms >= self._refuses_until_ms:
+            self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+            is_produce = data.startswith(_PRODUCE_KEY, position + 4)
+            self._refuses_until_ms = now_ms + REFUSED_BEHIND_MS if is_produce else 0
+        left_ms = self.account.muted_until_ms - now_ms
+        answer = refuse(data[position:frame_end], throttle_time_ms=left_ms)
         if answer is None:
             self.is_blocked = True  # it asks again when that is over
             return None
@@ -469,10 +488,12 @@ class Requests(State):
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.
 
-        A follower's fetch is read to its end, and so is a login.
+        A follower's fetch is read to its end, and so is a login, and a Produce that is to be refused.
         """
         if self.account.believes_replicas() or self._mutations is not None:
             return MAX_REPLICA_FETCH_BYTES
+        if self._refuses_until_ms:
+            return 4 + MAX_REFUSED_BYTES
         return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES
 
     # -- logins --

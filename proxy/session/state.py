@@ -82,6 +82,7 @@ class State:
         "_parts_left",
         "_question",
         "_reads_responses",
+        "_refuses_until_ms",
         "_request_left",
         "_response_left",
         "_service",
@@ -116,6 +117,7 @@ class State:
         self._call: Call | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
+        self._refuses_until_ms = 0  # a Produce was refused, and until then each one behind it is
         self._come_bytes = 0  # of that, and of what is behind it
         self._service: Service | None = None  # of the oldest of them, where it is to be known
         self._login: Login | None = None
@@ -207,4 +209,5 @@ class State:
     def take_no_more(self) -> None:
         """Take up no request that has not begun; those that have are passed on and answered."""
         self.is_ending = True
+        self._refuses_until_ms = 0
         self.account.muted_until_ms = _FOR_EVER

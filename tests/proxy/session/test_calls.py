@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import pack, unpack_from
+
 import pytest
 
 from protocol.api import ApiKey
@@ -335,20 +337,141 @@ def full(crowd: Crowd) -> None:
         wire.client(other_request(number))
 
 
-def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
+def whole_produce(correlation_id: int, *, acks: int = 1, size_bytes: int = 100) -> bytes:
+    """Return a Produce v7 of one partition, with as many bytes of what should be records."""
+    header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
+    front = pack(">hhii", -1, acks, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, 0, size_bytes)
+    return framed(header + front + bytes(size_bytes))
+
+
+def answered(data: bytes) -> list[tuple[int, int, int]]:
+    """Return correlation_id, error_code and throttle_time_ms of answers to them."""
+    found = []
+    while data:
+        (size_bytes,) = unpack_from(">i", data)
+        frame, data = data[: 4 + size_bytes], data[4 + size_bytes :]
+        correlation_id, *_, error_code = unpack_from(">iih1siih", frame, 4)
+        found.append((correlation_id, error_code, unpack_from(">i", frame, len(frame) - 4)[0]))
+    return found
+
+
+def refused() -> tuple[Crowd, Wire]:
+    """Return a crowd that fills its queue, and who came too late: his Produce 1 was refused."""
     crowd = Crowd(clients=1_100, is_backoff_enabled=True)
     full(crowd)
     last = crowd.wires[-1]
-    from tests.protocol.support import kio_messages
+    assert last.client(whole_produce(1)) == b""
+    assert answered(last.to_client()) == [(1, 19, 500)]
+    return crowd, last
 
-    cls = kio_messages.request_class(ApiKey.PRODUCE, 9)
-    request = kio_messages.request_frame(kio_messages.example(cls))
 
-    assert last.client(request) == b""
-    answer = last.to_client()
-    assert answer[4:8] == request[8:12]
+def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
+    _, last = refused()
+
     assert last.muted_for_ms == 500
-    assert crowd.tally.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 1}
-    assert last.client(request) == b""
-    last.wait(500)
-    assert last.to_client() == answer
+    last.wait(100)
+    assert last.client(whole_produce(2)) == b""  # from a client that does not heed a throttle time
+    assert last.session.is_blocked
+    assert last.to_client() == b""
+    last.wait(400)
+    assert answered(last.to_client()) == [(2, 19, 500)]
+    assert last.to_broker() == b""
+
+
+def test_each_produce_behind_a_refused_one_is_refused_as_well_even_where_there_is_room_by_then() -> None:
+    crowd, last = refused()
+    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+
+    assert last.client(whole_produce(2) + whole_produce(3)) == b""
+    last.wait(49)
+    assert last.client(whole_produce(4)) == b""
+    assert answered(last.to_client()) == [(2, 19, 500), (3, 19, 500), (4, 19, 451)]
+    assert last.muted_for_ms == 451  # no longer than for the first
+    assert crowd.tally.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 4}
+    last.wait(451)
+    assert last.client(whole_produce(5)) == whole_produce(5)
+
+
+def test_all_that_came_at_once_is_refused_in_its_order() -> None:
+    crowd = Crowd(clients=1_100, is_backoff_enabled=True)
+    full(crowd)
+    last = crowd.wires[-1]
+
+    assert last.client(whole_produce(1) + whole_produce(2) + whole_produce(3)) == b""
+
+    assert answered(last.to_client()) == [(1, 19, 500), (2, 19, 500), (3, 19, 500)]
+
+
+def test_the_rest_of_a_produce_behind_a_refused_one_is_awaited() -> None:
+    _, last = refused()
+    large = whole_produce(2, size_bytes=900_000)
+
+    last.client(large[:20], large[20:500_000])
+    assert not last.session.is_blocked
+    last.wait(20)
+    assert last.client(large[500_000:]) == b""
+    assert answered(last.to_client()) == [(2, 19, 480)]
+
+
+def test_the_rest_of_a_produce_behind_a_refused_one_that_comes_late_waits() -> None:
+    crowd, last = refused()
+    large = whole_produce(2, size_bytes=900_000)
+    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+
+    last.client(large[:500_000])
+    last.wait(50)
+    assert last.client(large[500_000:]) == b""
+    assert last.session.is_blocked
+    assert last.session.held_bytes == len(large)
+    last.wait(450)
+    assert last.to_broker() == large
+    assert last.to_client() == b""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(whole_produce(2, acks=0), id="awaits no answer"),
+        pytest.param(whole_produce(2, size_bytes=1_100_000), id="is too long"),
+        pytest.param(other_request(2), id="is no Produce"),
+        pytest.param(fetch_request(2), id="is a Fetch"),
+    ],
+)
+def test_what_cannot_be_refused_behind_a_refused_produce_waits(request_: bytes) -> None:
+    crowd, last = refused()
+    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+
+    assert last.client(request_ + whole_produce(3)) == b""
+    assert last.session.is_blocked
+    assert last.to_client() == b""
+    last.wait(499)
+    assert last.to_broker() == b""
+    last.wait(1)
+    assert last.to_broker().startswith(request_)
+
+
+def test_behind_a_refused_fetch_everything_waits() -> None:
+    crowd = Crowd(clients=1_100, is_backoff_enabled=True)
+    full(crowd)
+    last = crowd.wires[-1]
+
+    assert last.client(whole_fetch(1) + whole_produce(2)) == b""
+    assert last.to_client()
+    assert last.session.is_blocked
+    last.wait(499)
+    assert last.to_client() == b""
+
+
+def test_who_is_to_take_up_no_more_refuses_no_more() -> None:
+    _, last = refused()
+
+    last.session.take_no_more()
+
+    assert last.client(whole_produce(2)) == b""
+    assert last.to_client() == b""
+
+
+def whole_fetch(correlation_id: int) -> bytes:
+    """Return a Fetch v4 of one partition."""
+    header = request_header(ApiKey.FETCH, 4, correlation_id, "etl", is_flexible=False)
+    return framed(header + pack(">iiiibi", -1, 500, 1, 1_000, 0, 1) + pack(">h", 1) + b"t" + pack(">iiqi", 1, 0, 0, 1))
