@@ -27,9 +27,12 @@ _BROKER = {"log.retention.check.interval.ms": 1_000, "log.segment.delete.delay.m
 class BenchKafka(Kafka):
     """A broker whose tools run as a long-lived client would: with both compilers and a heap of their own default."""
 
-    def run_java(self, main_class: str, *arguments: str | Path, timeout_s: float = 120) -> str:
-        """Run a class of this release to its end and return its standard output."""
-        return run([java(), "-Xmx1g", "-cp", self.classpath, main_class, *arguments], timeout_s=timeout_s)
+    def run_java(
+        self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
+    ) -> str:
+        """Run a class of this release, or of another class path, to its end and return its standard output."""
+        command = [java(), "-Xmx1g", "-cp", classpath or self.classpath, main_class, *arguments]
+        return run(command, timeout_s=timeout_s)
 
 
 @contextmanager

@@ -60,10 +60,12 @@ class Proxy:
             where they are absent: one listener for each of the first broker's proxied ones, under the same name, and
             ``REPLICATION-1``, ``REPLICATION-2``, … for the brokers' own where the cluster has them proxied.
         upstream: The cluster, or nothing when ``settings`` names its listeners itself.
+        module: What is run in the place of ``proxy``, and takes the same arguments.
     """
 
-    def __init__(self, settings: Settings, upstream: Kafka | None = None) -> None:
+    def __init__(self, settings: Settings, upstream: Kafka | None = None, *, module: str = "proxy") -> None:
         """Only remember what is wanted; entering the ``with`` block starts it."""
+        self._module = module
         self._settings = _completed(settings, upstream)
         self._process: Process | None = None
 
@@ -115,7 +117,7 @@ class Proxy:
     def start(self) -> None:
         """Start it (again) with the file as it is; returns when every listener is announced."""
         self._log.unlink(missing_ok=True)
-        self._process = Process([sys.executable, "-m", "proxy", "run", self.file], log=self._log, cwd=_ROOT)
+        self._process = Process([sys.executable, "-m", self._module, "run", self.file], log=self._log, cwd=_ROOT)
         process = self._process
         wanted = {entry["name"] for entry in self._settings["listeners"]}
 

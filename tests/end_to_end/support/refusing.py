@@ -1,0 +1,51 @@
+"""The proxy, but that its fair call queue says about every other time that it is full: ``refusing.py run FILE``.
+
+Only that is made up: which answer a client gets, and how its connection goes on, is the product's own. Which requests
+of a client-id are refused depends on nothing but their order, so a test does not depend on how busy the machine is; and
+several in a row are refused as well. It has no period: one as long as a client's requests in flight would refuse the
+same of them forever.
+
+Of each that is answered a line is printed, ``refused CLIENT_ID API_KEY``.
+"""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+from protocol.refusals import refuse
+from protocol.walk import read_whole_head
+from proxy.__main__ import main
+from proxy.scheduling.dispatcher import Answer, Dispatcher, Ticket
+from proxy.session import requests
+
+
+def refuse_at_times() -> None:
+    """Put that in place."""
+    ask = Dispatcher.ask
+    chances: dict[str, Random] = {}
+
+    def ask_full(
+        self: Dispatcher, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True
+    ) -> Answer:
+        if may_refuse and not ticket.is_control:
+            chance = chances.setdefault(ticket.identity, Random(ticket.identity))  # noqa: S311 - the same in each run
+            if chance.random() < 0.5:
+                return Answer.KEEP_ALIVE
+        return ask(self, ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
+
+    def refuse_and_tell(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
+        answer = refuse(frame, throttle_time_ms=throttle_time_ms)
+        if answer is not None:
+            head = read_whole_head(frame)
+            sys.stdout.write(f"refused {head.client_id.decode()} {head.api_key}\n")
+            sys.stdout.flush()
+        return answer
+
+    Dispatcher.ask = ask_full  # type: ignore[method-assign]
+    requests.refuse = refuse_and_tell  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    refuse_at_times()
+    sys.exit(main())
