@@ -109,7 +109,7 @@ class Responses(Requests):
         if api_key == EXCHANGED:
             if frame_bytes > MAX_EXCHANGED_BYTES:
                 raise FrameTooLarge(f"an answer of {frame_bytes} bytes, which is to be read whole, is not held")
-            return self._exchanged(data, position, frame_bytes, api_version, now_ms)
+            return self._exchanged(data, position, answer, now_ms)
         if self._reads_responses and api_key in _LOGIN_ANSWERS:
             return self._take_login_answer(data, position, answer)
         ceilings = CEILINGS if self.account.listening.addresses is None else READABLE
@@ -146,16 +146,22 @@ class Responses(Requests):
             return None
         return addresses.moved(data, position, frame_bytes, api_key, api_version, change)
 
-    def _exchanged(self, data: bytes, position: int, frame_bytes: int, api_version: int, now_ms: int) -> Change | None:
+    def _exchanged(self, data: bytes, position: int, answer: Answer, now_ms: int) -> Change | None:
         """Replace an answer by what who awaits it makes of it; None if it is not whole."""
-        if position + frame_bytes > len(data) or self._exchange is None:
+        _, api_version, frame_bytes, wait_ms, _ = answer
+        exchange = self._exchange
+        if position + frame_bytes > len(data) or exchange is None:
             return None
-        frame = self._exchange.answer(data, position, frame_bytes, now_ms=now_ms)
+        frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         addresses = self.account.listening.addresses
         if addresses is not None and self._exchange is self._follower and may_name_leaders(FETCH, api_version):
             told = addresses.moved(frame, 0, len(frame), FETCH, api_version, NOTHING)
             if told:
                 frame = frame[: told[0]] + told[2] + frame[told[1] :]
+        if wait_ms and frame:  # for other quotas; the longest is told
+            throttle = response_change(frame, 0, len(frame), exchange.api_key, api_version, wait_ms)
+            if throttle:
+                frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
         return position, position + frame_bytes, frame
 
     def _learn_versions(self, data: bytes, position: int, answer: Answer) -> None:

@@ -221,3 +221,20 @@ def test_an_answer_behind_others_is_not_overtaken() -> None:
 
     assert answers.startswith(other_response(1))
     assert len(answers) > len(other_response(1))
+
+
+def test_of_two_waits_the_longer_is_told() -> None:
+    bed = Bed(replace(TEN, request_rate=1.0))
+    waits = []
+
+    for number in range(20):
+        bed.ask(create((f"t{number}", 1)))  # the throttle time is that of the mute
+        waits.append(bed.wire.muted_for_ms)
+        bed.wire.wait(waits[-1])
+    assert max(waits) > 0
+
+    bed.wire.wait(60_000)
+    for number in range(5):
+        bed.ask(create((f"more-{number}", 22)))
+    assert bed.ask(create(("last", 1))) == {"last": THROTTLING_QUOTA_EXCEEDED}
+    assert bed.wire.muted_for_ms == 1_000
