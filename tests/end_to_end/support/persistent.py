@@ -29,7 +29,7 @@ Producer = Callable[[str, str, int, str, GoesOn], int]
 Consumer = Callable[[str, str, str, int, GoesOn], None]
 
 _EVERY_S: Final = 0.1
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 120
 _BATCH_BYTES: Final = 200
 
 
@@ -47,7 +47,7 @@ def librdkafka_producer(settings: Mapping[str, str | int | bool]) -> Producer:
             else:
                 failures.append(error)
 
-        common = {"bootstrap.servers": address, "client.id": client_id, "batch.num.messages": 5}
+        common = {"bootstrap.servers": address, "client.id": client_id, "batch.num.messages": 50}
         producer = confluent_kafka.Producer({**common, **settings})
         number = 0
         while goes_on():
