@@ -6,16 +6,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Final
 
-from proxy.service_time import Service, ServiceClock, ServiceTime, charged_ns
+from proxy.service_time import Service, ServiceClock, charged_ns
 from tests.end_to_end.support.frames import RawClient, request
 
 # A request has been passed on when its last piece has: a proxy does not wait for the whole of it.
 _LAST_PIECE_BYTES: Final = 65_536
 _READ_BYTES: Final = 1_048_576
-_FRONT_BYTES: Final = 256  # a whole answer to a Produce
 _PATIENCE_S: Final = 40
 
 
@@ -56,8 +54,8 @@ class _Connection:
         self._head = bytearray()
         self._left = 0
 
-    def feed(self, data: memoryview, on_answer: Callable[["_Connection", int, bytes], None]) -> int:
-        """Take bytes, call for the size and the front of each answer that begins, and return how many end."""
+    def feed(self, data: memoryview, on_answer: Callable[["_Connection", int], None]) -> int:
+        """Take bytes, call for the size of each answer that begins, and return how many end."""
         at = ended = 0
         while at < len(data):
             if not self._left:
@@ -67,9 +65,8 @@ class _Connection:
                 if len(self._head) < 4:
                     break
                 self._left = struct.unpack(">i", self._head)[0]
-                front = self._head + data[at : at + min(self._left, _FRONT_BYTES)]
                 self._head.clear()
-                on_answer(self, 4 + self._left, bytes(front))
+                on_answer(self, 4 + self._left)
             take = min(self._left, len(data) - at)
             self._left -= take
             at += take
@@ -77,58 +74,26 @@ class _Connection:
         return ended
 
 
-class SharedClock:
-    """A ``ServiceClock`` for several threads."""
-
-    def __init__(self) -> None:
-        self._clock = ServiceClock()
-        self._lock = Lock()
-
-    def begin(self, *, may_wait: bool) -> Service:
-        """Begin now."""
-        with self._lock:
-            return self._clock.begin(may_wait=may_wait, now_ns=time.monotonic_ns())
-
-    def end(self, service: Service) -> ServiceTime:
-        """End now."""
-        with self._lock:
-            return self._clock.end(service, now_ns=time.monotonic_ns())
-
-
 class Sender:
     """Sends loads to one broker, and charges them as a proxy would through which all of it passes."""
 
-    def __init__(self, port: int, clock: SharedClock) -> None:
+    def __init__(self, port: int) -> None:
         self.port = port
-        self.clock = clock
+        self.clock = ServiceClock()
 
-    def send(
-        self, load: Load, client_id: str, *, seconds: float, wait_ms: Callable[[int, bytes], float] | None = None
-    ) -> Seen:
-        """Send for so long, and wait for the last answers.
-
-        Args:
-            load: What to send.
-            client_id: In whose name.
-            seconds: How long.
-            wait_ms: Called with what each request is charged and the front of its answer; returns how long to send
-                nothing.
-        """
-        return _Run(self, load, client_id, wait_ms).send(seconds)
+    def send(self, load: Load, client_id: str, *, seconds: float) -> Seen:
+        """Send for so long in the name of ``client_id``, and wait for the last answers."""
+        return _Run(self, load, client_id).send(seconds)
 
 
 class _Run:
     """One load, sent once."""
 
-    def __init__(
-        self, sender: Sender, load: Load, client_id: str, wait_ms: Callable[[int, bytes], float] | None
-    ) -> None:
+    def __init__(self, sender: Sender, load: Load, client_id: str) -> None:
         self._clock = sender.clock
         self._load = load
         self._frame = load.frame(client_id)
         self._cut = max(0, len(self._frame) - _LAST_PIECE_BYTES)
-        self._wait_ms = wait_ms
-        self._pause_ms = load.pause_ms
         self._seen = Seen()
         self._buffer = memoryview(bytearray(_READ_BYTES))
         connections = [_Connection(sender.port, client_id) for _ in range(load.connections)]
@@ -158,21 +123,19 @@ class _Run:
             raise SystemExit(f"{self._load.name}: the broker closed the connection")
         for _ in range(connection.feed(self._buffer[:count], self._charge)):
             connection.unfinished -= 1
-            if self._pause_ms:
-                time.sleep(self._pause_ms / 1_000)
+            if self._load.pause_ms:
+                time.sleep(self._load.pause_ms / 1_000)
             if time.monotonic_ns() < end_ns:
                 self._pass_on(connection)
 
-    def _charge(self, connection: _Connection, response_bytes: int, front: bytes) -> None:
-        spent = self._clock.end(connection.services.popleft())
+    def _charge(self, connection: _Connection, response_bytes: int) -> None:
+        spent = self._clock.end(connection.services.popleft(), now_ns=time.monotonic_ns())
         charged = charged_ns(self._load.api_key, spent, request_bytes=len(self._frame), response_bytes=response_bytes)
         self._seen.elapsed_ns.append(spent.elapsed_ns)
         self._seen.charged_ns.append(charged)
         connection.awaited -= 1
         if connection.awaited:
             self._begin(connection)
-        if self._wait_ms is not None:
-            self._pause_ms = self._wait_ms(charged, front)
 
     def _pass_on(self, connection: _Connection) -> None:
         sendall = connection.client.socket.sendall
@@ -185,4 +148,5 @@ class _Run:
         sendall(self._frame[self._cut :] if self._cut else self._frame)
 
     def _begin(self, connection: _Connection) -> None:
-        connection.services.append(self._clock.begin(may_wait=self._load.may_wait))
+        now_ns = time.monotonic_ns()
+        connection.services.append(self._clock.begin(may_wait=self._load.may_wait, now_ns=now_ns))

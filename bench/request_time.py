@@ -1,8 +1,8 @@
 """What a broker charges for requests, and what we would: the same requests and both numbers, side by side.
 
 ``python -m bench.request_time [--part costs|replicated|rates] [--rounds 5] [--seconds 1] [--only NAME,NAME]`` starts a
-real broker (or three), sends it frames over loopback with no proxy in between, prints the tables of
-``docs/request-time.md`` and ends.
+real broker (or three), sends it frames over loopback, prints the tables of ``docs/request-time.md`` and ends. Only
+``rates`` has a proxy in between.
 
 The broker's own number is ``request-time`` of ``kafka.server:type=Request``, a rate: each load has a client-id of its
 own in each round, under a quota that is out of reach, and windows for longer than a run, so that rate times windows is
@@ -14,17 +14,12 @@ import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from statistics import mean, median
 from typing import Final
 
-from bench.request_loads import Load, Seen, Sender, SharedClock
-from config.model import KafkaSettings, QuotaRule
-from protocol.throttle_time import throttle_time_offset
-from proxy.quota.client import ClientQuotaManager
-from proxy.quota.entity import QuotaKind
+from bench.request_loads import Load, Seen, Sender
 from proxy.service_time import may_wait
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
@@ -42,6 +37,7 @@ from tests.end_to_end.support.frames import (
     string,
 )
 from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.request_rates import LOADS, PERCENT, limited_alike
 from tests.end_to_end.support.tools import jmx
 
 _LIST_OFFSETS: Final = 2
@@ -58,9 +54,6 @@ _OUT_OF_REACH: Final = 100_000.0
 _WARM: Final = "warm"
 _WARM_UP_S: Final = 2.0
 _MANY_TOPICS: Final = 200
-# Of the achieved rates: short windows, so that a run has several cycles.
-_RATE_WINDOWS: Final = 3
-_RATE_PERCENT: Final = 5.0
 
 
 def _array(items: Sequence[bytes]) -> bytes:
@@ -189,7 +182,7 @@ def _broker_ns(kafka: Kafka) -> dict[str, float]:
 
 def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) -> None:
     """Send all loads in turn, round by round, and print a row for each."""
-    sender = Sender(kafka.broker.listeners[DIRECT].port, SharedClock())
+    sender = Sender(kafka.broker.listeners[DIRECT].port)
     seen: dict[tuple[int, int], Seen] = {}
     for load in loads:
         sender.send(load, _WARM, seconds=_WARM_UP_S)
@@ -249,57 +242,13 @@ def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """The same quota in the broker, and charged by us: requests a second that one client achieves."""
-    config = {"quota.window.num": _RATE_WINDOWS}
-    with Kafka(KAFKA_4, config=config) as kafka, BrokerQuotas(kafka) as quotas:
-        theirs, free = "theirs", "ours"
-        port = kafka.broker.listeners[DIRECT].port
-        client = RawClient(port)
-        wanted = only or ("Produce 16 kB", "Fetch 65 kB", "Metadata")
-        loads = [load for load in _loads(kafka, client) if load.name in wanted]
-        sender = Sender(port, SharedClock())
-        for load in loads:
-            sender.send(load, _WARM, seconds=_WARM_UP_S)
-        quotas.replace({Entity(None, theirs): {"request_percentage": _RATE_PERCENT}})
-        print(f"| load, {_RATE_PERCENT:g} % | broker's quota, requests/s | ours, requests/s | ours / broker's |")
+    """The same quota in the broker, and in a proxy: requests a second that one client achieves."""
+    with limited_alike() as ask:
+        print(f"| load, {PERCENT} % | broker's quota, requests/s | ours, requests/s | ours / broker's |")
         print("|---|--:|--:|--:|")
-        for load in loads:
-            pairs = []
-            for _ in range(rounds):
-                time.sleep(_RATE_WINDOWS + 1)  # those of the last round are still full
-                # Both at the same time: what else the machine does slows them alike.
-                with ThreadPoolExecutor(2) as pool:
-                    runs = [
-                        pool.submit(_achieved, sender, load, client_id, seconds=seconds, charges=client_id == free)
-                        for client_id in (theirs, free)
-                    ]
-                    pairs.append((runs[0].result(), runs[1].result()))
-            ratios = sorted(our / their for their, our in pairs)
-            their, our = (median(column) for column in zip(*pairs, strict=True))
-            spread = f"{median(ratios):.2f} [{ratios[0]:.2f}–{ratios[-1]:.2f}]"
-            print(f"| {load.name} | {their:,.0f} | {our:,.0f} | {spread} |", flush=True)
-        client.close()
-
-
-def _achieved(sender: Sender, load: Load, client_id: str, *, seconds: float, charges: bool) -> float:
-    """Send as fast as a client does that waits as it is told; return answered requests per second."""
-    manager = ClientQuotaManager(
-        QuotaKind.REQUEST,
-        [QuotaRule(client_id=client_id, request_percentage=_RATE_PERCENT)] if charges else (),
-        kafka=KafkaSettings(quota_window_num=_RATE_WINDOWS),
-        max_throttle_time_ms=1_000,  # a window: ClientRequestQuotaManager.maxThrottleTimeMs
-    )
-    bucket = manager.bucket(user="ANONYMOUS", client_id=client_id, now_ms=time.monotonic_ns() // 1_000_000)
-
-    def wait_ms(charged: int, front: bytes) -> float:
-        if charges:
-            return bucket.charge(charged, now_ms=time.monotonic_ns() // 1_000_000)
-        at = throttle_time_offset(front, load.api_key, load.api_version)
-        return 0 if at is None else float(struct.unpack_from(">i", front, at)[0])
-
-    began = time.monotonic()
-    seen = sender.send(load, client_id, seconds=seconds, wait_ms=wait_ms)
-    return len(seen.elapsed_ns) / (time.monotonic() - began)
+        for load in LOADS:
+            if not only or load in only:
+                print(f"| {load} | {ask(load, rounds, seconds)} |", flush=True)
 
 
 _PARTS: Final = {"costs": costs, "replicated": replicated, "rates": rates}

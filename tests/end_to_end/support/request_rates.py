@@ -1,0 +1,133 @@
+"""Two clients under the same ``request_percentage``, one by its broker, one by the proxy: how much each gets done."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from statistics import median
+from typing import Final, NamedTuple
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import (
+    FETCH,
+    FETCH_VERSION,
+    METADATA,
+    PRODUCE,
+    PRODUCE_VERSION,
+    fetch_body,
+    produce_body,
+    raw_client,
+    record_batch,
+    string,
+)
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.proxy import Proxy
+
+PERCENT: Final = 5
+LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
+# Short windows, so that a run of seconds has several cycles.
+WINDOWS: Final = 3
+_THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
+_WARM_UP_S: Final = 2
+
+
+class Question(NamedTuple):
+    """What is asked again and again, each time when the answer has come."""
+
+    api_key: int
+    api_version: int
+    body: bytes
+
+
+class Pair(NamedTuple):
+    """Requests per second that were answered: under the broker's quota, and under ours."""
+
+    theirs: float
+    ours: float
+
+
+class Ratio(NamedTuple):
+    """Ours of the broker's, in rounds: a single one has a few bursts, and what the machine did meanwhile."""
+
+    pairs: Sequence[Pair]
+
+    @property
+    def each(self) -> list[float]:
+        """Of each round, in order of size."""
+        return sorted(ours / theirs for theirs, ours in self.pairs)
+
+    @property
+    def median(self) -> float:
+        """Of all."""
+        return median(self.each)
+
+    def __str__(self) -> str:
+        """Say it as a row of a table: both rates, and the ratio with its extremes."""
+        theirs, ours = (median(column) for column in zip(*self.pairs, strict=True))
+        return f"{theirs:,.0f} | {ours:,.0f} | {self.median:.2f} [{self.each[0]:.2f}–{self.each[-1]:.2f}]"
+
+
+Ask = Callable[[str, int, float], Ratio]
+
+
+@contextmanager
+def limited_alike() -> Iterator[Ask]:
+    """Start a broker and a proxy with the same quota for a client each.
+
+    Yields:
+        A function that lets both ask at the same time, so that what else the machine does slows them alike: it takes
+        the name of a question, how many rounds, and how many seconds each.
+    """
+    limit = {"request_percentage": PERCENT}
+    settings = {"quotas": [{"client-id": _OURS, **limit}], "kafka": {"quota.window.num": WINDOWS}}
+    with (
+        Kafka(KAFKA_4, config={"quota.window.num": WINDOWS}) as kafka,
+        BrokerQuotas(kafka) as quotas,
+        Proxy(settings, kafka) as proxy,
+    ):
+        quotas.replace({Entity(None, _THEIRS): limit})
+        questions = _questions(kafka)
+        ports = {_THEIRS: kafka.listener(DIRECT).port, _OURS: proxy.port()}
+
+        def ask(name: str, rounds: int, seconds: float) -> Ratio:
+            for port in ports.values():
+                _asked(port, _WARM, questions[name], _WARM_UP_S)
+            pairs = []
+            for _ in range(rounds):
+                time.sleep(WINDOWS + 1)  # those of the last round are still full
+                with ThreadPoolExecutor(2) as pool:
+                    runs = [
+                        pool.submit(_asked, port, client_id, questions[name], seconds)
+                        for client_id, port in ports.items()
+                    ]
+                    pairs.append(Pair(*(run.result() for run in runs)))
+            return Ratio(pairs)
+
+        yield ask
+
+
+def _questions(kafka: Kafka) -> dict[str, Question]:
+    sink, full = create_topic(kafka), create_topic(kafka)
+    with raw_client(kafka.listener(DIRECT).port) as client:
+        client.produce(full, record_batch([bytes(65_000)]))
+    write = produce_body(sink, record_batch([bytes(16_000)]), acks=1)
+    return {
+        LOADS[0]: Question(PRODUCE, PRODUCE_VERSION, write),
+        LOADS[1]: Question(FETCH, FETCH_VERSION, fetch_body(full, offset=0, max_bytes=1 << 20)),
+        LOADS[2]: Question(METADATA, 5, struct.pack(">i", 1) + string(full) + b"\0"),
+    }
+
+
+def _asked(port: int, client_id: str, question: Question, seconds: float) -> float:
+    """Ask as fast as one is answered; return how often in a second."""
+    count, began = 0, time.monotonic()
+    with raw_client(port, client_id=client_id) as client:
+        while time.monotonic() < began + seconds:
+            client.ask(*question)
+            count += 1
+    return count / (time.monotonic() - began)

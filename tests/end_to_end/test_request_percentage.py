@@ -1,0 +1,35 @@
+"""The same requests under the same ``request_percentage``, in the broker and in the proxy, side by side.
+
+Nobody outside a broker sees its threads, so what is charged here is a guess: ``docs/request-time.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.end_to_end.support.request_rates import LOADS, Ask, limited_alike
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    with limited_alike() as ask:
+        yield ask
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_client_is_held_about_as_its_broker_holds_one(load: str, ask: Ask) -> None:
+    """Within half, in a few seconds: that the quota is of the right size."""
+    ratio = ask(load, 1, 8)
+
+    assert 0.5 < ratio.median < 2, str(ratio)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("load", LOADS)
+def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask: Ask) -> None:
+    ratio = ask(load, 9, 15)
+
+    assert ratio.median == pytest.approx(1, abs=0.15), str(ratio)
