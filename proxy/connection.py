@@ -265,10 +265,11 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Answer what a client asked before it closed its side, then close."""
+        now_ms = self._now_ms()
         self._has_client_ended = True
         self.session.receive_end_from_client()
         self._flows = False
-        self._act(monotonic_ns() // 1_000_000)
+        self._act(now_ms)
         return not self._is_closed
 
     def pause_writing(self) -> None:
@@ -297,9 +298,9 @@ class ClientConnection(asyncio.Protocol):
             transport.abort()
             return
         self._broker = transport
-        now_ns = self.session.now_ns = monotonic_ns()
+        now_ms = self._now_ms()
         self.session.restart_service()
-        self._act(now_ns // 1_000_000)
+        self._act(now_ms)
 
     def broker_failed(self, cause: str) -> None:
         """Close: the broker could not be reached."""
@@ -348,7 +349,7 @@ class ClientConnection(asyncio.Protocol):
         if self._is_parting:
             cause = self._leaves
         has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
-        self.session.close(now_ms=monotonic_ns() // 1_000_000, has_passed=has_passed)
+        self.session.close(now_ms=self._now_ms(), has_passed=has_passed)
         self.port.connections.discard(self)
         self.port.watch.discard(self, self._look_s)
         self.port.counters.disconnect(cause)
@@ -366,13 +367,13 @@ class ClientConnection(asyncio.Protocol):
         """Pass on what waited in the queue in front of the broker."""
         if self._is_closed:
             return
-        now_ns = self.session.now_ns = monotonic_ns()
+        now_ms = self._now_ms()
         try:
-            self.session.resume(now_ms=now_ns // 1_000_000)
+            self.session.resume(now_ms=now_ms)
         except ProtocolError as error:
             self._refuse(error, "client")
             return
-        self._act(now_ns // 1_000_000)
+        self._act(now_ms)
         self._steer()
 
     def drop(self, cause: str) -> None:
@@ -413,7 +414,7 @@ class ClientConnection(asyncio.Protocol):
 
     def release(self) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on."""
-        now_ms = monotonic_ns() // 1_000_000
+        now_ms = self._now_ms()
         try:
             self.session.release(now_ms=now_ms)
         except ProtocolError as error:
@@ -427,9 +428,10 @@ class ClientConnection(asyncio.Protocol):
             return
         self._leaves = cause
         self._flows = False
+        now_ms = self._now_ms()
         if not self.session.awaits_no_answers:
             self.session.take_no_more()
-        self._act(monotonic_ns() // 1_000_000)
+        self._act(now_ms)
 
     def _part(self) -> None:
         """Close our side behind the last answer, and wait for the client to close its own."""
@@ -458,7 +460,7 @@ class ClientConnection(asyncio.Protocol):
         """Drop what has no answer, for its client will send it anew, elsewhere; pass on what never has one."""
         if self._is_closed or not self.session.awaits_no_answers:
             return
-        now_ms = monotonic_ns() // 1_000_000
+        now_ms = self._now_ms()
         try:
             self.session.receive_from_client(data, now_ms=now_ms)
         except ProtocolError as error:
@@ -476,6 +478,11 @@ class ClientConnection(asyncio.Protocol):
             spread=self._spread,
         )
         self._look_s = self.port.watch.add(self, at_ms)
+
+    def _now_ms(self) -> int:
+        """Return the time, of which the session is told more exactly: to be called before anything that it does."""
+        now_ns = self.session.now_ns = monotonic_ns()
+        return now_ns // 1_000_000
 
     def _act(self, now_ms: int) -> None:
         """Write what the session has for either side, then steer."""
@@ -554,7 +561,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer = None
         if self._is_closed:
             return
-        now_ms = monotonic_ns() // 1_000_000
+        now_ms = self._now_ms()
         try:
             self.session.handle_timer(now_ms=now_ms)
         except ProtocolError as error:

@@ -15,6 +15,7 @@ from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from proxy import connection as connection_module
 from proxy import dialler as dialler_module
 from proxy.connection import ClientConnection
+from proxy.quota.entity import QuotaKind
 from proxy.server import Server
 from tests.support.frames import (
     fetch_request,
@@ -217,6 +218,22 @@ async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits
         assert answered - sent < WAIT_MS / 1_000 / 2
         assert await client.ask(other_request(2)) == other_response(2)
         assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock is whole milliseconds
+
+
+@on_uvloop
+async def test_what_a_client_waits_here_is_no_time_of_the_broker() -> None:
+    timed = replace(LIMITED, request_percentage=1e6)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, timed)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.ask(other_request(2))
+
+        (bucket,) = upstream_of(server, broker.address).quotas.manager(QuotaKind.REQUEST)
+        assert bucket.usage.amount < WAIT_MS * 1_000_000 / 5 / 2  # a fifth is charged
 
 
 @on_uvloop
