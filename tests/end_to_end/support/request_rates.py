@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from statistics import median
 from typing import Final, NamedTuple
@@ -80,8 +79,9 @@ def limited_alike() -> Iterator[Ask]:
     """Start a broker and a proxy with the same quota for a client each.
 
     Yields:
-        A function that lets both ask at the same time, so that what else the machine does slows them alike: it takes
-        the name of a question, how many rounds, and how many seconds each.
+        A function that lets both ask, first one and then the other: at the same time they would wait for each other,
+        which only the proxy takes for work. It takes the name of a question, how many rounds, and how many seconds
+        each of the two has in a round.
     """
     limit = {"request_percentage": PERCENT}
     settings = {"quotas": [{"client-id": _OURS, **limit}], "kafka": {"quota.window.num": WINDOWS}}
@@ -99,13 +99,11 @@ def limited_alike() -> Iterator[Ask]:
                 _asked(port, _WARM, questions[name], _WARM_UP_S)
             pairs = []
             for _ in range(rounds):
-                time.sleep(WINDOWS + 1)  # those of the last round are still full
-                with ThreadPoolExecutor(2) as pool:
-                    runs = [
-                        pool.submit(_asked, port, client_id, questions[name], seconds)
-                        for client_id, port in ports.items()
-                    ]
-                    pairs.append(Pair(*(run.result() for run in runs)))
+                rates = []
+                for client_id, port in ports.items():
+                    time.sleep(WINDOWS + 1)  # those of the last round are still full
+                    rates.append(_asked(port, client_id, questions[name], seconds))
+                pairs.append(Pair(*rates))
             return Ratio(pairs)
 
         yield ask
