@@ -45,14 +45,13 @@ class Limit(Protocol):
 
     limit: int
 
-    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
 
         Args:
             rtt_us: from the request given to the broker to its answer, above 0.
             in_flight: how many were at the broker, this one included.
             now_ms: the time.
-            did_drop: it failed, or took too long.
         """
 
 
@@ -66,7 +65,7 @@ class FixedLimit:
             raise ValueError(f"a broker must be given at least one request at a time, not {limit}")
         self.limit = limit
 
-    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn nothing."""
 
 
@@ -88,7 +87,6 @@ class VegasLimit:
 
     __slots__ = (
         "_count",
-        "_did_drop",
         "_estimate",
         "_next_probe_ms",
         "_peak",
@@ -124,9 +122,8 @@ class VegasLimit:
         # The first window makes B, with which all else is compared.
         self._window_samples = _PROBE_SAMPLES
         self._count = self._sum_us = self._peak = 0
-        self._did_drop = False
 
-    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response (see ``Limit``)."""
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
@@ -138,8 +135,6 @@ class VegasLimit:
         self._sum_us += rtt_us
         if in_flight > self._peak:
             self._peak = in_flight
-        if did_drop:
-            self._did_drop = True
         if self._phase is _Phase.PROBING:
             if self._count >= _PROBE_SAMPLES or now_ms - self._phase_since_ms > _LONGEST_PROBE_MS:
                 self._end_probe(now_ms)
@@ -169,7 +164,7 @@ class VegasLimit:
         queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
         alpha = max(_LEAST_ALPHA, estimate * _ALPHA)
         step = max(1.0, estimate * _STEP)
-        if self._did_drop or queued > max(_LEAST_BETA, estimate * _BETA):
+        if queued > max(_LEAST_BETA, estimate * _BETA):
             self._phase = _Phase.STEADY
             return estimate - step
         if queued >= alpha:
@@ -203,4 +198,3 @@ class VegasLimit:
         self.limit = max(self.minimum, int(limit))
         self._to_skip = self.limit
         self._count = self._sum_us = self._peak = 0
-        self._did_drop = False

@@ -11,12 +11,6 @@ Three ways, of which a listener has one:
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-# A fetch that is answered this much before its max_wait_ms is over was answered for want of time all the same.
-_ABOUT: Final = 0.95
-# What of a fetch's time is taken as service, where data came before the wait was over: how long it waited for them
-# cannot be seen from outside, and a broker reads what is in its page cache in less.
-_FETCH_SERVICE_CAP_US: Final = 10_000
-
 
 class Phases(NamedTuple):
     """Something for each phase of a request: its time in microseconds, or the weight of that time.
@@ -94,18 +88,3 @@ class TrafficCost:
     def on_completion(self, *, response_bytes: int, service_us: int) -> int:
         """Return the rest, charged when the answer is complete, the client is gone or the broker has failed."""
         return self.per_response_byte * response_bytes + self.per_service_us * max(0, service_us)
-
-
-def fetch_service_us(elapsed_us: int, *, max_wait_ms: int, min_bytes: int, record_bytes: int) -> int:
-    """Return how long a broker worked on a fetch, as far as that can be told from outside; microseconds.
-
-    Args:
-        elapsed_us: from the request written to the answer complete.
-        max_wait_ms: how long the broker may wait for data, by the request.
-        min_bytes: for how many.
-        record_bytes: how many came.
-    """
-    waited_us = max_wait_ms * 1_000
-    if record_bytes < min_bytes and elapsed_us >= waited_us * _ABOUT:
-        return max(0, elapsed_us - waited_us)
-    return min(elapsed_us, _FETCH_SERVICE_CAP_US)

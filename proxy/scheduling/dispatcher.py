@@ -188,14 +188,13 @@ class Dispatcher:
         ticket.state = State.WAITING
         return Answer.WAIT
 
-    def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True, did_drop: bool = False) -> None:
+    def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> None:
         """Take it that the request of a running or parked ticket is over; its slot goes to the next.
 
         Args:
             ticket: whose request it was.
             now_us: the time.
             is_sample: the time it ran was the broker's time, and says how busy that is. Not for a parked one.
-            did_drop: the broker failed or took too long: a sign of overload.
         """
         if ticket.state is not _RUNNING:
             self.leave(ticket, now_us)
@@ -203,7 +202,7 @@ class Dispatcher:
         if is_sample and not ticket.is_control:
             lane = self._normal
             rtt_us = now_us - ticket.ran_us
-            lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000, did_drop=did_drop)
+            lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
         self._free(ticket, now_us)
 

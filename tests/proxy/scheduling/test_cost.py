@@ -1,10 +1,9 @@
 """What a request costs. Hadoop's own numbers are in ``test_vectors``."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.scheduling.cost import DEFAULT_WEIGHTS, Phases, TrafficCost, WeightedTimeCost, default_cost, fetch_service_us
+from proxy.scheduling.cost import DEFAULT_WEIGHTS, Phases, TrafficCost, WeightedTimeCost, default_cost
 
 TIMES = st.builds(Phases, *[st.integers(-1_000, 10**9)] * 9)
 WEIGHTS = st.builds(Phases, *[st.integers(-10, 1_000)] * 9)
@@ -45,19 +44,3 @@ def test_what_is_known_on_arrival_is_charged_then() -> None:
 @given(size_bytes=st.integers(0, 2**31), factor=st.floats(0.1, 0.99))
 def test_the_cheapest_request_is_remembered_for_a_sweep(size_bytes: int, factor: float) -> None:
     assert int(TrafficCost().on_arrival(size_bytes) * factor) > 0
-
-
-@pytest.mark.parametrize(
-    ("elapsed_us", "record_bytes", "service_us"),
-    [
-        pytest.param(500_000, 0, 0, id="waited to the end"),
-        pytest.param(500_900, 0, 900, id="and worked a little"),
-        pytest.param(480_000, 0, 0, id="about to the end"),
-        pytest.param(3_000, 5_000, 3_000, id="had it at once"),
-        pytest.param(300_000, 5_000, 10_000, id="had it after an unknown wait"),
-        pytest.param(500_500, 5_000, 10_000, id="had it just in time"),
-        pytest.param(100_000, 0, 10_000, id="empty and early: a rebalance or an error"),
-    ],
-)
-def test_a_long_poll_is_no_work(elapsed_us: int, record_bytes: int, service_us: int) -> None:
-    assert fetch_service_us(elapsed_us, max_wait_ms=500, min_bytes=1, record_bytes=record_bytes) == service_us

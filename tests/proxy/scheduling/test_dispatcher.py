@@ -16,10 +16,10 @@ from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions, S
 class RecordingLimit(FixedLimit):
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
-        self.observed: list[tuple[int, int, int, bool]] = []
+        self.observed: list[tuple[int, int, int]] = []
 
-    def observe(self, rtt_us: int, in_flight: int, now_ms: int, *, did_drop: bool = False) -> None:
-        self.observed.append((rtt_us, in_flight, now_ms, did_drop))
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
+        self.observed.append((rtt_us, in_flight, now_ms))
 
 
 def dispatcher_of(slots: int = 1, *, queue: dict[str, Any] | None = None, **options: object) -> Dispatcher:
@@ -129,7 +129,7 @@ def test_only_what_ran_to_its_end_says_how_busy_the_broker_is() -> None:
     control = ran(dispatcher, is_control=True)
 
     dispatcher.done(tickets[0], 5_000)
-    dispatcher.done(tickets[1], 6_000, did_drop=True)
+    dispatcher.done(tickets[1], 6_000)
     dispatcher.done(tickets[2], 7_000, is_sample=False)
     dispatcher.park(tickets[3], 7_000)
     dispatcher.done(tickets[3], 9_000)
@@ -137,7 +137,7 @@ def test_only_what_ran_to_its_end_says_how_busy_the_broker_is() -> None:
     dispatcher.done(control, 9_000)
     dispatcher.done(tickets[5], 1_000)
 
-    assert limit.observed == [(4_000, 6, 5, False), (5_000, 5, 6, True), (1, 1, 1, False)]
+    assert limit.observed == [(4_000, 6, 5), (5_000, 5, 6), (1, 1, 1)]
 
 
 # -- the control lane --
