@@ -108,16 +108,26 @@ def _of_users(listeners: Sequence[tuple[str, CallScheduler]]) -> Iterator[Family
     yield _gauge(
         "identities", "Users that have a cost.", [(labels(listener=name), len(one)) for name, one in schedulers]
     )
-    totals = [(name, one.totals) for name, one in schedulers]
+    totals = [(labels(listener=name), one.totals) for name, one in schedulers]
+    yield _gauge(
+        "cost",
+        "What all users have cost since they were last new; a user of whose cost nothing is left is forgotten.",
+        [(text, one.raw) for text, one in totals],
+    )
     yield _gauge(
         "decayed_cost",
-        "What is left of the cost of all users; what each of them has a share of.",
-        [(labels(listener=name), one.decayed) for name, one in totals],
+        "What is left of that by now; what each user has a share of.",
+        [(text, one.decayed) for text, one in totals],
+    )
+    yield _gauge(
+        "service_user_cost",
+        "What service users have cost, who are always in level 0.",
+        [(text, one.service_raw) for text, one in totals],
     )
     yield _gauge(
         "service_user_decayed_cost",
-        "The same of service users, who are always in level 0.",
-        [(labels(listener=name), one.service_decayed) for name, one in totals],
+        "What is left of that by now.",
+        [(text, one.service_decayed) for text, one in totals],
     )
     costs: list[tuple[str, float]] = []
     shares: list[tuple[str, float]] = []

@@ -110,7 +110,9 @@ def test_a_listener_shows_its_costliest_users_and_why_they_are_in_their_levels()
     found = scraped(server)
 
     assert found["identities", of_listener()] == 4
+    assert found["cost", of_listener()] == 420
     assert found["decayed_cost", of_listener()] == 210
+    assert found["service_user_cost", of_listener()] == 50
     assert found["service_user_decayed_cost", of_listener()] == 25
     users = {labels[1][1]: value for (name, labels), value in found.items() if name == "top_user_cost"}
     assert users == {"bob": 300, "alice": 100}
