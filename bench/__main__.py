@@ -32,6 +32,7 @@ def _in_process(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
 ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
     (synthetic.measuring_rewriting, frozenset({Section.ADDRESSES})),
+    (synthetic.measuring_queue, frozenset({Section.QUEUE})),
     (synthetic.measuring_fresh, frozenset({Section.IDLE})),
     (synthetic.measuring_tls, frozenset({Section.TLS})),
     (real_broker.measuring, frozenset({Section.KAFKA})),
@@ -39,7 +40,7 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
 )
 # Where a first round would measure compilers and cold caches, it is not counted.
 WARMED_UP: Final = frozenset(
-    {Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.TLS, Section.KAFKA}
+    {Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.QUEUE, Section.TLS, Section.KAFKA}
 )
 
 

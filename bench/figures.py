@@ -14,6 +14,7 @@ ENVOY = "Envoy"
 KROXYLICIOUS = "Kroxylicious"
 OURS = "ours"
 OURS_REWRITING = "ours, rewriting"
+OURS_QUEUEING = "ours, with a queue"
 CPU_STEP_S = 0.01
 
 # What one run gave, by name: seconds, requests, bytes, cpu_s, p50_us, p99_us, resident_bytes_per_connection,

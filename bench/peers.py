@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import yaml
 
-from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_REWRITING
+from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_QUEUEING, OURS_REWRITING
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -26,6 +26,8 @@ ENVOY_VERSION: Final = "1.40"
 KROXYLICIOUS_VERSION: Final = "0.12.0"
 # Far above any load of this suite, so that every request is resolved, recorded and compared, and none is throttled.
 ABUNDANT_BYTE_RATE: Final = 100_000_000_000
+# Slots of a queue that is never full.
+_ENOUGH_SLOTS: Final = 64
 _LAUNCHER: Final = Path(__file__).with_name("KroxyliciousLauncher.java")
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
@@ -56,21 +58,33 @@ def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[
 
 
 @contextmanager
-def both_of_ours(broker_port: int) -> Iterator[list[Peer]]:
-    """Ours in front of a broker that advertises it and, rewriting, in front of a cluster: one process, a port for each.
+def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
+    """Ours in front of a broker that advertises it and, rewriting, in front of a cluster."""
+    cluster = {"bootstrap_servers": f"127.0.0.1:{broker_port}", "broker_ports": "{0}-{0}".format(free_port())}
+    with _two_of_ours(broker_port, OURS_REWRITING, cluster) as (proxy, peers):
+        wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
+        yield peers
+
+
+@contextmanager
+def with_and_without_queue(broker_port: int) -> Iterator[list[Peer]]:
+    """Ours in front of a broker, and the same with a queue in front of it that has always room."""
+    listener = {"upstream": f"127.0.0.1:{broker_port}", "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
+    with _two_of_ours(broker_port, OURS_QUEUEING, listener) as (_, peers):
+        yield peers
+
+
+@contextmanager
+def _two_of_ours(broker_port: int, name: str, listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
+    """Ours, and the same with a listener of another kind: one process, a port for each.
 
     Two processes of the very same program differ by more than what is sought here.
     """
-    ports = {OURS: free_port(), OURS_REWRITING: free_port()}
+    ports = {OURS: free_port(), name: free_port()}
     config = our_config(Route(port=ports[OURS], upstream_port=broker_port))
-    (plain,) = config["listeners"]
-    rewriting = {"name": "rewriting", "bind": f"127.0.0.1:{ports[OURS_REWRITING]}"}
-    rewriting["bootstrap_servers"] = plain["upstream"]
-    rewriting["broker_ports"] = "{0}-{0}".format(free_port())
-    config["listeners"].append(rewriting)
+    config["listeners"].append({"name": "other", "bind": f"127.0.0.1:{ports[name]}", **listener})
     with Proxy(config) as proxy:
-        wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
-        yield [Peer(name=name, port=port, pid=proxy.process.pid) for name, port in ports.items()]
+        yield proxy, [Peer(name=one, port=port, pid=proxy.process.pid) for one, port in ports.items()]
 
 
 def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:

@@ -13,6 +13,7 @@ from bench.targets import (
     memory,
     microseconds,
     per_cpu_second_of_envoy,
+    queueing,
     rate_of_envoy,
     rewriting,
     than_kroxylicious,
@@ -30,6 +31,7 @@ class Section(Enum):
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
     ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
+    QUEUE = "queue"  # synthetic; ours against ours with a queue that is never full
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network at all
@@ -90,6 +92,10 @@ def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: i
     )
 
 
+def _queueing(row: Row) -> Row:
+    return replace(row, key=f"queue-{row.key}", section=Section.QUEUE, targets=queueing())
+
+
 def _over_tls(row: Row) -> Row:
     return replace(row, key=f"tls-{row.key}", title=f"TLS: {row.title}", section=Section.TLS, targets=())
 
@@ -99,18 +105,19 @@ def _short(size: str) -> str:
 
 
 _SIZES: Final = ((16 * KIB, "16 KiB"), (64 * KIB, "64 KiB"), (256 * KIB, "256 KiB"), (MIB, "1 MiB"))
+_SMALL: Final = Row(
+    key="requests-1k",
+    title="Produce requests of 1 KiB, 16 connections, 1 in flight",
+    section=Section.REQUESTS,
+    size_bytes=KIB,
+    connections=16,
+    targets=(per_cpu_second_of_envoy(0.75),),
+)
 
 ROWS: Final = (
     *(_produce(size_bytes, size) for size_bytes, size in _SIZES),
     *(_fetch(size_bytes, size) for size_bytes, size in _SIZES),
-    Row(
-        key="requests-1k",
-        title="Produce requests of 1 KiB, 16 connections, 1 in flight",
-        section=Section.REQUESTS,
-        size_bytes=KIB,
-        connections=16,
-        targets=(per_cpu_second_of_envoy(0.75),),
-    ),
+    _SMALL,
     Row(
         key="latency-100",
         title="1,000 Produce requests of 100 B a second",
@@ -136,6 +143,8 @@ ROWS: Final = (
     _rewriting("produce", NEW_PRODUCE_VERSION, 64 * KIB, "Produce v11 requests of 64 KiB, 1 connection, 5 in flight"),
     _rewriting("fetch", NEW_FETCH_VERSION, 64 * KIB, "Fetch v17 responses of 64 KiB, 4 connections, 1 in flight"),
     _rewriting("fetch", NEW_FETCH_VERSION, MIB, "Fetch v17 responses of 1 MiB, 4 connections, 1 in flight"),
+    *(_queueing(make(64 * KIB, "64 KiB")) for make in (_produce, _fetch)),
+    _queueing(_SMALL),
     *(_over_tls(make(size_bytes, size)) for make in (_produce, _fetch) for size_bytes, size in _SIZES[1::2]),
     Row(
         key="kafka-produce-16k",

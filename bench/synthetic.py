@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from bench.figures import DIRECT, ENVOY, OURS, Sample
-from bench.peers import Peer, both_of_ours, running, synthetic_route
+from bench.peers import Peer, running, synthetic_route, with_and_without_queue, with_and_without_rewriting
 from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 from tests.support.certificates import Authority
@@ -20,6 +20,7 @@ SECONDS = {
     Section.LATENCY: 4.0,
     Section.IDLE: 0.0,
     Section.ADDRESSES: 4.0,
+    Section.QUEUE: 4.0,
 }
 _SHAPES = {
     Section.BULK: "pipeline",
@@ -28,6 +29,7 @@ _SHAPES = {
     Section.LATENCY: "latency",
     Section.IDLE: "idle",
     Section.ADDRESSES: "pipeline",
+    Section.QUEUE: "pipeline",
 }
 
 
@@ -43,7 +45,15 @@ def measuring_rewriting(names: Sequence[str]) -> Iterator[tuple[list[Peer], Call
     """The same for ours alone, in front of a broker that advertises it, and in front of a cluster."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
-        yield stack.enter_context(both_of_ours(port)) if OURS in names else [], measure
+        yield stack.enter_context(with_and_without_rewriting(port)) if OURS in names else [], measure
+
+
+@contextmanager
+def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """Likewise for ours with a queue in front of the broker, and without."""
+    with ExitStack() as stack:
+        port = stack.enter_context(_fake_broker())
+        yield stack.enter_context(with_and_without_queue(port)) if OURS in names else [], measure
 
 
 @contextmanager

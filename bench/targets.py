@@ -9,6 +9,7 @@ from bench.figures import (
     ENVOY,
     KROXYLICIOUS,
     OURS,
+    OURS_QUEUEING,
     OURS_REWRITING,
     Quantity,
     Samples,
@@ -136,6 +137,18 @@ def rewriting() -> tuple[Target, ...]:
             text="CPU s per GB rewriting ≤ 1.02 of ours",
             read=_median_ratio(OURS_REWRITING, OURS, cpu_s_per_gb),
             bound=_constant(1.02),
+        ),
+    )
+
+
+def queueing() -> tuple[Target, ...]:
+    """What a queue costs in which nobody waits."""
+    return (
+        Target(
+            text="bytes/s with a queue ≥ 0.95 of ours",
+            read=_median_ratio(OURS_QUEUEING, OURS, bytes_per_second),
+            bound=_constant(0.95),
+            at_least=True,
         ),
     )
 
