@@ -340,6 +340,7 @@ class KafkaSettings:
     replication_quota_window_size_seconds: int = 1
     controller_quota_window_num: int = 11
     controller_quota_window_size_seconds: int = 1
+    num_partitions: int = 1  # what a topic is made with for which no number is asked
     # Connections per second; at each broker in all, without those of inter_broker listeners.
     max_connection_creation_rate: int = 2**31 - 1
 

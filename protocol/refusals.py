@@ -92,9 +92,9 @@ def refuse(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
         ProtocolError: The frame is not such a request.
     """
     head = read_whole_head(frame)
-    refuse_one = _REFUSALS.get(head.api_key)
-    if refuse_one is None or head.api_version > HIGHEST_VERSION[head.api_key]:
+    if not is_refusable(head.api_key, head.api_version, acks=1):
         return None
+    refuse_one = _REFUSALS[head.api_key]
     try:
         return refuse_one(frame, head, max(1, min(throttle_time_ms, _MAX_INT32)))
     except TooManyElements:
@@ -214,8 +214,6 @@ def _skip_member(walk: Walk, version: int) -> None:
 
 
 def _mutation(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    if head.api_version < mutations.FIRST_STRICT[head.api_key]:
-        return None
     return mutations.answer(mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
 
 
@@ -242,5 +240,15 @@ _REFUSALS: Final[dict[int, Refuse]] = {
     ApiKey.DELETE_TOPICS: _mutation,
 }
 
-# What there is an answer for.
-REFUSABLE: Final = frozenset(_REFUSALS)
+
+def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
+    """Whether ``refuse`` has an answer to a request, as far as its front tells.
+
+    Args:
+        api_key: Of the request.
+        api_version: Of it.
+        acks: Of a Produce.
+    """
+    if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
+        return False
+    return acks != 0 if api_key == ApiKey.PRODUCE else api_version >= mutations.FIRST_STRICT.get(api_key, 0)

@@ -186,7 +186,7 @@ class Account:
             bucket: what was charged.
             wait_ms: what the charge said; above 0.
             now_ms: when it was charged.
-            has_answer: whether there is an answer to be held back; without one (acks=0), ``delay`` mutes as well.
+            has_answer: whether there is an answer that can be held back; where not (acks=0), ``delay`` mutes as well.
 
         Returns:
             Milliseconds that the client is to be slowed down; 0 where it is only observed.

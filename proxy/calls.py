@@ -181,6 +181,11 @@ class Line:
         self.wake = wake
         self.watched = watched
 
+    @property
+    def refuses(self) -> bool:
+        """Whether anybody is refused at all."""
+        return self.dispatcher.options.is_backoff_enabled
+
     def identity(self, principal: str, client_id: str, host: str) -> str:
         """Return whose cost a request adds to."""
         return identity(principal, client_id, host, identifies_clients=self.identifies_clients)

@@ -28,8 +28,15 @@ _FIRST_NAMED: Final = 4
 
 class _Query(NamedTuple):
     topics: tuple[Topic, ...]
-    correlation_id: int
     api_version: int
+
+
+class _Learned(NamedTuple):
+    """What the cluster was asked for the request that waits for it."""
+
+    correlation_id: int
+    asked: frozenset[Topic]
+    counts: dict[Topic, int]
 
 
 class _Passed(NamedTuple):
@@ -44,13 +51,12 @@ class _Passed(NamedTuple):
 class Mutations:
     """What one connection's request about topics waits for; there is one at a time."""
 
-    __slots__ = ("_account", "_known", "_passed", "_query", "api_key")
+    __slots__ = ("_account", "_learned", "_passed", "_query", "api_key")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._query: _Query | None = None  # unanswered
-        # What the last one brought, for the request that waits for it, by its correlation_id.
-        self._known: tuple[int, dict[Topic, int]] | None = None
+        self._learned: _Learned | None = None
         self._passed: _Passed | None = None
         self.api_key = int(ApiKey.METADATA)
 
@@ -67,17 +73,18 @@ class Mutations:
             ProtocolError: It is no such request.
         """
         request = mutations.read_request(frame)
-        known = self._known[1] if self._known is not None and self._known[0] == head.correlation_id else None
-        self._known = None
-        if known is None:
-            missing = mutation.to_learn(request, {})
-            if missing and (not _has_ids(missing) or self._account.listening.finds_ids):
-                return self._ask(missing, head)
+        learned = self._learned
+        if learned is None or learned.correlation_id != head.correlation_id:
+            learned = _Learned(head.correlation_id, frozenset(), {})
+        missing = self._askable(mutation.to_learn(request, learned.asked))
+        if missing:
+            return self._ask(missing, learned, head)
+        self._learned = None
         decision = mutation.decide(
             request,
             bucket,
-            known=known or {},
-            default_partitions=None,
+            known=learned.counts,
+            default_partitions=self._account.listening.quotas.num_partitions,
             may_refuse=not self._account.observes(bucket),
             now_ms=now_ms,
         )
@@ -94,10 +101,10 @@ class Mutations:
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return what goes to the client for an answer; of one to our own question nothing. See ``Exchange``."""
         frame = data[position : position + frame_bytes]
-        if self._query is not None:
-            topics, correlation_id, api_version = self._query
+        if self._query is not None and self._learned is not None:
+            topics, api_version = self._query
             self._query = None
-            self._known = correlation_id, metadata_query.read_partition_counts(frame, topics, api_version)
+            self._learned.counts.update(metadata_query.read_partition_counts(frame, topics, api_version))
             return b""
         if self._passed is None:
             return frame
@@ -109,13 +116,24 @@ class Mutations:
         wait_ms = self._slow_down(bucket, left_ms, now_ms)
         return mutations.write_response(frame, request, decision.refused, throttle_time_ms=wait_ms)
 
-    def _ask(self, topics: tuple[Topic, ...], head: RequestHead) -> Ask:
-        has_ids = _has_ids(topics)
+    @property
+    def charged(self) -> Bucket | None:
+        """Whose charge is still to be settled."""
+        return None if self._passed is None else self._passed.bucket
+
+    def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
+        """Return of which to ask next: of a question with an id in it a broker answers the ids and no name."""
+        names = tuple(topic for topic in topics if isinstance(topic, bytes))
+        return names or (topics if self._account.listening.finds_ids else ())
+
+    def _ask(self, topics: tuple[Topic, ...], learned: _Learned, head: RequestHead) -> Ask:
+        has_ids = not isinstance(topics[0], bytes)
         is_oldest = head.api_key == ApiKey.DELETE_TOPICS and head.api_version == _OLDEST_DELETE
         api_version = (
             metadata_query.FIRST_TOPIC_ID if has_ids else metadata_query.FIRST_VERSION if is_oldest else _FIRST_NAMED
         )
-        self._query = _Query(topics, head.correlation_id, api_version)
+        self._query = _Query(topics, api_version)
+        self._learned = learned._replace(asked=learned.asked.union(topics))
         self.api_key = int(ApiKey.METADATA)
         frame = metadata_query.write_request(
             topics, correlation_id=head.correlation_id, client_id=head.client_id, api_version=api_version
@@ -123,8 +141,5 @@ class Mutations:
         return Ask(frame)
 
     def _slow_down(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        return self._account.slow_down(bucket, wait_ms, now_ms=now_ms) if wait_ms > 0 else 0
-
-
-def _has_ids(topics: tuple[Topic, ...]) -> bool:
-    return any(not isinstance(topic, bytes) for topic in topics)
+        """Return what the client is told. Its answer is never held back: it is muted where others are delayed, too."""
+        return self._account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

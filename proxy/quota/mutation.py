@@ -19,7 +19,7 @@ Source: ``StrictControllerMutationQuota``, ``PermissiveControllerMutationQuota``
 ``ReplicationControlManager.createTopic``, ``createPartitions`` and ``deleteTopic`` in Apache Kafka.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,13 +42,14 @@ class MutationDecision:
         is_strict: Whether topics may be refused.
         permits: Of each topic that is passed on, in the order of the request.
         refused: Topics that are not passed on.
-        assumed: Those of ``permits`` that nobody knew: ``ASSUMED_PERMITS`` are recorded.
+        unseen: Those that are not there, as a broker says that may not have heard of them yet, and what they cost if
+            it is done all the same: they have one partition at least.
     """
 
     is_strict: bool
     permits: Mapping[Topic, int]
     refused: frozenset[Topic]
-    assumed: frozenset[Topic]
+    unseen: Mapping[Topic, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +60,12 @@ class MutationThrottle:
     recorded_ms: int
 
 
-def to_learn(request: MutationRequest, known: Mapping[Topic, int]) -> tuple[Topic, ...]:
+def to_learn(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
     """Return the topics whose partitions have to be counted before ``decide``, each once.
 
     Args:
         request: About topics that are there already, or not: CreateTopics needs none.
-        known: Counts that are up to date.
+        known: Those of which the cluster was asked.
     """
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
@@ -76,7 +77,7 @@ def decide(
     bucket: Bucket,
     *,
     known: Mapping[Topic, int],
-    default_partitions: int | None,
+    default_partitions: int,
     may_refuse: bool,
     now_ms: int,
 ) -> MutationDecision:
@@ -86,14 +87,13 @@ def decide(
         request: As the client sent it.
         bucket: Of ``QuotaKind.MUTATION``.
         known: How many partitions topics have; 0 for one that is not there. What is missing is assumed.
-        default_partitions: The broker's ``num.partitions``, if it is known.
+        default_partitions: The broker's ``num.partitions``.
         may_refuse: Whether a version that is strict in Kafka is so here; else it is permissive.
         now_ms: The time.
     """
     is_strict = may_refuse and request.api_version >= FIRST_STRICT[request.api_key]
     passed: dict[Topic, int] = {}
     refused: set[Topic] = set()
-    assumed: set[Topic] = set()
     recorded = 0
     for topic, costs in _costs(request, known, default_partitions).items():
         permits = ASSUMED_PERMITS if costs is None else costs
@@ -103,9 +103,13 @@ def decide(
             continue
         passed[topic] = permits
         recorded += permits
-        if costs is None:
-            assumed.add(topic)
-    return MutationDecision(is_strict=is_strict, permits=passed, refused=frozenset(refused), assumed=frozenset(assumed))
+    unseen = {one.topic: max(one.partitions - 1, 1) for one in request.topics if known.get(one.topic) == 0}
+    return MutationDecision(
+        is_strict=is_strict,
+        permits=passed,
+        refused=frozenset(refused),
+        unseen=unseen,
+    )
 
 
 def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
@@ -152,14 +156,14 @@ def settle(decision: MutationDecision, results: Collection[Result], bucket: Buck
             difference -= permits
         elif answered.partitions > 0:
             difference += answered.partitions - permits
+        else:
+            difference += decision.unseen.get(topic, 0)
     if difference:
         bucket.uncharge(-difference, now_ms=now_ms)
     return difference
 
 
-def _costs(
-    request: MutationRequest, known: Mapping[Topic, int], default_partitions: int | None
-) -> dict[Topic, int | None]:
+def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
     """Return the permits of each topic, None where they are not known. One that comes twice costs its dearest."""
     costs: dict[Topic, int | None] = {}
     for mutation in request.topics:
@@ -169,7 +173,7 @@ def _costs(
     return costs
 
 
-def _cost(api_key: int, mutation: Mutation, known: Mapping[Topic, int], default_partitions: int | None) -> int | None:
+def _cost(api_key: int, mutation: Mutation, known: Mapping[Topic, int], default_partitions: int) -> int | None:
     if api_key == ApiKey.CREATE_TOPICS:
         asked = mutation.partitions
         return default_partitions if asked == BROKER_DEFAULT else max(asked, 0)

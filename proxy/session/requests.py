@@ -14,7 +14,7 @@ from protocol.errors import (
 )
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
-from protocol.refusals import REFUSABLE, refuse
+from protocol.refusals import is_refusable, refuse
 from proxy.account import NOBODY, Payers
 from proxy.admission import Sent, begin, has_room, longest
 from proxy.calls import Call, Line, Turn
@@ -86,10 +86,12 @@ class Requests(State):
                         change = self._take_produce(habit, size_bytes, correlation_id, now_ms)
                     else:
                         change = self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms)
-                    if change is None:
-                        change = self._refuse(data, position, size_bytes, now_ms) if self._is_refused else None
+                    if change is None and self._is_refused:
+                        change = self._refuse(data, position, size_bytes, now_ms)
                         if change is None:
-                            break
+                            continue  # it is held
+                    if change is None:
+                        break
                     listening.counters.frames[habit.api_key] += 1
                 else:
                     passes = self._admit(data, position, now_ms)
@@ -150,7 +152,9 @@ class Requests(State):
             return None
         change = self._admit_by_api(data, position, head, now_ms)
         if change is None and self._is_refused:
-            change = self._refuse(data, position, size_bytes, now_ms)
+            change = self._refuse(data, position, size_bytes, now_ms) or self._admit_by_api(
+                data, position, head, now_ms
+            )
         if change is None:
             return None
         listening.counters.frame(api_key, api_version)
@@ -182,6 +186,7 @@ class Requests(State):
         sent = None
         if self.account.listening.quotas.limits_requests or self._call is not None:
             payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+            self._let_go(now_ms)
             asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
             if self._waits(now_ms) or not self._may_ask(payers, asked, identity, now_ms):
                 return None
@@ -195,6 +200,7 @@ class Requests(State):
         if acks is None:
             return None
         bucket = self.account.produce_bucket(client_id, now_ms)
+        self.account.payers(client_id, now_ms)
         if now_ms >= self._refuses_until_ms and self._waits(now_ms):
             return None
         front_end = produce.end_of_plain_acks(data, body, api_version)
@@ -213,6 +219,7 @@ class Requests(State):
             if replica_id >= 0:
                 return self._admit_replica(data, position, head, replica_id, now_ms)
         bucket = account.fetch_bucket(client_id, now_ms)
+        account.payers(client_id, now_ms)
         if self._waits(now_ms):
             return None
         # Where replicas are believed, each fetch has to be read for what it says of itself.
@@ -256,6 +263,7 @@ class Requests(State):
         if frame_end > len(data):
             return None
         payers = self.account.payers(client_id, now_ms)
+        self._let_go(now_ms)
         asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
         if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, asked, identity, now_ms):
             return None
@@ -268,7 +276,7 @@ class Requests(State):
 
     def _is_alone(self) -> bool:
         """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""
-        is_alone = not (self._in_flight or self._response_left or self._broker_data)
+        is_alone = not (self._in_flight or self._is_being_answered)
         self.is_blocked = not is_alone
         return is_alone
 
@@ -337,9 +345,13 @@ class Requests(State):
             self._habit = habit
         elif self._habit is not None and not self.account.holds(self._habit.bucket):
             self._habit = None
+        self._let_go(now_ms)
+        return habit
+
+    def _let_go(self, now_ms: int) -> None:
+        """Hold no longer what was looked up for other client-ids, so that who changes them takes no more places."""
         if self.account.left:
             self.account.let_go(set(self._charged()), now_ms=now_ms)
-        return habit
 
     def _charged(self) -> Iterator[Bucket | None]:
         """Return the buckets that are still to be charged."""
@@ -347,6 +359,8 @@ class Requests(State):
             yield flight[4]
             if flight[5] is not None:
                 yield from flight[5].payers
+        if self._mutations is not None:
+            yield self._mutations.charged
 
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
         """Take up a Produce request, unless it would go over the quota while others are unanswered."""
@@ -380,9 +394,9 @@ class Requests(State):
         may = has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
         if may and self._call is not None and identity is not None:
             is_whole = 4 + asked.size_bytes <= self._come_bytes
-            has_answer = asked.api_key in REFUSABLE and (asked.api_key != PRODUCE or asked.acks != 0)
-            can_refuse = is_alone and has_answer and asked.size_bytes <= MAX_REFUSED_BYTES
-            if now_ms < self._refuses_until_ms:
+            is_behind = now_ms < self._refuses_until_ms
+            can_refuse = is_alone and (is_behind or self._call.line.refuses) and self._can_refuse(asked)
+            if is_behind:
                 if can_refuse and not is_whole:
                     self.is_blocked = False  # the rest is to come
                     return False
@@ -394,9 +408,18 @@ class Requests(State):
             may = turn is Turn.PASSES
             self._is_refused = turn is Turn.REFUSED
             if may:
+                self._is_unrefusable = False
                 self._call.passed(asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
         self.is_blocked = not may and not self._is_refused
         return may
+
+    def _can_refuse(self, asked: Asked) -> bool:
+        """Whether we may answer a request behind which nothing is unanswered.
+
+        Unlike the broker's, our answer would come in front of the rest of one that has begun, or into it.
+        """
+        has_answer = is_refusable(asked.api_key, asked.api_version, acks=asked.acks) and not self._is_unrefusable
+        return has_answer and not self._is_being_answered and asked.size_bytes <= MAX_REFUSED_BYTES
 
     def _begin_service(self) -> None:
         """Take it that the broker is at work now on the oldest request without an answer, if it has the whole of it."""
@@ -412,7 +435,7 @@ class Requests(State):
         return begin(payers, asked, identity)
 
     def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
-        """Answer a request that the queue has refused, and let its client be silent for a while.
+        """Answer a request that the queue has refused, and let its client be silent for a while; None: it is held.
 
         Each Produce that was sent behind a refused one is refused as well, before that. Else it would be written
         first: its records would overtake those that are sent again, or the broker would miss these
@@ -420,15 +443,16 @@ class Requests(State):
         """
         self._is_refused = False
         frame_end = position + 4 + size_bytes
-        if now_ms >= self._refuses_until_ms:
+        is_behind = now_ms < self._refuses_until_ms
+        left_ms = self.account.muted_until_ms - now_ms if is_behind else REFUSED_FOR_MS
+        answer = refuse(data[position:frame_end], throttle_time_ms=left_ms)
+        if answer is None:
+            self._is_unrefusable = True
+            return None
+        if not is_behind:
             self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
             is_produce = data.startswith(_PRODUCE_KEY, position + 4)
             self._refuses_until_ms = now_ms + REFUSED_BEHIND_MS if is_produce else 0
-        left_ms = self.account.muted_until_ms - now_ms
-        answer = refuse(data[position:frame_end], throttle_time_ms=left_ms)
-        if answer is None:
-            self.is_blocked = True  # it asks again when that is over
-            return None
         self.to_client.append(answer)
         return position, frame_end, b""
 

@@ -165,13 +165,17 @@ class Responses(Requests):
         return position, position + frame_bytes, frame
 
     def _learn_versions(self, data: bytes, position: int, answer: Answer) -> None:
-        """See whether the broker could be asked for topics by their ids."""
+        """See whether the broker could be asked for topics by their ids.
+
+        It does not say so to who asks in a version that it does not know: nothing is to be learned from that.
+        """
         _, api_version, frame_bytes, _, _ = answer
         if position + frame_bytes <= len(data):
             frame = data[position : position + frame_bytes]
             with suppress(ProtocolError):  # an answer that is none passes as it is
                 newest = api_versions.highest(frame, api_version, ApiKey.METADATA)
-                self.account.listening.finds_ids = newest is not None and newest >= FIRST_TOPIC_ID
+                if newest is not None:
+                    self.account.listening.finds_ids = newest >= FIRST_TOPIC_ID
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
         """Pass on what has come of a response that streams, up to its end at ``position``; return up to where."""

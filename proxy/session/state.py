@@ -75,6 +75,7 @@ class State:
         "_in_flight",
         "_is_metered",
         "_is_refused",
+        "_is_unrefusable",
         "_login",
         "_most_in_flight",
         "_mutations",
@@ -117,6 +118,7 @@ class State:
         self._call: Call | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
+        self._is_unrefusable = False  # there turned out to be no answer for it
         self._refuses_until_ms = 0  # a Produce was refused, and until then each one behind it is
         self._come_bytes = 0  # of that, and of what is behind it
         self._service: Service | None = None  # of the oldest of them, where it is to be known
@@ -170,14 +172,19 @@ class State:
         """Whether everything has been answered that was taken up, or is to be."""
         waits = self.is_blocked and not self.is_ending
         is_awaited = self._in_flight or not self._most_in_flight
-        return not (is_awaited or waits or self._response_left or self._broker_data or self._parts_left)
+        return not (is_awaited or waits or self._is_being_answered)
 
     @property
     def is_owed(self) -> bool:
         """Whether the client waits for us or the broker; not so who stopped in the middle of his only request."""
         unfinished = 1 if self._request_left and self._acks0 is None else 0
         is_awaited = len(self._in_flight) > unfinished or not self._most_in_flight
-        return is_awaited or self.is_blocked or bool(self._response_left or self._broker_data or self._parts_left)
+        return is_awaited or self.is_blocked or self._is_being_answered
+
+    @property
+    def _is_being_answered(self) -> bool:
+        """Whether an answer has begun of which the client has not had all; its request is in flight no more."""
+        return bool(self._response_left or self._broker_data or self._parts_left)
 
     @property
     def is_logging_in(self) -> bool:

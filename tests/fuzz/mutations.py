@@ -101,7 +101,7 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
         request,
         bucket,
         known={topic: max(count, 0) for topic, count in known.items()},
-        default_partitions=3 if choice & 4 else None,
+        default_partitions=3 if choice & 4 else 1,
         may_refuse=not choice & 8,
         now_ms=now_ms,
     )

@@ -107,25 +107,31 @@ class Controller:
             yield filled(element(cls, "results"), name=topic.name, error_code=ErrorCode.none)
 
     def _deleted(self, cls: Untyped, message: Untyped, version: int) -> Iterable[Untyped]:
-        names = (
-            message.topic_names
-            if version < 6
-            else [topic.name or self._name_of(topic.topic_id) for topic in message.topics]
-        )
-        for name in names:
+        asked = [(name, None) for name in message.topic_names] if version < 6 else self._named(message)
+        for name, topic_id in asked:
             error = ErrorCode.none if self.topics.pop(name, 0) else ErrorCode.unknown_topic_or_partition
-            more = {"topic_id": self.ids.get(name)} if version >= 6 else {}
-            yield filled(element(cls, "responses"), name=name, error_code=error, **more)
+            more = {"topic_id": topic_id} if version >= 6 else {}
+            yield filled(element(cls, "responses"), name=name or None, error_code=error, **more)
 
     def _described(self, cls: Untyped, message: Untyped) -> Iterable[Untyped]:
         topic_class = element(cls, "topics")
+        # Where there are ids a broker does not look at names.
+        has_ids = any(hasattr(topic, "topic_id") and topic.topic_id for topic in message.topics)
         for topic in message.topics:
+            if has_ids and not topic.topic_id:
+                continue
             name = topic.name or self._name_of(topic.topic_id)
             count = self.topics.get(name, 0)
             error = ErrorCode.none if count else ErrorCode.unknown_topic_or_partition
             partitions = tuple(filled(element(topic_class, "partitions"), partition_index=n) for n in range(count))
-            more = {"topic_id": self.ids.get(name)} if hasattr(topic, "topic_id") else {}
-            yield filled(topic_class, error_code=error, name=name, partitions=partitions, **more)
+            more = {"topic_id": topic.topic_id or self.ids.get(name)} if hasattr(topic, "topic_id") else {}
+            yield filled(topic_class, error_code=error, name=name or None, partitions=partitions, **more)
+
+    def _named(self, message: Untyped) -> list[tuple[str, UUID | None]]:
+        return [
+            (topic.name or self._name_of(topic.topic_id), topic.topic_id or self.ids.get(topic.name))
+            for topic in message.topics
+        ]
 
     def _name_of(self, topic_id: UUID) -> str:
-        return next(name for name, known in self.ids.items() if known == topic_id)
+        return next((name for name, known in self.ids.items() if known == topic_id), "")

@@ -11,6 +11,7 @@ from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Call, Don
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
+from tests.support.controller import create
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -475,3 +476,42 @@ def whole_fetch(correlation_id: int) -> bytes:
     """Return a Fetch v4 of one partition."""
     header = request_header(ApiKey.FETCH, 4, correlation_id, "etl", is_flexible=False)
     return framed(header + pack(">iiiibi", -1, 500, 1, 1_000, 0, 1) + pack(">h", 1) + b"t" + pack(">iiqi", 1, 0, 0, 1))
+
+
+@pytest.mark.parametrize("cut", [4, 10, -1])
+def test_a_refusal_is_never_put_into_another_answer_nor_before_it(cut: int) -> None:
+    crowd, _ = refused()
+    first = crowd.wires[0]
+    assert first.client(whole_produce(1)) == b""  # the queue is full, and it was sent ahead
+
+    answer = other_response(0)
+    told = first.broker(answer[:cut]) + first.broker(answer[cut:])
+
+    assert told.startswith(answer)
+    assert answered(told[len(answer) :]) in ([], [(1, 19, 500)])
+
+
+def test_what_has_no_answer_waits_where_others_are_refused() -> None:
+    """CreateTopics before v6, whose clients do not know the error."""
+    crowd, last = refused()
+    crowd.wait(600)
+    before = crowd.tally.refused.copy()
+
+    assert last.client(create(("one", 1), version=5)) == b""
+
+    assert last.to_client() == b""
+    assert last.session.account.muted_until_ms <= last.now_ms
+    assert crowd.tally.refused == before
+    assert len(crowd.dispatcher.queue) == 1_099  # he is one of them
+
+
+def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -> None:
+    crowd, last = refused()
+    crowd.wait(600)
+    header = request_header(ApiKey.FETCH, 4, 2, "etl", is_flexible=False)
+
+    last.client(framed(header + pack(">iiiibi", 5, 500, 1, 1_000, 0, 0)))
+
+    assert last.to_client() == b""
+    assert last.session.account.muted_until_ms <= last.now_ms
+    assert len(crowd.dispatcher.queue) == 1_099

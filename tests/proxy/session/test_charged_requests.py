@@ -11,6 +11,7 @@ from protocol.api import ApiKey
 from protocol.throttle_time import throttle_time_offset
 from proxy.quota.entity import QuotaKind
 from proxy.service_time import is_exempt
+from proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,
@@ -35,6 +36,21 @@ def ask(wire: Wire, number: int = 1, *, takes_ms: int = 0) -> bytes:
 
 
 # -- requests per second
+
+
+@pytest.mark.parametrize(
+    "request_", [produce_request(), fetch_request(), other_request()], ids=["Produce", "Fetch", "other"]
+)
+def test_who_comes_anew_sits_out_what_is_left_of_the_wait(request_: bytes) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    for number in range(51):
+        ask(wire, number)
+    newcomer = Session(wire.listening)
+
+    newcomer.receive_from_client(request_, now_ms=wire.now_ms)
+
+    assert newcomer.to_broker == []
+    assert newcomer.wake_at_ms == wire.now_ms + 200
 
 
 def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:

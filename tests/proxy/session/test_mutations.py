@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from struct import unpack_from
+from struct import pack, unpack_from
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +12,7 @@ from config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
 from protocol.api import ApiKey
 from protocol.errors import FrameTooLarge, UnknownVersion
 from protocol.mutations import THROTTLING_QUOTA_EXCEEDED, read_response
+from proxy.quota.entity import QuotaKind
 from tests.support.controller import Controller, create, delete, grow
 from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header
 from tests.support.wire import Wire
@@ -22,8 +24,8 @@ CREATE, DELETE, GROW, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, Api
 class Bed:
     """A client, a session and a controller. The burst is 100: ten windows of a second."""
 
-    def __init__(self, rule: QuotaRule = TEN, **topics: int) -> None:
-        self.wire = Wire(rule, kafka=KafkaSettings(controller_quota_window_num=10))
+    def __init__(self, rule: QuotaRule = TEN, *, num_partitions: int = 1, **topics: int) -> None:
+        self.wire = Wire(rule, kafka=KafkaSettings(controller_quota_window_num=10, num_partitions=num_partitions))
         self.controller = Controller(**topics)
 
     def ask(self, request: bytes) -> dict[str, int]:
@@ -238,3 +240,97 @@ def test_of_two_waits_the_longer_is_told() -> None:
         bed.ask(create((f"more-{number}", 22)))
     assert bed.ask(create(("last", 1))) == {"last": THROTTLING_QUOTA_EXCEEDED}
     assert bed.wire.muted_for_ms == 1_000
+
+
+def test_an_answer_that_comes_in_pieces_is_not_overtaken_either() -> None:
+    bed = Bed()
+    passed = bed.wire.client(create(("one", 200)), create(("two", 5)))
+    answer = bed.controller.answers(passed)
+
+    assert bed.wire.broker(answer[:20]) == b""
+    told = bed.wire.broker(answer[20:])
+
+    assert told.startswith(answer)
+    assert read_response(told[len(answer) :], CREATE, 7).results[0].error_code == THROTTLING_QUOTA_EXCEEDED
+
+
+def test_a_delete_behind_an_answer_in_pieces_is_asked_about_afterwards() -> None:
+    bed = Bed(one=30)
+    answer = bed.controller.answers(bed.wire.client(create(("two", 5)), delete("one")))
+
+    assert bed.wire.broker(answer[:20]) == b""
+    assert bed.wire.to_broker() == b""
+    assert bed.wire.broker(answer[20:]) == answer
+    question = bed.wire.to_broker()
+    assert bed.wire.broker(bed.controller.answers(question)) == b""
+    assert bed.wire.broker(bed.controller.answers(bed.wire.to_broker())) != b""
+    assert bed.tokens == 100 - 5 - 30
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_where_answers_are_delayed_for_others_who_is_over_this_quota_is_silent(version: int) -> None:
+    bed = Bed(replace(TEN, enforcement=Enforcement.DELAY))
+    bed.ask(create(("one", 200), version=version))  # the throttle time is that of the mute
+    if version == 7:
+        assert bed.wire.muted_for_ms == 0
+        bed.ask(create(("two", 5), version=version))
+
+    assert bed.wire.muted_for_ms == 10_000
+
+
+def knows_ids(bed: Bed) -> None:
+    bed.wire.client(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
+    bed.wire.broker(api_versions_response(1))  # Metadata up to v77
+
+
+def test_who_asks_in_a_version_that_no_broker_knows_unlearns_nothing() -> None:
+    bed = Bed(one=30)
+    knows_ids(bed)
+    bed.wire.client(framed(request_header(ApiKey.API_VERSIONS, 99, 2, "etl", is_flexible=True) + b"\x01\x01\0"))
+    bed.wire.broker(framed(pack(">ihi", 2, 35, 0)))
+
+    bed.ask(delete(bed.controller.ids["one"]))
+
+    assert bed.tokens == 70
+
+
+def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
+    """A broker that is asked for both answers for the ids alone (``KafkaApis.handleTopicMetadataRequest``)."""
+    bed = Bed(one=30, two=40)
+    knows_ids(bed)
+
+    assert bed.ask(delete("one", bed.controller.ids["two"], UUID(int=99))) == {"one": 0, "two": 0, "": 3}
+
+    assert bed.controller.asked == [METADATA, METADATA, DELETE]
+    assert bed.tokens == 30
+
+
+@pytest.mark.parametrize(("request_", "left"), [(grow(("new", 50)), 100 - 49), (delete("new"), 99)])
+def test_what_this_broker_had_not_heard_of_and_was_done_is_charged(request_: bytes, left: int) -> None:
+    bed = Bed()
+    question = bed.wire.client(request_)
+    passed = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
+    bed.controller.topics["new"] = 1
+
+    bed.wire.broker(bed.controller.answers(passed))
+
+    assert bed.tokens == left
+
+
+def test_where_no_answer_tells_it_the_brokers_default_is_that_of_the_file() -> None:
+    bed = Bed(num_partitions=6)
+
+    bed.ask(create(("one", -1), version=4))
+
+    assert bed.tokens == 94
+
+
+def test_however_many_names_a_client_comes_by_it_holds_places_for_the_last() -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=1_000.0), max_buckets=5)
+
+    for number in range(20):
+        wire.client(other_request(number, client_id=f"client-{number}"))
+        wire.broker(other_response(number))
+
+    assert len(wire.session.account.left) <= 1
+    assert wire.listening.quotas.manager(QuotaKind.REQUEST_RATE).overflows == 0
