@@ -325,7 +325,7 @@ WindowNum = Annotated[
         _at_least(2, _INT32_MAX, ": a single window can be 1 ms long, in which any record is over its quota")
     ),
 ]
-BurstNum = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))]
+AtLeastOne = Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))]
 ConnectionLimit = Annotated[int | None, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for no limit")))]
 ReplicaLists = dict[Annotated[str, PlainValidator(_topic)], Annotated[ThrottledReplicas, PlainValidator(_replicas)]]
 NodeId = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX, ", the node id of a broker"))]
@@ -512,8 +512,9 @@ class KafkaSection(Section):
     )
     replication_quota_window_num: WindowNum = Field(0, alias="replication.quota.window.num")
     replication_quota_window_size_seconds: WindowSeconds = Field(0, alias="replication.quota.window.size.seconds")
-    controller_quota_window_num: BurstNum = Field(0, alias="controller.quota.window.num")
+    controller_quota_window_num: AtLeastOne = Field(0, alias="controller.quota.window.num")
     controller_quota_window_size_seconds: WindowSeconds = Field(0, alias="controller.quota.window.size.seconds")
+    num_partitions: AtLeastOne = Field(0, alias="num.partitions")
     max_connection_creation_rate: CreationRate = Field(_INT32_MAX, alias="max.connection.creation.rate")
 
 

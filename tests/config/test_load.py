@@ -327,6 +327,9 @@ def test_admins_are_refused() -> None:
         (LISTENERS + "kafka: {max.connection.creation.rate: 0}\n", "must be a whole number from 1 to 2147483647, conn"),
         (LISTENERS + "kafka: {controller.quota.window.num: 0}\n", "must be a whole number from 1"),
         (LISTENERS + "kafka: {controller.quota.window.size.seconds: 0}\n", "must be a whole number from 1"),
+        (LISTENERS + "kafka: {num.partitions: 0}\n", "must be a whole number from 1"),
+        (LISTENERS + "kafka: {num.partitions: -1}\n", "must be a whole number from 1"),
+        (LISTENERS + "kafka: {num.partitions: 1.5}\n", "must be a whole number from 1"),
         (listener_with("login_timeout: 30"), "30 has no unit"),
         (listener_with("idle_timeout: 0s"), "must be above 0"),
         (listener_with("max_connection_age: "), "has no value; write a duration such as 1h, or null for no limit"),
@@ -461,6 +464,14 @@ def test_the_windows_of_mutations_may_be_a_single_one() -> None:
     assert found.config.kafka == KafkaSettings(
         controller_quota_window_num=1, controller_quota_window_size_seconds=3, max_connection_creation_rate=20
     )
+
+
+def test_a_topic_is_made_with_as_many_partitions_as_the_broker_says() -> None:
+    found = loaded(f"{LISTENERS}kafka: {{num.partitions: 12}}\n")
+
+    assert found.warnings == ()
+    assert found.config.kafka == KafkaSettings(num_partitions=12)
+    assert loaded(LISTENERS).config.kafka.num_partitions == 1
 
 
 def test_a_listener_has_a_limit_of_connections_per_second_where_one_is_given() -> None:
