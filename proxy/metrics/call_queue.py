@@ -7,14 +7,15 @@ from protocol.api import API_NAMES
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.calls import CONTROL_LEVEL, Tally
 from proxy.connection import Port
-from proxy.metrics.text import Family, labels
+from proxy.metrics.text import Family, labels, summed
 from proxy.scheduling.dispatcher import Dispatcher
 
 _PREFIX: Final = "kafka_quota_proxy_call_queue"
 _REQUESTS: Final = "requests"
 _CONTROL: Final = "control"
 
-# What is read of a broker: its address, and the queue in front of it.
+# What is read of a broker: its address, and the queue in front of it. A broker may have more than one: behind an
+# ``upstream`` and in a cluster.
 Named = tuple[str, CallDesk]
 Samples = Iterable[tuple[str, float]]
 
@@ -168,8 +169,8 @@ def _api(api_key: int) -> str:
 
 
 def _gauge(name: str, help_: str, samples: Samples) -> Family:
-    return Family(f"{_PREFIX}_{name}", "gauge", help_, samples)
+    return Family(f"{_PREFIX}_{name}", "gauge", help_, summed(samples))
 
 
 def _counter(name: str, help_: str, samples: Samples) -> Family:
-    return Family(f"{_PREFIX}_{name}_total", "counter", help_, samples)
+    return Family(f"{_PREFIX}_{name}_total", "counter", help_, summed(samples))

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Final
 
 from proxy.connection import Port
-from proxy.metrics.text import Family, labels
+from proxy.metrics.text import Family, labels, summed
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.connections import UNLIMITED_RATE, ConnectionQuotas, ListenerQuota
 from proxy.quota.entity import Tags
@@ -82,7 +82,7 @@ def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Ite
         "Connections for which accepting would have paused, or that would not have been served.",
         [(text, one.observed) for text, one in rows],
     )
-    yield Family(f"{_KAFKA}_connection_accept_rate", "gauge", "Connections per second.", _summed(rates))
+    yield Family(f"{_KAFKA}_connection_accept_rate", "gauge", "Connections per second.", summed(rates))
     yield Family(
         f"{_KAFKA}_connection_accept_throttle_time",
         "gauge",
@@ -110,7 +110,7 @@ def _of_brokers(brokers: Iterable[Named], now_ms: int) -> Iterator[Family]:
         "The limit of a broker, connections per second.",
         [(text, one.limit) for text, one in rows if one.limit < UNLIMITED_RATE],
     )
-    yield Family(f"{_KAFKA}_broker_connection_accept_rate", "gauge", "Connections per second.", _summed(rates))
+    yield Family(f"{_KAFKA}_broker_connection_accept_rate", "gauge", "Connections per second.", summed(rates))
 
 
 def _of_addresses(rows: Sequence[tuple[str, ConnectionQuotas]]) -> Iterator[Family]:
@@ -154,15 +154,8 @@ def _of_open_connections(brokers: Sequence[BrokerQuotas], ports: Iterable[Port])
 
 
 def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
-    return Family(f"{_PREFIX}_{name}", "gauge", help_, _summed(samples))
+    return Family(f"{_PREFIX}_{name}", "gauge", help_, summed(samples))
 
 
 def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
-    return Family(f"{_PREFIX}_{name}_total", "counter", help_, _summed(samples))
-
-
-def _summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
-    sums: dict[str, float] = {}
-    for text, value in samples:
-        sums[text] = sums.get(text, 0) + value
-    return sums.items()
+    return Family(f"{_PREFIX}_{name}_total", "counter", help_, summed(samples))

@@ -51,6 +51,14 @@ def labels(**values: str) -> str:
     return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in values.items()) + "}"
 
 
+def summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
+    """Return one sample for all that have the same labels, of which Prometheus would drop all but one."""
+    sums: dict[str, float] = {}
+    for text, value in samples:
+        sums[text] = sums.get(text, 0) + value
+    return sums.items()
+
+
 def write(families: Iterable[Family], rest: Rest = rest) -> Iterator[bytes]:
     """Return the families as text, in pieces, with a rest between them."""
     for family in families:

@@ -3,9 +3,9 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.model import Address, FairCallQueue, Listener, ProxyConfig
+from config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig
 from protocol.api import ApiKey
-from proxy.call_desk import CallScheduler
+from proxy.call_desk import CallDesk, CallScheduler
 from proxy.calls import CONTROL_LEVEL
 from proxy.metrics.call_queue import families
 from proxy.metrics.text import write
@@ -73,6 +73,30 @@ def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
     assert sum(found["overflows_total", of_broker(level=str(level))] for level in range(4)) == sum(
         desk.dispatcher.queue.overflowed
     )
+
+
+def test_queues_of_one_address_are_shown_as_one() -> None:
+    """A listener in front of a broker, beside one in front of the cluster that the broker belongs to."""
+    settings = FairCallQueue(max_in_flight=2, capacity=8)
+    cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
+    beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
+    server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
+    (fleet,) = server.fleets.values()
+    of_cluster = fleet.upstream(0, UPSTREAM)
+    of_cluster.calls = CallDesk(settings)
+    for upstream in server.upstreams:
+        if upstream.calls is not None:
+            for _ in range(7):
+                upstream.calls.dispatcher.ask(Ticket(None, level=2), 0)
+
+    found = scraped(server)
+
+    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3")] == [0, 4, 4]
+    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [4, 4, 4, 4]
+    assert found["waiting_for_room", of_broker()] == 2
+    assert found["overflows_total", of_broker(level="2")] == 6
+    assert found["in_flight", of_broker(pool="requests")] == 4
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [4, 128]
 
 
 def test_a_listener_shows_what_became_of_its_requests() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.metrics.text import LINES_BETWEEN_RESTS, Family, labels, paced, write
+from proxy.metrics.text import LINES_BETWEEN_RESTS, Family, labels, paced, summed, write
 
 
 def no_rest() -> None: ...
@@ -23,6 +23,12 @@ def test_a_family_is_its_help_its_type_and_a_line_for_each_sample() -> None:
         "# HELP connections Open ones.\n# TYPE connections gauge\n"
         'connections{listener="a"} 3\nconnections{listener="b"} 0.5\n'
     )
+
+
+def test_samples_with_the_same_labels_become_one() -> None:
+    samples = [(labels(broker="a"), 3), (labels(broker="b"), 0.5), (labels(broker="a"), 4)]
+
+    assert list(summed(samples)) == [(labels(broker="a"), 7), (labels(broker="b"), 0.5)]
 
 
 def test_nan_is_written_as_prometheus_reads_it() -> None:
