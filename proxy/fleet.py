@@ -237,6 +237,9 @@ class Fleet:
         if upstream is None:
             leader = self._throttle.leader(address, node_id)
             upstream = self.brokers[node_id] = Upstream(address, self._quotas(), self._tls, leader)
+            stand_in = next((one for one in self._servers if one.address == address), None)
+            if stand_in is not None:  # who came by it goes on in the same queue
+                upstream.calls, stand_in.calls = stand_in.calls, None
             upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
         return upstream
 

@@ -20,6 +20,7 @@ from config.model import (
     ClientTls,
     Cluster,
     Enforcement,
+    FairCallQueue,
     IpRule,
     Listener,
     ProxyConfig,
@@ -343,6 +344,25 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
             async with client_at(port_of(listener, 2)) as client:
                 await client.ask(other_request(api_key=OTHER_API))
             assert [reached(cluster, node_id) for node_id in (0, 1, 2)] == [False, False, True]
+
+
+@on_uvloop
+async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it_was_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks(monkeypatch, every_s=0.01)
+    async with cluster_of(0, 1) as cluster:
+        cluster.answers_strangers = False
+        listener = replace(front_of(cluster), fair_call_queue=FairCallQueue(max_in_flight=3))
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, *range(PORTS))
+            before = dict(server.desks_by_name)
+            async with client_at(port_of(listener, 1)) as client:
+                await client.ask(metadata_request())
+            (fleet,) = server.fleets.values()
+
+            assert {str(one.address): one.calls for one in fleet.brokers.values()} == before
+            assert len(server.desks_by_name) == len(before) == 2
 
 
 @on_uvloop
