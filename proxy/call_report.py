@@ -1,11 +1,12 @@
 """What there is to say of the call queues now: whose requests have which level, and why. Read in the admin's thread."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from proxy.call_desk import CallScheduler
 from proxy.scheduling.decay import DecayScheduler, Standing
 from proxy.server import Server
+from proxy.upstream import Upstream
 
 _TOP: Final = 10
 
@@ -25,7 +26,7 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
             "levels": port.calls.settings.levels,
             "users": [_user(port.calls.scheduler, one) for one in _asked(port.calls, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in port.calls.scheduler.average_response_ms],
-            "brokers": list(_brokers(server)),
+            "brokers": list(_brokers(server.upstreams_behind(port))),
         }
         for port in server.ports
         if port.calls is not None
@@ -68,8 +69,8 @@ def _why(scheduler: DecayScheduler, standing: Standing) -> str:
     return ": ".join([parts[0], ", ".join(parts[1:])]) if len(parts) > 1 else parts[0]
 
 
-def _brokers(server: Server) -> Iterator[dict[str, Any]]:
-    for upstream in server.upstreams:
+def _brokers(upstreams: Iterable[Upstream]) -> Iterator[dict[str, Any]]:
+    for upstream in upstreams:
         if upstream.calls is not None:
             dispatcher = upstream.calls.dispatcher
             yield {

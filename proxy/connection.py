@@ -128,6 +128,11 @@ class Gate:
     def policy(self, policy: Policy) -> None:
         self.listening.policy = policy
 
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """Where it leads."""
+        return [self.upstream]
+
     def arrivals(self) -> ListenerQuota:
         """Return what limits how fast connections come by this way."""
         return self.listening.quotas.arrivals.listener(self.port.name)

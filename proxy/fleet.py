@@ -64,6 +64,12 @@ class Front:
         for gate in (*self.gates.values(), *self._stand_ins.values()):
             gate.listening.policy = policy
 
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The brokers that it leads to now; before any is known, those that stand in for them."""
+        gates = (*self.gates.values(), *self._stand_ins.values())
+        return list(dict.fromkeys(gate.upstream for gate in gates))
+
     def seat(self) -> None:
         """Have connections wait in queues in front of their brokers, if the listener now has them."""
         for gate in (*self.gates.values(), *self._stand_ins.values()):

@@ -82,6 +82,10 @@ class Server:
         """All brokers behind the proxy that are known."""
         return [*self._brokers.values(), *(one for fleet in self.fleets.values() for one in fleet.upstreams)]
 
+    def upstreams_behind(self, port: Port) -> list[Upstream]:
+        """Return the brokers that a listener leads to."""
+        return self._doors[self.ports.index(port)].upstreams
+
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
         """The quotas of all brokers by their addresses, and those of the bootstrap ports, where connections come in."""

@@ -1,5 +1,6 @@
 """What is said of a user's priority, and why it is what it is."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,25 @@ def test_brokers_are_listed_with_their_slots() -> None:
     assert queue["brokers"] == [
         {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
     ]
+
+
+def test_a_listener_has_the_brokers_that_it_leads_to_and_no_others() -> None:
+    other = Address(host="127.0.0.1", port=19093)
+    queued = replace(LISTENER, fair_call_queue=FairCallQueue(max_in_flight=7))
+    listeners = (
+        queued,
+        replace(queued, name="others", upstream=other),
+        replace(queued, name="as-well"),
+        replace(LISTENER, name="free", upstream=other),
+    )
+
+    queues = report(Server(ProxyConfig(listeners=listeners)), principal="alice", client_id="", host="")
+
+    assert {queue["listener"]: [broker["upstream"] for broker in queue["brokers"]] for queue in queues} == {
+        "clients": [str(BROKER)],
+        "others": [str(other)],
+        "as-well": [str(BROKER)],
+    }
 
 
 @pytest.mark.parametrize("user", ["alice", None])

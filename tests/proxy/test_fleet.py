@@ -366,6 +366,27 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
 
 
 @on_uvloop
+async def test_a_listener_leads_to_those_who_stand_in_and_then_to_its_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks(monkeypatch, every_s=0.01)
+    async with cluster_of(0, 1) as cluster, cluster_of(0) as other:
+        cluster.answers_strangers = False
+        listeners = (front_of(cluster), front_of(other, name="other"))
+        async with running(ProxyConfig(listeners=listeners)) as server:
+            await known(server, listeners[0], *range(PORTS))
+            await known(server, listeners[1], 0)
+            first, second = server.ports
+            stand_ins = server.upstreams_behind(first)
+            async with client_at(port_of(listeners[0], 1)) as client:
+                await client.ask(metadata_request())
+            fleet, fleet_of_other = server.fleets.values()
+
+            assert set(stand_ins) == {fleet.bootstrap(0), fleet.bootstrap(1)}
+            assert len(stand_ins) == 2
+            assert server.upstreams_behind(first) == [fleet.brokers[0], fleet.brokers[1]]
+            assert server.upstreams_behind(second) == [fleet_of_other.brokers[0]]
+
+
+@on_uvloop
 async def test_a_cluster_that_is_away_at_first_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0) as cluster:
