@@ -25,6 +25,7 @@ from proxy.quota.open_connections import CONNECTIONS
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _OF_IPS: Final = "connection_creation_rate"
 _OWN_RULE: Final = "the address has a rule of its own"
+_OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have any number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +33,14 @@ class AtListener:
     """What holds for the client at one listener."""
 
     listener: str
-    enforcement: Enforcement
+    enforcement: Enforcement | None  # None where brokers come, who are not limited
     shaping: Shaping | None  # None where nothing is measured over time
     max_fetch_bytes: int | None  # what a fetch's max_bytes is lowered to; None where nothing is enforced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it."""
+    """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it; ``why`` may say why."""
 
     key: str  # Kafka's, or ours of the same form
     rule: QuotaRule | None
@@ -48,6 +49,7 @@ class Verdict:
     bucket: Tags
     at_listeners: tuple[AtListener, ...]
     lost: tuple[Candidate, ...]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,13 @@ def explain(loaded: Loaded, *, user: str, client_id: str, ip: str | None = None)
                 )
                 for index, manager in enumerate(quotas_at[0][1].managers)
             ),
-            _of_connections(loaded, user=charged_user, client_id=client_id, is_exempt=is_exempt),
+            _of_connections(
+                loaded,
+                user=charged_user,
+                client_id=client_id,
+                is_exempt=is_exempt,
+                is_broker=user in config.principals.brokers,
+            ),
         ),
         of_ip=None if ip is None else _of_ip(loaded, ip),
     )
@@ -164,11 +172,15 @@ def _verdict(
     )
 
 
-def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: bool) -> Verdict:
-    """Resolve how many connections a client may have open: nothing is charged for them, so there is no bucket."""
+def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
+    """Resolve how many connections a client may have open: nothing is charged for them, so there is no bucket.
+
+    Brokers may have any number, as in ``Account.count``.
+    """
     table = RuleTable(CONNECTIONS, loaded.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
-    rule = None if is_exempt else found.rule
+    is_free = is_exempt or is_broker
+    rule = None if is_free else found.rule
     return Verdict(
         key=CONNECTIONS.label,
         rule=rule,
@@ -178,13 +190,18 @@ def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: boo
         at_listeners=tuple(
             AtListener(
                 listener=listener.name,
-                enforcement=(rule.enforcement if rule else None) or listener.enforcement or loaded.config.enforcement,
+                enforcement=(
+                    None
+                    if listener.inter_broker
+                    else (rule.enforcement if rule else None) or listener.enforcement or loaded.config.enforcement
+                ),
                 shaping=None,
                 max_fetch_bytes=None,
             )
             for listener in loaded.config.listeners
         ),
-        lost=_lost(table.explain(user=user, client_id=client_id), loaded),
+        lost=() if is_free else _lost(table.explain(user=user, client_id=client_id), loaded),
+        why=_OF_BROKERS if is_broker else "",
     )
 
 
@@ -235,7 +252,8 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
         "bucket": {"user": verdict.bucket.user, "client-id": verdict.bucket.client_id},
         "charged_user": found.charged_user,
         "listeners": {
-            at.listener: {
+            at.listener: at.enforcement
+            and {
                 "enforcement": at.enforcement.value,
                 **({"shaping": at.shaping.value} if at.shaping else {}),
                 **({"max_fetch_bytes": at.max_fetch_bytes} if verdict.key == QuotaKind.FETCH.value else {}),
@@ -303,6 +321,8 @@ def _client_lines(found: Explanation, loaded: Loaded) -> Iterator[str]:
 def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     if verdict.rule is None or verdict.level is None:
         yield f"{verdict.key}: not limited"
+        if verdict.why:
+            yield f"  why          {verdict.why}"
     else:
         yield f"{verdict.key}: {_amount(verdict.key, verdict.limit)}"
         yield f"  rule         {_words(_entity(verdict.rule))} ({verdict.rule.source})"
@@ -318,6 +338,9 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
 
 def _listener_lines(verdict: Verdict) -> Iterator[str]:
     for at in verdict.at_listeners:
+        if at.enforcement is None:
+            yield f"  listener     {at.listener}: not limited (inter_broker)"
+            continue
         shaping = f", {at.shaping.value}" if at.shaping else ""
         yield f"  listener     {at.listener}: {at.enforcement.value}{shaping}"
         if at.max_fetch_bytes is not None:

@@ -297,6 +297,62 @@ def test_json_has_an_object_for_every_kind(other_kinds: Path, capsys: pytest.Cap
     }
 
 
+OF_BROKERS = """\
+listeners:
+  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
+  - {name: internal, bind: 127.0.0.1:9093, upstream: 127.0.0.1:19092, inter_broker: true}
+quotas:
+  - {user: <default>, connections: 20}
+  - {client-id: etl, connections: 5}
+principals: {brokers: [kafka, kafka-9], fold: [{match: 'kafka-[0-9]+', to: nodes}]}
+"""
+
+
+@pytest.fixture
+def of_brokers(tmp_path: Path) -> Path:
+    path = tmp_path / "brokers.yaml"
+    path.write_text(OF_BROKERS)
+    return path
+
+
+def connections_of(path: Path, user: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["explain", str(path), "--user", user, "--client-id", "etl"]) == 0
+    text = capsys.readouterr().out
+    return text[text.index("connections: ") :]
+
+
+def test_open_connections_of_brokers_are_not_limited(of_brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for user in ("kafka", "kafka-9"):  # what counts is the name before folding
+        assert connections_of(of_brokers, user, capsys) == (
+            "connections: not limited\n"
+            "  why          the user is a broker's (principals.brokers), and may have any number\n"
+        )
+
+    main(["explain", str(of_brokers), "--user", "kafka", "--client-id", "etl", "--json"])
+    assert json.loads(capsys.readouterr().out)["connections"] is None
+
+
+def test_open_connections_are_not_limited_where_brokers_come(
+    of_brokers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert connections_of(of_brokers, "kafka-8", capsys) == (
+        "connections: 20 connections open at once\n"
+        f"  rule         user <default> ({of_brokers}:5)\n"
+        "  level        6 of 8: default user\n"
+        "  bucket       user nodes; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: respond\n"
+        "  listener     internal: not limited (inter_broker)\n"
+        f"  lost         client-id etl, 5 connections open at once ({of_brokers}:6)\n"
+        "               level 7: level 6 (default user) is more specific\n"
+    )
+
+    main(["explain", str(of_brokers), "--user", "alice", "--json"])
+    assert json.loads(capsys.readouterr().out)["connections"]["listeners"] == {
+        "clients": {"enforcement": "respond"},
+        "internal": None,
+    }
+
+
 def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
     with_default = load_bytes(OTHER_KINDS.encode(), file="c.yaml")
     without = load_bytes(CONFIG.encode(), file="c.yaml")
