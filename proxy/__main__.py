@@ -36,9 +36,11 @@ _COMMANDS: Final = {
         "Each fault is one line: FILE:LINE: KEY: what is wrong and what would be right. Warnings do not fail.",
     ),
     "explain": _Command(
-        "show which quota holds for a client, and why",
-        "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n\n"
-        "With --json: an object for each kind of quota, null where nothing limits.",
+        "show which quota holds for a client, which priority it has in a fair call queue, and why",
+        "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n"
+        "         kafka-quota-proxy explain config.yaml --user alice --url http://127.0.0.1:9308\n\n"
+        "With --json: an object for each kind of quota, null where nothing limits. With --url besides:\n"
+        "fair_call_queue, an object for each listener that has one.",
     ),
     "rebalance": _Command(
         "show how far a reassignment is, when it ends, and whether its throttle lets it end",

@@ -1,6 +1,8 @@
 """What there is to say of the call queues now: whose requests have which level, and why. Read in the admin's thread."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
 from typing import Any, Final
 
 from proxy.call_desk import CallScheduler
@@ -24,6 +26,8 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
         {
             "listener": port.name,
             "levels": port.calls.settings.levels,
+            # The part of a broker's slots from which on levels count there; null: never, all are level 0.
+            "utilisation_floor": _finite(port.calls.scheduler.options.utilisation_floor),
             "users": [_user(port.calls.scheduler, one) for one in _asked(port.calls, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in port.calls.scheduler.average_response_ms],
             "brokers": list(_brokers(server.upstreams_behind(port))),
@@ -39,6 +43,10 @@ def _asked(calls: CallScheduler, principal: str | None, client_id: str, host: st
     return [calls.scheduler.standing(calls.identity(principal, client_id, host))]
 
 
+def _finite(number: float) -> float | None:
+    return number if isfinite(number) else None
+
+
 def _user(scheduler: DecayScheduler, standing: Standing) -> dict[str, Any]:
     return {
         "identity": standing.identity,
@@ -51,22 +59,33 @@ def _user(scheduler: DecayScheduler, standing: Standing) -> dict[str, Any]:
 
 
 def _why(scheduler: DecayScheduler, standing: Standing) -> str:
+    level, share = standing.level, standing.share
+    # Thresholds that do not ascend leave levels out: the first that a share does not reach ends the search.
+    begins = [min(scheduler.thresholds[at:]) for at in range(len(scheduler.thresholds))]
     if standing.is_service_user:
-        return "a service user: always level 0"
-    thresholds = scheduler.thresholds
-    level = standing.level
+        return "a service user (decay-scheduler.service-users) is always level 0"
+    if not begins:
+        return "there is one level only (scheduler.priority.levels)"
+    if not isfinite(scheduler.options.utilisation_floor):
+        return "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    if standing.raw == 0 and standing.cached_level is None:
+        return "it has cost nothing of late: whoever is new is level 0"
+    by_share = bisect_right(begins, share)
+    of_all = f"{share:.1%} of the cost of all"
+    range_ = f"level {by_share} is {_range(begins, by_share)}"
     if standing.cached_level is None:
-        seen = "it came since the last sweep, and has"
-    elif level != standing.cached_level:
-        return f"level {standing.cached_level} by its share; it counts once enough of the slots are in use"
-    else:
-        seen = "of late it had"
-    parts = [f"{seen} {standing.share:.1%} of the cost of all"]
-    if level > 0:
-        parts.append(f"at least {thresholds[level - 1]:.1%}")
-    if level < len(thresholds):
-        parts.append(f"below {thresholds[level]:.1%}")
-    return ": ".join([parts[0], ", ".join(parts[1:])]) if len(parts) > 1 else parts[0]
+        return f"it came since levels were last set, and has {of_all}; {range_}"
+    if by_share != level:
+        return f"by its share when levels were last set; now it has {of_all}, and {range_}"
+    return f"of late it had {of_all}; {range_}"
+
+
+def _range(begins: Sequence[float], level: int) -> str:
+    if level == 0:
+        return f"below {begins[0]:.1%}"
+    if level == len(begins):
+        return f"from {begins[-1]:.1%}"
+    return f"from {begins[level - 1]:.1%} to below {begins[level]:.1%}"
 
 
 def _brokers(upstreams: Iterable[Upstream]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from config.errors import ConfigError, UnitError
 from config.load import Loaded, load
-from config.model import ANONYMOUS, DEFAULT, UNLIMITED, Enforcement, IpRule, Listener, QuotaRule, Shaping
+from config.model import ANONYMOUS, DEFAULT, UNLIMITED, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule, Shaping
 from config.units import parse_ip
 from proxy.commands import priority
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
@@ -78,14 +78,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
     parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
-    parser.add_argument("--ip", metavar="I", help=f"its address, for {_OF_IPS} (default: that is left out)")
+    parser.add_argument("--ip", metavar="I", help=f"the client's address: tell its {_OF_IPS}, too")
     parser.add_argument(
         "--url",
         metavar="URL",
-        help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: which priority the client now has "
-        "in its fair call queues, and why (--ip is part of the name of who does not log in)",
+        help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: tell which priority the client has "
+        "there now, and why (fair_call_queue; for a client that does not log in give --ip, too)",
     )
-    parser.add_argument("--json", action="store_true", help="print an object for each kind of quota")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -93,6 +93,12 @@ def execute(args: argparse.Namespace) -> int:
     if not args.user:
         sys.stderr.write(
             f"kafka-quota-proxy explain: a user has a name; one that did not authenticate is {ANONYMOUS}\n"
+        )
+        return 2
+    if args.url is not None and args.user == ANONYMOUS and args.ip is None:
+        sys.stderr.write(
+            "kafka-quota-proxy explain: --url: in a queue, who does not log in goes by client-id and address; give "
+            "--ip, or --user\n"
         )
         return 2
     try:
@@ -113,8 +119,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(_as_json(found, queues))
     else:
-        lines = (*_as_text(found, loaded), *(() if queues is None else priority.lines(queues)))
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        names = [listener.name for listener in loaded.config.listeners]
+        of_queues = _queue_hints(loaded.config) if queues is None else priority.lines(queues, names)
+        sys.stdout.write("".join(f"{line}\n" for line in (*_as_text(found, loaded), *of_queues)))
     return 0
 
 
@@ -341,10 +348,15 @@ def _listener_lines(verdict: Verdict) -> Iterator[str]:
         if at.enforcement is None:
             yield f"  listener     {at.listener}: not limited (inter_broker)"
             continue
-        shaping = f", {at.shaping.value}" if at.shaping else ""
-        yield f"  listener     {at.listener}: {at.enforcement.value}{shaping}"
+        yield f"  listener     {at.listener}: {at.enforcement.value}, {_manner(at)}"
         if at.max_fetch_bytes is not None:
             yield f"               the max_bytes of a fetch is lowered to {_size(at.max_fetch_bytes)}"
+
+
+def _manner(at: AtListener) -> str:
+    if at.shaping is not None:
+        return at.shaping.value
+    return "closes nothing" if at.enforcement is Enforcement.OBSERVE else "closes what is too many"
 
 
 def _ip_lines(found: IpVerdict) -> Iterator[str]:
@@ -358,6 +370,17 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
     if lost is not None:
         yield f"  lost         ip {lost.ip}, {_amount(_OF_IPS, lost.connection_creation_rate)} ({lost.source})"
         yield f"               {_OWN_RULE}"
+
+
+def _queue_hints(config: ProxyConfig) -> Iterator[str]:
+    how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
+    names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
+    if names:
+        yield ""
+        yield (
+            f"fair_call_queue at listener {', '.join(names)}: the client's priority follows from what it has cost of "
+            f"late; {how} tells it"
+        )
 
 
 def _sharing(bucket: Tags) -> str:

@@ -1,7 +1,7 @@
 """What a proxy that runs says of a client's priority in its fair call queues: what ``explain`` has from no file."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -43,21 +43,29 @@ def ask(url: str, user: str, client_id: str, ip: str) -> Queues:
             queues: Queues = json.loads(response.read())
             return queues
     except (OSError, HTTPException, ValueError) as error:
-        raise NotToldError(str(error)) from error
+        raise NotToldError(f"{error}; is it what admin.bind says, and does the proxy run?") from error
 
 
-def lines(queues: Queues) -> Iterator[str]:
-    """Return what a person reads."""
-    yield ""
-    if not queues:
-        yield "fair_call_queue: none"
+def lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
+    """Return what a person reads; ``listeners`` are those of the file, of which some may have no queue."""
     for queue in queues:
-        yield f"fair_call_queue at listener {queue['listener']}"
         for user in queue["users"]:
-            yield f"  level        {user['level']} of 0 to {queue['levels'] - 1}, 0 goes first"
+            level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"
+            yield ""
+            yield f"fair_call_queue at listener {queue['listener']}: {level}"
             yield f"  why          {user['why']}"
             yield f"  identity     {user['identity']}"
-        for broker in queue["brokers"]:
-            waiting = sum(broker["queue_sizes"])
-            slots = f"{broker['in_flight']} of {broker['max_in_flight']} slots in use"
-            yield f"  broker       {broker['upstream']}: {slots}, {waiting} waiting"
+            for broker in queue["brokers"]:
+                yield from _broker_lines(broker, user["level"], queue["utilisation_floor"])
+    queued = {queue["listener"] for queue in queues}
+    for name in listeners:
+        if name not in queued:
+            yield ""
+            yield f"fair_call_queue at listener {name}: none"
+
+
+def _broker_lines(broker: Mapping[str, Any], level: int, floor: float | None) -> Iterator[str]:
+    in_use, slots, waiting = broker["in_flight"], broker["max_in_flight"], sum(broker["queue_sizes"])
+    yield f"  broker       {broker['upstream']}: {in_use} of {slots} slots in use, {waiting} requests wait"
+    if level > 0 and floor is not None and in_use < floor * slots:
+        yield f"               below {floor:.0%} of its slots everybody is level 0: so it is there now"

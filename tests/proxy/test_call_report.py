@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.model import Address, FairCallQueue, Listener, ProxyConfig
+from config.model import Address, FairCallQueue, Listener, ProxyConfig, SchedulerImpl
 from proxy.call_report import report
 from proxy.server import Server
 from tests.support.stub_broker import upstream_of
@@ -33,32 +33,88 @@ def spend(server: Server, **costs: int) -> None:
     calls.scheduler.sweep()
 
 
+def why(server: Server, user: str) -> str:
+    (one,) = said(server, user)
+    text: str = one["why"]
+    return text
+
+
 def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
-    server = server_of(FairCallQueue(utilisation_floor=0.0))
+    server = server_of(FairCallQueue())
     spend(server, alice=70, bob=20, carol=10)
 
-    assert [said(server, name)[0]["why"] for name in ("alice", "bob", "carol")] == [
-        "of late it had 70.0% of the cost of all: at least 50.0%",
-        "of late it had 20.0% of the cost of all: at least 12.5%, below 25.0%",
-        "of late it had 10.0% of the cost of all: below 12.5%",
+    assert [why(server, name) for name in ("alice", "bob", "carol")] == [
+        "of late it had 70.0% of the cost of all; level 3 is from 50.0%",
+        "of late it had 20.0% of the cost of all; level 1 is from 12.5% to below 25.0%",
+        "of late it had 10.0% of the cost of all; level 0 is below 12.5%",
     ]
     assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
 
 
-def test_who_is_new_is_told_from_what_it_has_cost_so_far() -> None:
-    server = server_of(FairCallQueue(utilisation_floor=0.0))
+def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, alice=70, bob=30)
+    calls = server.ports[0].calls
+    assert calls is not None
+    calls.scheduler.charge("bob", 60)
+
+    assert said(server, "alice")[0]["level"] == 3
+    assert why(server, "alice") == (
+        "by its share when levels were last set; now it has 31.8% of the cost of all, and level 2 is from 25.0% to "
+        "below 50.0%"
+    )
+
+
+def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, alice=70)
+    calls = server.ports[0].calls
+    assert calls is not None
+    calls.scheduler.charge("dave", 5)
 
     assert (
-        said(server, "dave")[0]["why"] == "it came since the last sweep, and has 0.0% of the cost of all: below 12.5%"
+        why(server, "dave")
+        == "it came since levels were last set, and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
     )
+
+
+def test_who_has_cost_nothing_is_new() -> None:
+    server = server_of(FairCallQueue())
+
+    assert why(server, "dave") == "it has cost nothing of late: whoever is new is level 0"
+
+
+def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> None:
+    one_level = server_of(
+        FairCallQueue(
+            levels=1,
+            thresholds=(),
+            capacity_weights=(1,),
+            multiplexer_weights=(1,),
+            backoff_responsetime_thresholds_ms=(10_000,),
+        )
+    )
+    nobody = server_of(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT))
+    spend(one_level, alice=70)
+    spend(nobody, alice=70)
+
+    assert why(one_level, "alice") == "there is one level only (scheduler.priority.levels)"
+    assert why(nobody, "alice") == "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    assert report(nobody, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
+
+
+def test_from_how_many_slots_on_levels_count_is_told() -> None:
+    (queue,) = report(server_of(FairCallQueue(utilisation_floor=0.25)), principal="alice", client_id="", host="")
+
+    assert queue["utilisation_floor"] == 0.25
 
 
 def test_a_service_user_is_always_first() -> None:
     server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
     spend(server, mirror=70, bob=20)
 
-    (mirror,) = said(server, "mirror")
-    assert (mirror["level"], mirror["why"]) == (0, "a service user: always level 0")
+    assert said(server, "mirror")[0]["level"] == 0
+    assert why(server, "mirror") == "a service user (decay-scheduler.service-users) is always level 0"
 
 
 def test_without_a_login_the_address_is_part_of_the_name() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -237,8 +238,8 @@ def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, capsys: pyt
         f"  rule         user alice ({other_kinds}:5)\n"
         "  level        3 of 8: user\n"
         "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
-        "  listener     clients: delay\n"
-        "  listener     shadow: delay\n"
+        "  listener     clients: delay, closes what is too many\n"
+        "  listener     shadow: delay, closes what is too many\n"
         f"  lost         user <default>, 20 connections open at once ({other_kinds}:6)\n"
         "               level 6: level 3 (user) is more specific\n"
         "\n"
@@ -340,7 +341,7 @@ def test_open_connections_are_not_limited_where_brokers_come(
         f"  rule         user <default> ({of_brokers}:5)\n"
         "  level        6 of 8: default user\n"
         "  bucket       user nodes; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
-        "  listener     clients: respond\n"
+        "  listener     clients: respond, closes what is too many\n"
         "  listener     internal: not limited (inter_broker)\n"
         f"  lost         client-id etl, 5 connections open at once ({of_brokers}:6)\n"
         "               level 7: level 6 (default user) is more specific\n"
@@ -405,9 +406,10 @@ async def admin_port() -> AsyncIterator[int]:
         name="clients",
         bind=Address(host="127.0.0.1", port=0),
         upstream=Address(host="127.0.0.1", port=19092),
-        fair_call_queue=FairCallQueue(utilisation_floor=0.0, max_in_flight=8),
+        fair_call_queue=FairCallQueue(max_in_flight=8),
     )
-    server = Server(ProxyConfig(listeners=(listener,)))
+    of_others = replace(listener, name="others", upstream=Address(host="127.0.0.1", port=19093))
+    server = Server(ProxyConfig(listeners=(listener, of_others)))
     calls = server.ports[0].calls
     assert calls is not None
     for user, cost in {"alice": 70, "bob": 30}.items():
@@ -431,21 +433,63 @@ async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
     assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 0
     assert capsys.readouterr().out.endswith(
         "\n"
-        "fair_call_queue at listener clients\n"
-        "  level        3 of 0 to 3, 0 goes first\n"
-        "  why          of late it had 70.0% of the cost of all: at least 50.0%\n"
+        "fair_call_queue at listener clients: priority level 3, of 0 (served first) to 3\n"
+        "  why          of late it had 70.0% of the cost of all; level 3 is from 50.0%\n"
         "  identity     alice\n"
-        "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 waiting\n"
+        "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 requests wait\n"
+        "               below 50% of its slots everybody is level 0: so it is there now\n"
+        "\n"
+        "fair_call_queue at listener others: priority level 0, of 0 (served first) to 3\n"
+        "  why          it has cost nothing of late: whoever is new is level 0\n"
+        "  identity     alice\n"
+        "  broker       127.0.0.1:19093: 0 of 8 slots in use, 0 requests wait\n"
+        "\n"
+        "fair_call_queue at listener shadow: none\n"
     )
 
     assert await asyncio.to_thread(main, ["explain", str(path), "--user", "bob", "--url", url, "--json"]) == 0
-    (queue,) = json.loads(capsys.readouterr().out)["fair_call_queue"]
+    queue, _ = json.loads(capsys.readouterr().out)["fair_call_queue"]
     assert queue["users"][0]["level"] == 2
+
+
+async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["explain", str(path), "--client-id", "etl", "--url", f"http://127.0.0.1:{admin_port}"]
+
+    assert await asyncio.to_thread(main, command) == 2
+    assert "--ip" in capsys.readouterr().err
+    assert await asyncio.to_thread(main, [*command, "--ip", "10.0.0.7"]) == 0
+    assert "  identity     etl@10.0.0.7\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])
+@pytest.mark.parametrize(
+    ("admin", "how"),
+    [
+        ("admin: {bind: 127.0.0.1:9308}", "--url http://127.0.0.1:9308"),
+        ("", "--url (and admin.bind in the file)"),
+    ],
+)
+def test_where_there_is_a_queue_it_says_how_to_learn_the_priority(
+    queued: str, admin: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queue.yaml"
+    listener = "  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092"
+    file.write_text(CONFIG.replace(listener, f"{listener}, {queued}") + admin + "\n")
+    hint = (
+        "\nfair_call_queue at listener clients: the client's priority follows from what it has cost of late; "
+        f"{how} tells it\n"
+    )
+
+    for user in ("alice", "admin"):
+        assert main(["explain", str(file), "--user", user]) == 0
+        assert capsys.readouterr().out.endswith(hint) == ("fair" in queued)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:9308", "http://127.0.0.1:nine"])
 def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", str(path), "--url", url]) == 1
+    assert main(["explain", str(path), "--user", "alice", "--url", url]) == 1
 
     output = capsys.readouterr()
     assert output.out == ""
