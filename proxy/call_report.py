@@ -59,9 +59,7 @@ def _user(scheduler: DecayScheduler, standing: Standing) -> dict[str, Any]:
 
 
 def _why(scheduler: DecayScheduler, standing: Standing) -> str:
-    level, share = standing.level, standing.share
-    # Thresholds that do not ascend leave levels out: the first that a share does not reach ends the search.
-    begins = [min(scheduler.thresholds[at:]) for at in range(len(scheduler.thresholds))]
+    level, share, begins = standing.level, standing.share, scheduler.thresholds
     if standing.is_service_user:
         return "a service user (decay-scheduler.service-users) is always level 0"
     if not begins:

@@ -354,6 +354,12 @@ def test_open_connections_are_not_limited_where_brokers_come(
     }
 
 
+def test_what_a_limit_on_connections_does_is_said(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        "  listener     clients: respond, closes what is too many\n  listener     shadow: observe, closes nothing\n"
+    ) in connections_of(other_kinds, "bob", capsys)
+
+
 def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
     with_default = load_bytes(OTHER_KINDS.encode(), file="c.yaml")
     without = load_bytes(CONFIG.encode(), file="c.yaml")
