@@ -234,7 +234,7 @@ class Call:
         self.line = line
         self._api_key = 0  # of the last request that passed
         self._awaits_data = False  # the last fetch did
-        self._sample = 0  # requests of this slot: only one that is alone says how fast the broker is
+        self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
         self.ticket = Ticket(owner)
 
     def ask(self, asked: Asked, identity: str, *, is_alone: bool, may_refuse: bool, now_us: int) -> Turn:
@@ -261,7 +261,7 @@ class Call:
                 return turn
         line.scheduler.charge(identity, line.cost.on_arrival(asked.size_bytes))
         self._api_key = asked.api_key
-        self._sample += 1
+        self._sample += 1 if asked.acks and not _may_wait(asked) else 2
         return Turn.PASSES
 
     def _goes_past(self, asked: Asked) -> bool:
@@ -293,7 +293,10 @@ class Call:
         return Turn.REFUSED
 
     def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
-        """Take it that a request goes to the broker now; its last bytes may be still to come."""
+        """Take it that a request is the oldest without an answer now; its last bytes may be still to come.
+
+        Those behind it do not matter: the broker works on them later.
+        """
         ticket, line = self.ticket, self.line
         if ticket.state is not State.RUNNING:
             return
@@ -314,9 +317,6 @@ class Call:
         identity: str,
         service: ServiceTime,
         response_bytes: int,
-        *,
-        is_last: bool,
-        now_us: int,
     ) -> None:
         """Take it that the answer of a request begins.
 
@@ -325,8 +325,6 @@ class Call:
             identity: Whose it was.
             service: How long the broker had it, and what of that was work.
             response_bytes: The answer's size.
-            is_last: Whether nothing is behind it.
-            now_us: The time.
         """
         line, ticket = self.line, self.ticket
         elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
@@ -339,8 +337,6 @@ class Call:
         taken_us = service_us if _may_wait(asked) or asked.api_key in _GATHERING else elapsed_us
         line.scheduler.add_response_time(ticket.level, queue_us + taken_us)
         line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, taken_us)
-        if is_last:
-            self.end(is_sample=self._sample == 1 and not _may_wait(asked), now_us=now_us)
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the answer comes."""
@@ -348,11 +344,11 @@ class Call:
             self.line.tally.park(self._api_key)
             self.line.dispatcher.park(self.ticket, now_us)
 
-    def end(self, *, is_sample: bool, now_us: int) -> None:
-        """Take it that nothing more is under way: the slot is another's."""
+    def end(self, now_us: int) -> None:
+        """Take it that nothing more is under way that needs a slot: it is another's."""
         line = self.line
         line.watched.pop(self, None)
-        line.dispatcher.done(self.ticket, now_us, is_sample=is_sample)
+        line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1)
         line.wake()
 
     def leave_unused(self, now_us: int) -> None:

@@ -409,7 +409,8 @@ class Requests(State):
             self._is_refused = turn is Turn.REFUSED
             if may:
                 self._is_unrefusable = False
-                self._call.passed(asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
+            if may and is_alone and not is_whole:
+                self._call.passed(asked, is_whole=False, now_us=self.now_ns // 1_000)
         self.is_blocked = not may and not self._is_refused
         return may
 
@@ -429,6 +430,19 @@ class Requests(State):
             if sent is not None:
                 clock = self.account.listening.service
                 self._service = clock.begin(may_wait=sent.asked.may_wait, now_ns=self.now_ns)
+
+    def _move_up(self, call: Call) -> None:
+        """Take it that the oldest request is answered: the slot goes on with the one behind it, if it needs one."""
+        sent, is_whole = None, False
+        if self._in_flight:
+            sent = self._in_flight[0][5]
+            is_whole = not self._request_left or self._acks0 is not None or len(self._in_flight) > 1
+        elif self._acks0 is not None:
+            sent = self._acks0[2]
+        if sent is None:
+            call.end(self.now_ns // 1_000)
+        else:
+            call.passed(sent.asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
 
     def _begin(self, payers: Payers, asked: Asked, identity: str | None) -> Sent:
         self._is_metered = True
@@ -499,13 +513,13 @@ class Requests(State):
             if sent is not None:
                 charges += sent.pass_unanswered(now_ms=now_ms)
                 if self._call is not None and not self._in_flight:
-                    self._call.end(is_sample=False, now_us=self.now_ns // 1_000)
+                    self._call.end(self.now_ns // 1_000)
             found = longest(self.account, charges, now_ms=now_ms)
             if found is not None:
                 self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
         elif self._in_flight:
-            sent = self._in_flight[-1][5]
-            if self._call is not None and sent is not None:
+            sent = self._in_flight[0][5]
+            if self._call is not None and sent is not None and len(self._in_flight) == 1:
                 self._call.passed(sent.asked, is_whole=True, now_us=self.now_ns // 1_000)
             self._begin_service()
 

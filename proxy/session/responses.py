@@ -212,6 +212,8 @@ class Responses(Requests):
             else:
                 self._fetches_in_flight -= 1
                 wait_ms = bucket.charge(fetch.charged_bytes(response_bytes, api_version), now_ms=now_ms)
+        elif sent is None and self._call is not None:
+            self._move_up(self._call)  # it needed no slot; whoever was ahead of it may have left one
         if sent is not None:
             bucket, wait_ms = self._settle(sent, bucket, wait_ms, response_bytes, now_ms)
         if wait_ms > 0 and bucket is not None:
@@ -226,14 +228,8 @@ class Responses(Requests):
         """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
         service = self._end_service()
         if self._call is not None and sent.identity is not None:
-            self._call.answered(
-                sent.asked,
-                sent.identity,
-                service,
-                response_bytes=response_bytes,
-                is_last=not self._in_flight,
-                now_us=self.now_ns // 1_000,
-            )
+            self._call.answered(sent.asked, sent.identity, service, response_bytes)
+            self._move_up(self._call)
         self._begin_service()
         charges = list(sent.settle(service, response_bytes, now_ms=now_ms))
         if bucket is not None:

@@ -44,7 +44,7 @@ async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -
     assert first.ask()
     assert not second.ask()
 
-    first.call.end(is_sample=True, now_us=2)
+    first.call.end(2)
     assert second.turns == 0
     await asyncio.sleep(0)
     assert second.turns == 1

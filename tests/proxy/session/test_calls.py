@@ -42,6 +42,15 @@ class OneEach:
         return 1
 
 
+class CountingLimit(FixedLimit):
+    """Counts what it could learn from."""
+
+    observed = 0
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
+        self.observed += 1
+
+
 class Crowd:
     """Clients of one broker, and who is woken."""
 
@@ -131,10 +140,9 @@ def test_a_produce_without_an_answer_gives_its_slot_back_when_it_has_passed() ->
 def test_heartbeats_do_not_wait_behind_others() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
-    heartbeat = framed(request_header(ApiKey.HEARTBEAT, 0, 1, "etl", is_flexible=False) + bytes(20))
     first.client(produce_request(1))
 
-    assert second.client(heartbeat) == heartbeat
+    assert second.client(heartbeat()) == heartbeat()
     second.broker(other_response(1))
     assert (crowd.dispatcher.control_in_flight, crowd.dispatcher.in_flight) == (0, 1)
 
@@ -280,10 +288,9 @@ def test_what_a_request_took_is_told_to_who_reckons_its_cost() -> None:
 def test_what_becomes_of_requests_is_counted() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
-    heartbeat = framed(request_header(ApiKey.HEARTBEAT, 0, 1, "etl", is_flexible=False) + bytes(20))
     first.client(produce_request(1))
     second.client(fetch_request(2))
-    third.client(heartbeat)
+    third.client(heartbeat())
     crowd.wait(5)
     third.broker(other_response(1))
     first.broker(produce_response(1))
@@ -327,6 +334,140 @@ def test_a_clock_that_jumps_costs_nobody_his_slot_or_his_turn(jump_ms: int, is_a
         assert len(crowd.dispatcher.queue) == 0
     assert sum(crowd.tally.served.values()) == 9
     assert min(crowd.tally.queue_us.values()) >= 0
+
+
+# -- what is sent ahead
+
+
+def heartbeat(correlation_id: int = 1) -> bytes:
+    return grouped(ApiKey.HEARTBEAT, correlation_id)
+
+
+def grouped(api_key: ApiKey, correlation_id: int = 1) -> bytes:
+    return framed(request_header(api_key, 0, correlation_id, "etl", is_flexible=False) + bytes(20))
+
+
+def handshake(correlation_id: int) -> bytes:
+    """Return a SaslHandshake v1."""
+    header = request_header(ApiKey.SASL_HANDSHAKE, 1, correlation_id, "etl", is_flexible=False)
+    return framed(header + pack(">h", 5) + b"PLAIN")
+
+
+def handshake_response(correlation_id: int) -> bytes:
+    return framed(pack(">ihih", correlation_id, 0, 1, 5) + b"PLAIN")
+
+
+@pytest.mark.parametrize("ahead", [pytest.param(b"", id="one"), pytest.param(produce_request(9), id="two")])
+def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    assert first.client(ahead + other_request(1) + handshake(2)) == ahead + other_request(1) + handshake(2)
+    second.client(other_request(3))
+    if ahead:
+        first.broker(produce_response(9))
+        assert crowd.granted() == []
+
+    first.broker(other_response(1))
+    assert crowd.granted() == [second]  # what costs nothing has no slot
+    first.broker(handshake_response(2))
+    second.resume()
+    second.broker(other_response(3))
+
+    assert crowd.dispatcher.in_flight == 0
+    assert first.session.is_idle
+
+
+def test_a_login_behind_a_group_that_gathers_lets_nothing_pass_without_a_slot() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(grouped(ApiKey.JOIN_GROUP, 1) + handshake(2))
+    first.broker(other_response(1))
+    first.broker(handshake_response(2))
+    second.client(produce_request(3))
+
+    assert first.client(produce_request(4)) == b""
+    second.broker(produce_response(3))
+    assert crowd.granted() == [first]
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(other_request(2), id="whole"),
+        pytest.param(produce_request(2, size_bytes=10_000)[:5_000], id="half"),
+    ],
+)
+def test_what_is_sent_behind_a_poll_does_not_make_it_keep_its_slot(behind: bytes) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(fetch_request(1), behind)
+    second.client(other_request(3))
+
+    crowd.wait(POLL_GRACE_US // 1_000)
+
+    assert crowd.granted() == [second]
+
+
+def test_a_group_that_gathers_behind_another_request_gives_the_slot_back_when_it_is_its_turn() -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+
+    first.client(heartbeat(1), grouped(ApiKey.JOIN_GROUP, 2))
+    assert crowd.dispatcher.control_in_flight == 1
+    first.broker(other_response(1))
+    assert crowd.dispatcher.control_in_flight == 0
+    first.broker(other_response(2))
+    assert first.client(heartbeat(3)) == heartbeat(3)
+    assert crowd.dispatcher.control_in_flight == 1
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_request_behind_another_of_which_the_rest_does_not_come_gives_the_slot_back(acks: int) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    half = produce_request(2, acks=acks, size_bytes=10_000)
+    first.client(produce_request(1), half[:5_000])
+    second.client(other_request(3))
+
+    crowd.wait(UPLOAD_GRACE_US // 1_000)
+    assert crowd.granted() == []  # the broker is at work on what is ahead of it
+    first.broker(produce_response(1))
+    crowd.wait(UPLOAD_GRACE_US // 1_000 - 1)
+    assert crowd.granted() == []
+    crowd.wait(1)
+    assert crowd.granted() == [second]
+
+    assert first.client(half[5_000:]) == half[5_000:]
+    assert acks == 0 or first.broker(produce_response(2))
+    assert first.session.is_idle
+    second.resume()
+    second.broker(other_response(3))
+    assert crowd.dispatcher.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_sample"),
+    [
+        pytest.param((produce_request(1),), True, id="alone"),
+        pytest.param((produce_request(1), produce_request(2)), False, id="two"),
+        pytest.param((produce_request(1)[:-1], produce_request(1)[-1:]), False, id="in pieces"),
+        pytest.param((fetch_request(1),), False, id="poll"),
+        pytest.param((produce_request(1, acks=0),), False, id="no answer"),
+    ],
+)
+def test_only_a_request_that_is_alone_and_whole_says_how_fast_the_broker_is(
+    sent: tuple[bytes, ...], is_sample: bool
+) -> None:
+    crowd = Crowd()
+    limit = CountingLimit(1)
+    crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
+    (first, _, _) = crowd.wires
+    first.client(*sent)
+    for number in range(1, len(first.session._in_flight) + 1):
+        first.broker(produce_response(number))
+
+    assert crowd.dispatcher.in_flight == 0
+    assert limit.observed == is_sample
 
 
 # -- refusals
