@@ -251,8 +251,9 @@ class Call:
         if ticket.state is State.WAITING:
             return Turn.WAITS
         if not is_alone:
+            is_control = asked.api_key in CONTROL
             is_served = ticket.state is State.RUNNING and asked.api_key not in _POLLS
-            if not is_served or line.is_awaited(is_control=ticket.is_control):
+            if not is_served or is_control is not ticket.is_control or line.is_awaited(is_control=is_control):
                 return Turn.WAITS
         elif ticket.state is State.IDLE:
             if self._goes_past(asked):

@@ -390,6 +390,30 @@ def test_a_login_behind_a_group_that_gathers_lets_nothing_pass_without_a_slot() 
     assert crowd.granted() == [first]
 
 
+def test_behind_a_control_request_nothing_else_passes_on_its_lane() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(produce_request(1))
+    second.client(produce_request(2))
+
+    assert third.client(heartbeat(3), heartbeat(4), produce_request(5)) == heartbeat(3) + heartbeat(4)
+    assert third.session.is_blocked
+    third.broker(other_response(3), other_response(4))
+    assert third.to_broker() == b""
+    first.broker(produce_response(1))
+    assert crowd.granted() == [second]
+
+
+def test_a_control_request_behind_another_waits_until_it_is_alone() -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+
+    assert first.client(produce_request(1), heartbeat(2)) == produce_request(1)
+    first.broker(produce_response(1))
+    assert first.to_broker() == heartbeat(2)
+    assert (crowd.dispatcher.control_in_flight, crowd.dispatcher.in_flight) == (1, 0)
+
+
 @pytest.mark.parametrize(
     "behind",
     [
