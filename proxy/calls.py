@@ -345,6 +345,16 @@ class Call:
             self.line.tally.park(self._api_key)
             self.line.dispatcher.park(self.ticket, now_us)
 
+    def pause(self, *, is_used: bool, now_us: int) -> None:
+        """Take it that no answer is read for now: give the slot back, whether something was begun with it or not."""
+        if self.ticket.state is State.RUNNING:
+            if is_used:
+                self.park(now_us)
+            else:
+                self.line.dispatcher.leave(self.ticket, now_us)
+            self.line.watched.pop(self, None)
+            self.line.wake()
+
     def end(self, now_us: int) -> None:
         """Take it that nothing more is under way that needs a slot: it is another's."""
         line = self.line

@@ -280,11 +280,17 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Do not read the broker while its answers cannot be delivered."""
         self._client_is_full = True
+        self._now_ms()
+        self.session.pause_answers()
         self._steer()
 
     def resume_writing(self) -> None:
-        """Read the broker again."""
+        """Read the broker again, and pass on what waited for that."""
         self._client_is_full = False
+        self._now_ms()
+        self.session.resume_answers()
+        if self.session.is_blocked:
+            self.take_turn()
         self._steer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -596,6 +602,10 @@ class _Parting(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See ``ClientConnection.received_late``."""
         self._owner.received_late(data)
+
+    def resume_writing(self) -> None:
+        """See ``ClientConnection.resume_writing``."""
+        self._owner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``ClientConnection.connection_lost``."""

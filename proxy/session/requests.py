@@ -389,9 +389,12 @@ class Requests(State):
         return self._call.line.identity(self.account.principal, name, self.peer_host)
 
     def _may_ask(self, payers: Payers, asked: Asked, identity: str | None, now_ms: int) -> bool:
-        """Whether a request may pass that is more than its bytes; else it waits here, or is refused."""
+        """Whether a request may pass that is more than its bytes; else it waits here, or is refused.
+
+        None passes of which we would not read the answer: nobody knew when the broker is done with it.
+        """
         is_alone = not self._in_flight
-        may = has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
+        may = not self._is_client_full and has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
         if may and self._call is not None and identity is not None:
             is_whole = 4 + asked.size_bytes <= self._come_bytes
             is_behind = now_ms < self._refuses_until_ms
@@ -425,11 +428,19 @@ class Requests(State):
     def _begin_service(self) -> None:
         """Take it that the broker is at work now on the oldest request without an answer, if it has the whole of it."""
         is_whole = not self._request_left or len(self._in_flight) > 1
-        if self._service is None and self._in_flight and is_whole:
+        is_read = not (self._is_client_full or self.delayed_until_ms)
+        if self._service is None and self._in_flight and is_whole and is_read:
             sent = self._in_flight[0][5]
             if sent is not None:
                 clock = self.account.listening.service
                 self._service = clock.begin(may_wait=sent.asked.may_wait, now_ns=self.now_ns)
+
+    def _stop_service(self) -> None:
+        """Take it that the broker is not read: how late its answers are is not its doing, and they hold no slot."""
+        self._end_service()
+        if self._call is not None:
+            is_used = bool(self._in_flight or self._request_left)
+            self._call.pause(is_used=is_used, now_us=self.now_ns // 1_000)
 
     def _move_up(self, call: Call) -> None:
         """Take it that the oldest request is answered: the slot goes on with the one behind it, if it needs one."""

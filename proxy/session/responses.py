@@ -78,6 +78,7 @@ class Responses(Requests):
                         self._pass_responses(data, position, now_ms)
                         return
                     self.delayed_until_ms = now_ms + wait_ms
+                    self._stop_service()
                     break
                 if replacement:
                     self.to_client += (data[start:begin], replacement)

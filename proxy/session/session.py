@@ -12,6 +12,7 @@ be written. What a client sent ahead ``is_blocked`` for one of these reasons:
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
 * too many requests are unanswered, or one of a login is: who pays for the next one depends on it;
 * a queue stands in front of the broker, and it is not its turn (``proxy.calls``);
+* its client does not take its answers, and somebody is charged for more than its bytes, or waits in that queue;
 * it is a follower's fetch of which nothing may flow now (``proxy.replication``), or is about topics of which the broker
   has to be asked something first (``proxy.mutations``).
 
@@ -82,13 +83,14 @@ class Session(Responses):
         """Go on with what has waited long enough."""
         if self.delayed_until_ms and now_ms >= self.delayed_until_ms:
             self.delayed_until_ms = 0
+            self._begin_service()
             self._pass_responses(self._broker_data, self._broker_at, now_ms)
         elif self.is_blocked:
             self._held_until_ms = 0
             self._pass_requests(self._client_data, self._client_at, now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Go on with what waited for its turn. Raises as ``handle_timer``."""
+        """Go on with what waited for its turn, or for its client. Raises as ``handle_timer``."""
         if self.is_blocked:
             self._pass_requests(self._client_data, self._client_at, now_ms)
         if self._call is not None and not self._in_flight and not self._request_left:
@@ -105,6 +107,16 @@ class Session(Responses):
             self._answer = (*self._answer[:4], False)  # charged already; the client is told, and not held up
         self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
         self.handle_timer(now_ms=now_ms)
+
+    def pause_answers(self) -> None:
+        """Take it that the client does not take its answers, and the broker is not read."""
+        self._is_client_full = True
+        self._stop_service()
+
+    def resume_answers(self) -> None:
+        """Take it that the client takes its answers again; what waits here goes on with ``resume``."""
+        self._is_client_full = False
+        self._begin_service()
 
     def restart_service(self) -> None:
         """Take it that the broker has what was asked only now: it had to be dialled first."""

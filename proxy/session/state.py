@@ -73,6 +73,7 @@ class State:
         "_held_until_ms",
         "_hidden",
         "_in_flight",
+        "_is_client_full",
         "_is_metered",
         "_is_refused",
         "_is_unrefusable",
@@ -119,6 +120,7 @@ class State:
         self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
         self._is_unrefusable = False  # there turned out to be no answer for it
+        self._is_client_full = False  # it does not take its answers, and the broker is not read
         self._refuses_until_ms = 0  # a Produce was refused, and until then each one behind it is
         self._come_bytes = 0  # of that, and of what is behind it
         self._service: Service | None = None  # of the oldest of them, where it is to be known

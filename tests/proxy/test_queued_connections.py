@@ -11,7 +11,14 @@ from protocol.api import ApiKey
 from proxy import call_desk as call_desk_module
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.server import Server
-from tests.support.frames import fetch_request, other_request, other_response, produce_request, produce_response
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
 from tests.support.stub_broker import (
     Client,
     StubBroker,
@@ -121,6 +128,40 @@ async def test_who_is_served_and_does_not_read_keeps_no_slot_once_he_is_answered
         answer_next(broker, 1)
         assert await other.answer() == produce_response(1)
         assert desk_of(server, broker.address).dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_who_does_not_read_his_answers_asks_for_nothing_more_and_keeps_no_slot() -> None:
+    large = fetch_response(1, size_bytes=64 * 1024 * 1024)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as sleeper,
+        client_of(server) as other,
+    ):
+        sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await sleeper.send(fetch_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        (connection,) = (one for one in server.ports[0].connections if one._broker is not None)
+        broker.in_use[0].transport.write(large)
+        await eventually(lambda: not connection._reads_broker)
+
+        await sleeper.send(other_request(2))
+        await eventually(lambda: not connection._reads_client)
+        await other.send(produce_request(3))
+        await until_served(broker, 2)
+        answer_next(broker, 3)
+        assert await other.answer() == produce_response(3)
+        assert len(broker.in_use[0].requests) == 1
+        desk = desk_of(server, broker.address)
+        assert (desk.dispatcher.in_flight, connection.gate.listening.service.served) == (0, 0)
+
+        sleeper.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await sleeper.answer() == large
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        broker.in_use[0].transport.write(other_response(2))
+        assert await sleeper.answer() == other_response(2)
+        assert desk.dispatcher.in_flight == 0
 
 
 @on_uvloop

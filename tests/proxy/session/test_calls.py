@@ -6,6 +6,7 @@ from struct import pack, unpack_from
 
 import pytest
 
+from config.model import DEFAULT, Enforcement, QuotaRule
 from protocol.api import ApiKey
 from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, Tally, park_due
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
@@ -54,7 +55,14 @@ class CountingLimit(FixedLimit):
 class Crowd:
     """Clients of one broker, and who is woken."""
 
-    def __init__(self, *, slots: int = 1, clients: int = 3, is_backoff_enabled: bool = False) -> None:
+    def __init__(
+        self,
+        *rules: QuotaRule,
+        slots: int = 1,
+        clients: int = 3,
+        is_backoff_enabled: bool = False,
+        enforcement: Enforcement = Enforcement.RESPOND,
+    ) -> None:
         self.cost = OneEach()
         self.watched: dict[Call, int] = {}
         self.tally = Tally()
@@ -69,7 +77,7 @@ class Crowd:
             watched=self.watched,
             wake=lambda: None,
         )
-        self.wires = [Wire(line=self.line) for _ in range(clients)]
+        self.wires = [Wire(*rules, line=self.line, enforcement=enforcement) for _ in range(clients)]
 
     def granted(self) -> list[Wire]:
         return [ticket.owner for ticket in self.dispatcher.granted() if isinstance(ticket.owner, Wire)]
@@ -492,6 +500,109 @@ def test_only_a_request_that_is_alone_and_whole_says_how_fast_the_broker_is(
 
     assert crowd.dispatcher.in_flight == 0
     assert limit.observed == is_sample
+
+
+# -- while the broker is not read
+
+
+def test_what_is_behind_an_answer_that_is_delayed_holds_no_slot_and_costs_nothing_for_it() -> None:
+    crowd = Crowd(
+        QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),
+        QuotaRule(user=DEFAULT, request_percentage=1.0, enforcement=Enforcement.OBSERVE),
+        enforcement=Enforcement.DELAY,
+    )
+    first, second, _ = crowd.wires
+    first.client(other_request(0), produce_request(1, size_bytes=6_000), other_request(2))
+    first.broker(other_response(0))
+    second.client(other_request(3))
+
+    assert first.broker(produce_response(1)) == b""
+    assert first.session.delayed_until_ms > first.now_ms
+    assert crowd.granted() == [second]
+    assert first.listening.service.served == 0
+    crowd.wait(first.session.delayed_until_ms - first.now_ms - 1)
+    second.resume()
+    second.broker(other_response(3))
+    crowd.wait(1)
+    assert first.to_client()
+    assert first.listening.service.served == 1
+    crowd.wait(3)
+    first.broker(other_response(2))
+
+    assert [done.elapsed_us for done in crowd.cost.done if done.api_key == ApiKey.METADATA][-1] == 3_000
+    assert first.bucket("request").amount < 1_000_000
+    assert crowd.dispatcher.in_flight == 0
+    assert first.session.is_idle
+
+
+def test_who_does_not_take_his_answers_holds_no_slot_and_asks_for_nothing_more() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(other_request(1), other_request(2))
+    first.broker(other_response(1))
+    second.client(other_request(3))
+
+    first.session.pause_answers()
+    assert crowd.granted() == [second]
+    assert first.listening.service.served == 0
+    second.resume()
+    second.broker(other_response(3))
+    crowd.wait(60_000)
+    first.session.now_ns = first.now_ms * 1_000_000
+    first.session.resume_answers()
+    crowd.wait(3)
+    first.broker(other_response(2))
+    assert crowd.cost.done[-1].elapsed_us == 3_000
+
+    first.session.pause_answers()
+    assert first.client(other_request(4)) == b""
+    assert first.session.is_blocked
+    assert crowd.dispatcher.in_flight == 0
+    first.session.resume_answers()
+    assert first.resume() == other_request(4)
+    first.broker(other_response(4))
+    assert crowd.dispatcher.in_flight == 0
+
+
+def test_who_gets_his_turn_while_he_does_not_take_his_answers_leaves_it_to_the_next() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    for number, wire in enumerate(crowd.wires):
+        wire.client(other_request(number))
+    second.session.pause_answers()
+
+    first.broker(other_response(0))
+    assert crowd.granted() == [second]
+    assert second.resume() == b""
+    assert crowd.granted() == [third]
+    third.resume()
+    third.broker(other_response(2))
+    second.session.resume_answers()
+    assert second.resume() == other_request(1)
+
+
+def test_a_turn_that_was_not_taken_before_answers_were_is_the_next_ones() -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    for number, wire in enumerate(crowd.wires):
+        wire.client(other_request(number))
+    first.broker(other_response(0))
+
+    second.session.pause_answers()  # it has a slot, and has not been told yet
+    second.session.resume_answers()
+    assert second.resume() == b""
+    assert crowd.granted() == [third]
+    assert crowd.dispatcher.in_flight == 1
+
+
+def test_under_a_limit_on_time_who_does_not_take_his_answers_asks_for_nothing_more() -> None:
+    wire = Wire(QuotaRule(client_id="etl", request_percentage=10.0))
+    wire.session.pause_answers()
+
+    assert wire.client(other_request(1)) == b""
+    assert wire.session.is_blocked
+    wire.session.resume_answers()
+    assert wire.resume() == other_request(1)
 
 
 # -- refusals
