@@ -328,16 +328,31 @@ class Call:
             response_bytes: The answer's size.
         """
         line, ticket = self.line, self.ticket
-        elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
+        done = self._charge(asked, identity, service, response_bytes)
         if asked.api_key in _POLLS:
-            self._awaits_data = elapsed_us >= POLL_GRACE_US
+            self._awaits_data = done.elapsed_us >= POLL_GRACE_US
+        # A broker that has too many requests at once is slow with each of them, and works on it no longer.
+        taken_us = done.service_us if _may_wait(asked) or asked.api_key in _GATHERING else done.elapsed_us
+        line.scheduler.add_response_time(ticket.level, done.queue_us + taken_us)
+        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, done.queue_us, taken_us)
+
+    def unanswered(self, asked: Asked, identity: str, service: ServiceTime) -> None:
+        """Take it that a request of which the broker had something, if not all, will have no answer.
+
+        Args:
+            asked: The request.
+            identity: Whose it was.
+            service: How long the broker had it, as far as that is known.
+        """
+        self._charge(asked, identity, service, 0)
+
+    def _charge(self, asked: Asked, identity: str, service: ServiceTime, response_bytes: int) -> Done:
+        line, ticket = self.line, self.ticket
         queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not State.IDLE else 0
+        elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
         done = Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes)
         line.scheduler.charge(identity, line.cost.on_completion(done))
-        # A broker that has too many requests at once is slow with each of them, and works on it no longer.
-        taken_us = service_us if _may_wait(asked) or asked.api_key in _GATHERING else elapsed_us
-        line.scheduler.add_response_time(ticket.level, queue_us + taken_us)
-        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, taken_us)
+        return done
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the answer comes."""

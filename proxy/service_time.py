@@ -118,6 +118,9 @@ class ServiceTime(NamedTuple):
     worked_ns: int
 
 
+NO_TIME: Final = ServiceTime(0, 0)
+
+
 class ServiceClock:
     """The time of one broker, shared by all that it serves at once: it shows how long one of them was worked on.
 

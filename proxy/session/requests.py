@@ -523,6 +523,7 @@ class Requests(State):
             charges = [(bucket, bucket.charge(size_bytes, now_ms=now_ms))]
             if sent is not None:
                 charges += sent.pass_unanswered(now_ms=now_ms)
+                self._charge_turn(sent)
                 if self._call is not None and not self._in_flight:
                     self._call.end(self.now_ns // 1_000)
             found = longest(self.account, charges, now_ms=now_ms)

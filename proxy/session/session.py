@@ -135,9 +135,10 @@ class Session(Responses):
                     bucket.in_flight -= size_bytes
                 if sent is not None:
                     sent.forget()
+                    self._charge_turn(sent)
                     if not self._in_flight:
                         self._leave_queue()
-            self._forget_acks0()
+            self._forget_acks0(had_turn=True)
 
     def close(self, *, now_ms: int, has_passed: bool) -> None:
         """Settle what will not be answered any more.
@@ -156,9 +157,11 @@ class Session(Responses):
                     self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
             if sent is not None:
                 service = self._end_service()  # nothing for those behind the first
+                if has_passed:
+                    self._charge_turn(sent, service)
                 for payer, wait_ms in sent.settle(service, 0, now_ms=now_ms) if is_charged else sent.forget():
                     self._silence(payer, wait_ms, now_ms)
-        self._forget_acks0()
+        self._forget_acks0(had_turn=has_passed)
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
@@ -167,10 +170,12 @@ class Session(Responses):
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
 
-    def _forget_acks0(self) -> None:
-        """Charge nobody for a Produce that will have no answer and has not wholly passed."""
-        if self._acks0 is not None and self._acks0[2] is not None:
-            self._acks0[2].forget()
+    def _forget_acks0(self, *, had_turn: bool) -> None:
+        """Charge nobody for a Produce that will have no answer and has not wholly passed, but for the turn it had."""
+        if self._acks0 is not None and (sent := self._acks0[2]) is not None:
+            sent.forget()
+            if had_turn:
+                self._charge_turn(sent)
         self._acks0 = None
 
     def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:

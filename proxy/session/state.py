@@ -15,7 +15,7 @@ from proxy.login import Login
 from proxy.mutations import Mutations
 from proxy.quota.client import Bucket
 from proxy.replication.follower import Follower
-from proxy.service_time import Service, ServiceTime
+from proxy.service_time import NO_TIME, Service, ServiceTime
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)
@@ -208,8 +208,13 @@ class State:
         """Take it that the broker has answered the oldest request, or never will; return how long it had it."""
         service, self._service = self._service, None
         if service is None:
-            return ServiceTime(0, 0)
+            return NO_TIME
         return self.account.listening.service.end(service, now_ns=self.now_ns)
+
+    def _charge_turn(self, sent: Sent, service: ServiceTime = NO_TIME) -> None:
+        """Charge whoever had a turn for a request that will have no answer."""
+        if self._call is not None and sent.identity is not None:
+            self._call.unanswered(sent.asked, sent.identity, service)
 
     def _leave_queue(self) -> None:
         if self._call is not None:

@@ -502,6 +502,73 @@ def test_only_a_request_that_is_alone_and_whole_says_how_fast_the_broker_is(
     assert limit.observed == is_sample
 
 
+# -- what is never answered
+
+
+def costs(crowd: Crowd) -> list[float]:
+    return [one.raw for one in crowd.scheduler.top(10)]
+
+
+def test_a_produce_without_an_answer_costs_what_it_is_when_it_has_passed() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    request = produce_request(1, acks=0)
+
+    first.client(request[:-1])
+    second.client(request)
+    assert costs(crowd) == []
+    crowd.wait(5)
+    first.client(request[-1:])
+    assert costs(crowd) == [1]
+    second.resume()
+
+    assert costs(crowd) == [2]
+    assert crowd.cost.done == [Done(ApiKey.PRODUCE, 0, 0, 0, 0), Done(ApiKey.PRODUCE, 5_000, 0, 0, 0)]
+    for wire in crowd.wires:
+        wire.session.close(now_ms=wire.now_ms, has_passed=True)
+    assert costs(crowd) == [2]
+
+
+@pytest.mark.parametrize("has_passed", [True, False])
+def test_who_closes_before_his_answer_has_cost_what_he_asked_if_the_broker_had_it(has_passed: bool) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(produce_request(1), other_request(2), handshake(3))
+    second.client(produce_request(3))
+    crowd.wait(7)
+
+    for wire in first, second:
+        wire.session.now_ns = wire.now_ms * 1_000_000
+        wire.session.close(now_ms=wire.now_ms, has_passed=has_passed)
+
+    assert costs(crowd) == ([2] if has_passed else [])  # who waited has asked the broker nothing
+    assert [(done.api_key, done.elapsed_us) for done in crowd.cost.done] == (
+        [(ApiKey.PRODUCE, 7_000), (ApiKey.METADATA, 0)] if has_passed else []
+    )
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("end", ["rest", "end", "close", "broker"])
+def test_an_upload_that_gave_its_slot_back_costs_what_it_is_when_it_ends(acks: int, end: str) -> None:
+    crowd = Crowd()
+    first, _, _ = crowd.wires
+    request = produce_request(1, acks=acks, size_bytes=10_000)
+    first.client(request[:5_000])
+    crowd.wait(UPLOAD_GRACE_US // 1_000)
+    assert costs(crowd) == []
+
+    if end == "rest":
+        first.client(request[5_000:])
+        assert acks == 0 or first.broker(produce_response(1))
+    elif end == "end":
+        first.session.receive_end_from_client()
+        first.session.close(now_ms=first.now_ms, has_passed=True)
+    else:
+        first.session.close(now_ms=first.now_ms, has_passed=end == "close")
+
+    assert costs(crowd) == ([] if end == "broker" else [1])
+
+
 # -- while the broker is not read
 
 
