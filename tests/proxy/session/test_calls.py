@@ -185,6 +185,31 @@ def test_a_fetch_that_waits_for_data_gives_its_slot_back_and_its_client_passes_b
     assert crowd.dispatcher.in_flight == 1
 
 
+@pytest.mark.parametrize("size_bytes", [100_000, 1_500])
+def test_a_fetch_that_a_busy_broker_was_late_with_is_no_poll_that_waits(size_bytes: int) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    first.client(fetch_request(1))
+    crowd.wait(POLL_GRACE_US // 1_000 + 5)
+    first.broker(fetch_response(1, size_bytes=size_bytes))
+
+    second.client(produce_request(2))
+    assert first.client(fetch_request(3)) == b""
+
+
+def test_a_fetch_of_many_partitions_that_waited_for_data_in_any_of_them_passes_by() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    request = fetch_request(1)
+    many = framed(request[4:] + bytes(28 * 999))
+    first.client(many)
+    crowd.wait(500)
+    first.broker(fetch_response(1, size_bytes=1_000 * 42))
+
+    second.client(produce_request(2))
+    assert first.client(many) == many
+
+
 def test_a_fetch_that_must_be_answered_at_once_waits_like_others() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
