@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from config.model import FairCallQueue, IdentityProvider
 from proxy.call_settings import cost, decay_options, dispatcher_options, limit
-from proxy.calls import Call, Line, Tally, identity, park_due
+from proxy.calls import Line, Tally, Watched, identity
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher
 
@@ -53,9 +53,10 @@ class CallDesk:
         self._settings = settings
         self._limit = limit(settings)
         self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit)
-        self._watched: dict[Call, int] = {}
+        self._watched = Watched()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0  # when it fires
 
     def line(self, calls: CallScheduler, before: Line | None) -> Line:
         """Return what the connections of a listener share who wait here, under the listener's settings.
@@ -95,17 +96,24 @@ class CallDesk:
         self._is_waking = False
         for ticket in self.dispatcher.granted():
             cast(Waiting, ticket.owner).take_turn()
-        if self._timer is None and self._watched:
-            self._look()
+        soonest_us = self._watched.soonest_us
+        if soonest_us is not None and (self._timer is None or soonest_us < self._timer_us):
+            self._arm(soonest_us, monotonic_ns() // 1_000)
 
     def _look(self) -> None:
         """Take back the slots of those who keep them too long, and look again when the next may."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
-        at_us = park_due(self._watched, now_us)
+        at_us = self._watched.park_due(now_us)
         if at_us is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0, at_us - now_us) / 1e6, self._look)
+            self._arm(at_us, now_us)
         self.wake()
+
+    def _arm(self, at_us: int, now_us: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = at_us
+        self._timer = asyncio.get_running_loop().call_later(max(0, at_us - now_us) / 1e6, self._look)
 
 
 def _slots(settings: FairCallQueue) -> tuple[int | None, int, int]:

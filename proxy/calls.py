@@ -153,6 +153,44 @@ class Turn(Enum):
     REFUSED = auto()
 
 
+class Watched:
+    """Who may have to give a slot back before the answer comes, and when. Times in microseconds.
+
+    Attributes:
+        soonest_us: Nobody's time comes before; whose it was may be gone by now. None: there is nobody.
+    """
+
+    __slots__ = ("_at_us", "soonest_us")
+
+    def __init__(self) -> None:
+        self._at_us: dict[Call, int] = {}
+        self.soonest_us: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many are watched."""
+        return len(self._at_us)
+
+    def add(self, call: "Call", at_us: int) -> bool:
+        """Watch ``call`` until ``at_us``, and no longer until when it was; return whether that is the soonest now."""
+        self._at_us[call] = at_us
+        is_soonest = self.soonest_us is None or at_us < self.soonest_us
+        if is_soonest:
+            self.soonest_us = at_us
+        return is_soonest
+
+    def discard(self, call: "Call") -> None:
+        """Watch ``call`` no longer."""
+        self._at_us.pop(call, None)
+
+    def park_due(self, now_us: int) -> int | None:
+        """Take the slots of those whose grace is over; return when to call this again, None for never."""
+        for call in [call for call, at_us in self._at_us.items() if at_us <= now_us]:
+            del self._at_us[call]
+            call.park(now_us)
+        self.soonest_us = min(self._at_us.values(), default=None)
+        return self.soonest_us
+
+
 class Line:
     """What the connections of one listener to one broker share.
 
@@ -162,8 +200,8 @@ class Line:
         cost: What is charged to a user.
         identifies_clients: Whether each client-id of a user is somebody of his own.
         tally: The listener's: what has become of its requests.
-        watched: The broker's: who may have to give its slot back, and when, in microseconds.
-        wake: Called when connections may go on that waited, and when there is somebody new to be watched.
+        watched: The broker's: who may have to give its slot back.
+        wake: Called when connections may go on that waited, and when somebody is to be looked at sooner.
     """
 
     __slots__ = ("cost", "dispatcher", "identifies_clients", "scheduler", "tally", "wake", "watched")
@@ -176,7 +214,7 @@ class Line:
         *,
         identifies_clients: bool,
         tally: Tally,
-        watched: "dict[Call, int]",
+        watched: Watched,
         wake: Callable[[], None],
     ) -> None:
         self.scheduler = scheduler
@@ -203,8 +241,8 @@ class Line:
 
     def watch(self, call: "Call", at_us: int) -> None:
         """See to it that a slot is given back at ``at_us`` if it still is had."""
-        self.watched[call] = at_us
-        self.wake()
+        if self.watched.add(call, at_us):
+            self.wake()
 
 
 def identity(principal: str, client_id: str, host: str, *, identifies_clients: bool) -> str:
@@ -221,14 +259,6 @@ def identity(principal: str, client_id: str, host: str, *, identifies_clients: b
     if principal == ANONYMOUS:
         return f"{client_id}@{host}"
     return f"{principal}/{client_id}" if identifies_clients else principal
-
-
-def park_due(watched: "dict[Call, int]", now_us: int) -> int | None:
-    """Take the slots of those whose grace is over; return when to call this again, None for never."""
-    for call in [call for call, at_us in watched.items() if at_us <= now_us]:
-        del watched[call]
-        call.park(now_us)
-    return min(watched.values(), default=None)
 
 
 class Call:
@@ -316,7 +346,7 @@ class Call:
         elif _may_wait(asked):
             line.watch(self, now_us + POLL_GRACE_US)
         else:
-            line.watched.pop(self, None)
+            line.watched.discard(self)
 
     def answered(
         self,
@@ -375,13 +405,13 @@ class Call:
                 self.park(now_us)
             else:
                 self.line.dispatcher.leave(self.ticket, now_us)
-            self.line.watched.pop(self, None)
+            self.line.watched.discard(self)
             self.line.wake()
 
     def end(self, now_us: int) -> None:
         """Take it that nothing more is under way that needs a slot: it is another's."""
         line = self.line
-        line.watched.pop(self, None)
+        line.watched.discard(self)
         line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1)
         line.wake()
 
@@ -393,7 +423,7 @@ class Call:
     def leave(self, now_us: int) -> None:
         """Wait no longer, and give back what there is."""
         line = self.line
-        line.watched.pop(self, None)
+        line.watched.discard(self)
         line.dispatcher.leave(self.ticket, now_us)
         line.wake()
 

@@ -25,7 +25,7 @@ from protocol.errors import ProtocolError
 from protocol.header import MAX_HEAD_BYTES
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import MOVED, Addresses
-from proxy.calls import Done, Line, Tally
+from proxy.calls import Done, Line, Tally, Watched
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
 from proxy.scheduling.concurrency import FixedLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
@@ -602,7 +602,9 @@ def _line() -> Line:
     """Return a queue in front of a broker of one slot, for which the neighbours ask as well."""
     dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
     scheduler = DecayScheduler(DecayOptions(), now_ms=0)
-    return Line(scheduler, dispatcher, _Cost(), identifies_clients=True, tally=Tally(), watched={}, wake=lambda: None)
+    return Line(
+        scheduler, dispatcher, _Cost(), identifies_clients=True, tally=Tally(), watched=Watched(), wake=lambda: None
+    )
 
 
 def _addresses() -> Addresses:

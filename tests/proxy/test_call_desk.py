@@ -1,11 +1,12 @@
 """The queue in front of a broker with the loop's clock: who is woken, and what a reload changes."""
 
 import asyncio
+from time import monotonic_ns
 
 from config.model import FairCallQueue, IdentityProvider
 from protocol.api import ApiKey
 from proxy.call_desk import CallDesk, CallScheduler
-from proxy.calls import Call, Line, Turn
+from proxy.calls import UPLOAD_GRACE_US, Call, Line, Turn
 from proxy.scheduling.dispatcher import State
 from proxy.service_time import Asked
 
@@ -61,6 +62,39 @@ async def test_who_waits_for_data_loses_his_slot_after_a_while() -> None:
     async with asyncio.timeout(5):
         await second.has_turn.wait()
     assert first.call.ticket.state is State.PARKED
+
+
+async def test_who_is_to_lose_his_slot_soonest_is_looked_at_first() -> None:
+    _, line = desk_of(FairCallQueue(max_in_flight=2))
+    uploads, polls, waits = Client(line), Client(line), Client(line)
+    assert uploads.ask()
+    now_us = monotonic_ns() // 1_000
+    uploads.call.passed(PRODUCE, is_whole=False, now_us=now_us)
+    await asyncio.sleep(0)
+    assert polls.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
+    polls.call.passed(FETCH, is_whole=True, now_us=now_us)
+    assert not waits.ask()
+
+    async with asyncio.timeout(UPLOAD_GRACE_US / 2 / 1e6):
+        await waits.has_turn.wait()
+    assert (polls.call.ticket.state, uploads.call.ticket.state) == (State.PARKED, State.RUNNING)
+
+
+async def test_who_is_seen_to_is_not_looked_for_each_time_that_somebody_is_woken() -> None:
+    desk, line = desk_of(FairCallQueue(max_in_flight=3))
+    clients = [Client(line) for _ in range(3)]
+    now_us = monotonic_ns() // 1_000
+    timers = []
+    for number, client in enumerate(clients):
+        assert client.ask()
+        client.call.passed(PRODUCE, is_whole=False, now_us=now_us + number)
+        await asyncio.sleep(0)
+        timers.append(desk._timer)
+
+    assert timers == [desk._timer] * 3 != [None] * 3
+    for client in clients:
+        client.call.end(now_us)
+    assert desk._watched.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
 
 
 async def test_more_slots_wake_who_waits() -> None:

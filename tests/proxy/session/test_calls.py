@@ -8,7 +8,7 @@ import pytest
 
 from config.model import DEFAULT, Enforcement, QuotaRule
 from protocol.api import ApiKey
-from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Call, Done, Line, Tally, park_due
+from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line, Tally, Watched
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
@@ -64,7 +64,7 @@ class Crowd:
         enforcement: Enforcement = Enforcement.RESPOND,
     ) -> None:
         self.cost = OneEach()
-        self.watched: dict[Call, int] = {}
+        self.watched = Watched()
         self.tally = Tally()
         self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
         self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
@@ -85,7 +85,7 @@ class Crowd:
     def wait(self, wait_ms: int) -> None:
         for wire in self.wires:
             wire.wait(wait_ms)
-        park_due(self.watched, self.wires[0].now_ms * 1_000)
+        self.watched.park_due(self.wires[0].now_ms * 1_000)
 
 
 def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
