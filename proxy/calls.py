@@ -248,7 +248,8 @@ class Line:
 def identity(principal: str, client_id: str, host: str, *, identifies_clients: bool) -> str:
     """Return whose cost a request adds to.
 
-    Who has not said who he is could have any number of client-ids: his address is part of the name.
+    Who has not said who he is may have any number of client-ids, and is somebody else with each. Without them all that
+    come from one address were one; the address keeps him from being somebody elsewhere.
 
     Args:
         principal: The user, ``ANONYMOUS`` without a login.
