@@ -73,8 +73,8 @@ class Wire:
     def wait(self, wait_ms: int) -> None:
         """Let time pass, and the session be woken where it asked to be."""
         end_ms = self.now_ms + wait_ms
-        while 0 < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
-            self.now_ms = max(self.now_ms + 1, wake_at_ms)
+        while self.now_ms < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
+            self.now_ms = wake_at_ms
             self.session.now_ns = self.now_ms * 1_000_000
             self.session.handle_timer(now_ms=self.now_ms)
         self.now_ms = max(self.now_ms, end_ms)
