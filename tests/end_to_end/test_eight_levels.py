@@ -258,7 +258,7 @@ def _rules(case: Case) -> list[dict[str, str | float]]:
 
 def _explained(proxy: Proxy, client: Client) -> Levels:
     """By which level the command ``explain`` says that this client is limited."""
-    produce, fetch = explain(load(proxy.file), user=client.user, client_id=client.client_id or "").verdicts
+    produce, fetch, *_ = explain(load(proxy.file), user=client.user, client_id=client.client_id or "").verdicts
     return Levels(produce.level and produce.level.number, fetch.level and fetch.level.number)
 
 

@@ -21,7 +21,7 @@ def ask() -> Iterator[Ask]:
 @pytest.mark.parametrize("load", LOADS)
 def test_a_client_is_held_about_as_its_broker_holds_one(load: str, ask: Ask) -> None:
     """Within half, in a few seconds: that the quota is of the right size."""
-    ratio = ask(load, 1, 8)
+    ratio = ask(load, 1, 5)
 
     assert 0.5 < ratio.median < 2, str(ratio)
 
