@@ -214,7 +214,7 @@ class Responses(Requests):
                 self._fetches_in_flight -= 1
                 wait_ms = bucket.charge(fetch.charged_bytes(response_bytes, api_version), now_ms=now_ms)
         elif sent is None and self._call is not None:
-            self._move_up(self._call)  # it needed no slot; whoever was ahead of it may have left one
+            self._move_up(self._call)  # a question of ours: what it was for waits anew
         if sent is not None:
             bucket, wait_ms = self._settle(sent, bucket, wait_ms, response_bytes, now_ms)
         if wait_ms > 0 and bucket is not None:

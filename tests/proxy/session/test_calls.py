@@ -12,7 +12,7 @@ from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Lin
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
-from tests.support.controller import create
+from tests.support.controller import Controller, create, delete
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -421,6 +421,24 @@ def test_a_login_behind_a_group_that_gathers_lets_nothing_pass_without_a_slot() 
     assert first.client(produce_request(4)) == b""
     second.broker(produce_response(3))
     assert crowd.granted() == [first]
+
+
+def test_a_question_of_ours_that_is_answered_gives_the_slot_back() -> None:
+    crowd = Crowd(QuotaRule(user=DEFAULT, controller_mutation_rate=10.0))
+    first, second, _ = crowd.wires
+    controller = Controller(one=30)
+    question = first.client(delete("one"))
+    assert question
+    second.client(produce_request(2))
+
+    first.broker(controller.answers(question))
+    assert crowd.granted() == [second]
+    second.resume()
+    second.broker(produce_response(2))
+    assert crowd.granted() == [first]
+    assert first.broker(controller.answers(first.resume()))
+    assert controller.asked == [ApiKey.METADATA, ApiKey.DELETE_TOPICS]
+    assert crowd.dispatcher.in_flight == 0
 
 
 def test_behind_a_control_request_nothing_else_passes_on_its_lane() -> None:
