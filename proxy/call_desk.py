@@ -113,7 +113,9 @@ class CallDesk:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_us = at_us
-        self._timer = asyncio.get_running_loop().call_later(max(0, at_us - now_us) / 1e6, self._look)
+        # Whole milliseconds, and one more: uvloop's timers have no finer ones, fire early, and would again and again.
+        wait_ms = max(0, at_us - now_us) // 1_000 + 2
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._look)
 
 
 def _slots(settings: FairCallQueue) -> tuple[int | None, int, int]:

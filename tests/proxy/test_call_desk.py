@@ -3,12 +3,15 @@
 import asyncio
 from time import monotonic_ns
 
+import pytest
+
 from config.model import FairCallQueue, IdentityProvider
 from protocol.api import ApiKey
 from proxy.call_desk import CallDesk, CallScheduler
-from proxy.calls import UPLOAD_GRACE_US, Call, Line, Turn
+from proxy.calls import UPLOAD_GRACE_US, Call, Line, Turn, Watched
 from proxy.scheduling.dispatcher import State
 from proxy.service_time import Asked
+from tests.support.stub_broker import eventually, on_uvloop
 
 ONE_SLOT = FairCallQueue(max_in_flight=1)
 PRODUCE = Asked(ApiKey.PRODUCE, 7, 100, acks=1)
@@ -95,6 +98,29 @@ async def test_who_is_seen_to_is_not_looked_for_each_time_that_somebody_is_woken
     for client in clients:
         client.call.end(now_us)
     assert desk._watched.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
+
+
+@on_uvloop
+async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    park_due = Watched.park_due
+
+    def counted(self: Watched, now_us: int) -> int | None:
+        looks.append(now_us)
+        return park_due(self, now_us)
+
+    monkeypatch.setattr(Watched, "park_due", counted)
+    _, line = desk_of(FairCallQueue(max_in_flight=100))
+    clients = [Client(line) for _ in range(20)]
+    for client in clients:
+        now_us = monotonic_ns() // 1_000
+        client.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us)
+        client.call.passed(FETCH, is_whole=True, now_us=now_us)
+        await asyncio.sleep(0.005)
+
+    await eventually(lambda: all(client.call.ticket.state is State.PARKED for client in clients))
+
+    assert len(looks) <= len(clients) + 1
 
 
 async def test_more_slots_wake_who_waits() -> None:
