@@ -269,7 +269,7 @@ class Call:
 
     def __init__(self, line: Line, owner: object) -> None:
         self.line = line
-        self._api_key = 0  # of the last request that passed
+        self._api_key = 0  # of the oldest request without an answer
         self._awaits_data = False  # the last fetch did
         self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
         self.ticket = Ticket(owner)
@@ -298,7 +298,6 @@ class Call:
             elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not Turn.PASSES:
                 return turn
         line.scheduler.charge(identity, line.cost.on_arrival(asked.size_bytes))
-        self._api_key = asked.api_key
         self._sample += 1 if asked.acks and not _may_wait(asked) else 2
         return Turn.PASSES
 
@@ -336,6 +335,7 @@ class Call:
         Those behind it do not matter: the broker works on them later.
         """
         ticket, line = self.ticket, self.line
+        self._api_key = asked.api_key
         if ticket.state is not State.RUNNING:
             return
         if not is_whole:

@@ -427,13 +427,17 @@ class Requests(State):
 
     def _begin_service(self) -> None:
         """Take it that the broker is at work now on the oldest request without an answer, if it has the whole of it."""
-        is_whole = not self._request_left or len(self._in_flight) > 1
         is_read = not (self._is_client_full or self.delayed_until_ms)
-        if self._service is None and self._in_flight and is_whole and is_read:
+        if self._service is None and self._in_flight and self._is_oldest_whole and is_read:
             sent = self._in_flight[0][5]
             if sent is not None:
                 clock = self.account.listening.service
                 self._service = clock.begin(may_wait=sent.asked.may_wait, now_ns=self.now_ns)
+
+    @property
+    def _is_oldest_whole(self) -> bool:
+        """Whether the broker has the whole of the oldest request that has no answer; a later one may be on its way."""
+        return not self._request_left or self._acks0 is not None or len(self._in_flight) > 1
 
     def _stop_service(self) -> None:
         """Take it that the broker is not read: how late its answers are is not its doing, and they hold no slot."""
@@ -447,7 +451,7 @@ class Requests(State):
         sent, is_whole = None, False
         if self._in_flight:
             sent = self._in_flight[0][5]
-            is_whole = not self._request_left or self._acks0 is not None or len(self._in_flight) > 1
+            is_whole = self._is_oldest_whole
         elif self._acks0 is not None:
             sent = self._acks0[2]
         if sent is None:
@@ -476,8 +480,9 @@ class Requests(State):
             return None
         if not is_behind:
             self.account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+            is_muted = now_ms < self.account.muted_until_ms  # it is not while the proxy is about to end
             is_produce = data.startswith(_PRODUCE_KEY, position + 4)
-            self._refuses_until_ms = now_ms + REFUSED_BEHIND_MS if is_produce else 0
+            self._refuses_until_ms = now_ms + REFUSED_BEHIND_MS if is_produce and is_muted else 0
         self.to_client.append(answer)
         return position, frame_end, b""
 

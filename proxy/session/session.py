@@ -99,6 +99,7 @@ class Session(Responses):
     def release(self, *, now_ms: int) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
         self.account.release()
+        self._refuses_until_ms = 0
         if self._follower is not None:
             self._follower.release()
         if self.is_ending:
@@ -136,9 +137,9 @@ class Session(Responses):
                 if sent is not None:
                     sent.forget()
                     self._charge_turn(sent)
-                    if not self._in_flight:
-                        self._leave_queue()
             self._forget_acks0(had_turn=True)
+            if not self._in_flight:
+                self._leave_queue()
 
     def close(self, *, now_ms: int, has_passed: bool) -> None:
         """Settle what will not be answered any more.

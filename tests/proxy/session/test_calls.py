@@ -901,3 +901,46 @@ def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
     assert len(crowd.dispatcher.queue) == 1_099
+
+
+def test_nobody_waits_behind_a_refusal_once_nothing_is_slowed_any_more() -> None:
+    crowd, last = refused()
+    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+
+    last.session.release(now_ms=last.now_ms)
+
+    assert last.client(other_request(2)) == other_request(2)
+
+
+def test_nor_behind_one_that_comes_then() -> None:
+    crowd, last = refused()
+    last.session.release(now_ms=last.now_ms)
+    last.client(whole_produce(2))
+    assert answered(last.to_client()) == [(2, 19, 500)]
+
+    last.client(other_request(3))
+
+    assert len(crowd.dispatcher.queue) == 1_099  # he is one of them
+
+
+def test_a_request_before_half_a_produce_without_an_answer_is_timed() -> None:
+    crowd = Crowd()
+    first = crowd.wires[0]
+    first.client(other_request(1), other_request(2), whole_produce(3, acks=0)[:50])
+    first.broker(other_response(1))
+    first.wait(5_000)
+
+    first.broker(other_response(2))
+
+    assert crowd.cost.done[-1].elapsed_us == 5_000_000
+
+
+def test_who_gives_his_slot_back_is_counted_by_what_he_waits_for() -> None:
+    crowd = Crowd()
+    first = crowd.wires[0]
+    apis = ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT
+    first.client(*(other_request(number, api_key=api_key, version=3) for number, api_key in enumerate(apis)))
+
+    first.broker(other_response(0))
+
+    assert crowd.tally.parked == {ApiKey.JOIN_GROUP: 1}
