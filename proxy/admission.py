@@ -11,19 +11,25 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from proxy.account import Account, Payers
+from proxy.asked import Asked
 from proxy.quota.client import Bucket
-from proxy.service_time import Asked, ServiceTime, charged_ns
+from proxy.service_time import ServiceTime, charged_ns
 
 # Who was charged, and how long its sender must be silent for it, in milliseconds; 0 or less: not at all.
 Charge = tuple[Bucket, int]
 
 
 class Sent(NamedTuple):
-    """A request that awaits its answer, as far as charging it is concerned."""
+    """A request that awaits its answer, as far as charging it is concerned; the same for all that are alike."""
 
     payers: Payers
     asked: Asked
-    identity: str | None  # whose turn it was; None: nobody had to wait for one
+    identity: str | None  # whose turn it has to be; None: nobody has to wait for one
+
+    def begin(self) -> None:
+        """Take it that it passes."""
+        if self.payers.rate is not None:
+            self.payers.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
         """Charge a request that has passed and will have no answer: for being one, not for the time that it takes."""
@@ -38,11 +44,12 @@ class Sent(NamedTuple):
             self.payers.rate.in_flight -= 1
         return ()
 
-    def settle(self, service: ServiceTime, answer_bytes: int, *, now_ms: int) -> Iterator[Charge]:
+    def settle(self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, now_ms: int) -> Iterator[Charge]:
         """Charge everybody who pays for it.
 
         Args:
             service: How long its answer took, and how long the broker worked.
+            request_bytes: Its size.
             answer_bytes: The answer's size; 0: there is none.
             now_ms: When the answer begins.
         """
@@ -51,30 +58,22 @@ class Sent(NamedTuple):
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
         if time is not None:
-            asked = self.asked
-            spent_ns = charged_ns(asked.api_key, service, request_bytes=asked.size_bytes, response_bytes=answer_bytes)
+            api_key = self.asked.api_key
+            spent_ns = charged_ns(api_key, service, request_bytes=request_bytes, response_bytes=answer_bytes)
             yield time, time.charge(spent_ns, now_ms=now_ms)
 
 
-def begin(payers: Payers, asked: Asked, identity: str | None) -> Sent:
-    """Take it that a request passes for which these pay."""
-    if payers.rate is not None:
-        payers.rate.in_flight += 1
-    return Sent(payers, asked, identity)
+def has_room(account: Account, payers: Payers, *, now_ms: int) -> bool:
+    """Whether a request that is sent ahead may pass now that would be charged to ``payers``.
 
-
-def has_room(account: Account, payers: Payers, *, is_alone: bool, now_ms: int) -> bool:
-    """Whether a request may pass now that would be charged to ``payers``.
+    It would be served during a wait. One with nothing unanswered in front of it needs no room: a broker takes it up as
+    well, and makes its sender wait afterwards.
 
     Args:
         account: Whose request it is.
         payers: Who pays.
-        is_alone: Whether none of the connection is unanswered. Then it passes: a broker takes it up as well, and makes
-            its sender wait afterwards. One that is sent ahead would be served during that wait.
         now_ms: The time.
     """
-    if is_alone:
-        return True
     time, rate = payers
     if time is not None and time.is_limited and not account.observes(time):
         return False  # what it costs only its answer tells

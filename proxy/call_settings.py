@@ -86,6 +86,8 @@ def cost(settings: FairCallQueue) -> Cost:
 class _Count:
     """One for each request, when it is over. Hadoop does not count those that it refuses."""
 
+    has_arrival = False
+
     def __init__(self, on_refusal: int) -> None:
         self.on_refusal = on_refusal
 
@@ -100,6 +102,7 @@ class _Weighted:
     """The time of each phase with its weight, when a request is over."""
 
     on_refusal = 0
+    has_arrival = False
 
     def __init__(self, weights: Phases) -> None:
         self._cost = WeightedTimeCost(weights)
@@ -123,6 +126,8 @@ class _Weighted:
 
 class _Traffic:
     """Bytes and service time; what is known on arrival then."""
+
+    has_arrival = True
 
     def __init__(self) -> None:
         self._cost = TrafficCost()

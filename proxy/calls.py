@@ -19,9 +19,10 @@ from typing import Final, NamedTuple, Protocol
 
 from config.model import ANONYMOUS
 from protocol.api import ApiKey
+from proxy.asked import CONTROL, Asked
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, State, Ticket
-from proxy.service_time import Asked, ServiceTime
+from proxy.service_time import ServiceTime
 
 # How long a fetch without data is taken to be worked on.
 POLL_GRACE_US: Final = 20_000
@@ -35,33 +36,6 @@ UPLOAD_GRACE_US: Final = 1_000_000
 
 # In place of a level, in what is counted of them: those that follow have a queue of their own.
 CONTROL_LEVEL: Final = -1
-
-# These must come through whatever else does: who is late with them is put out of its group, or its transaction ends,
-# and that makes more work for all.
-CONTROL: Final = frozenset(
-    {
-        ApiKey.OFFSET_COMMIT,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.JOIN_GROUP,
-        ApiKey.HEARTBEAT,
-        ApiKey.LEAVE_GROUP,
-        ApiKey.SYNC_GROUP,
-        ApiKey.INIT_PRODUCER_ID,
-        ApiKey.ADD_PARTITIONS_TO_TXN,
-        ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.END_TXN,
-        ApiKey.TXN_OFFSET_COMMIT,
-        ApiKey.CONSUMER_GROUP_HEARTBEAT,
-        ApiKey.SHARE_GROUP_HEARTBEAT,
-        ApiKey.STREAMS_GROUP_HEARTBEAT,
-    }
-)
-# Answered when the members of a group have gathered.
-_GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
-# What a connection begins with, and what costs a broker nothing.
-_BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-
 
 # Whether a broker reads or changes something for it: which lock Hadoop's name node would take.
 EXCLUSIVE: Final = frozenset(
@@ -85,6 +59,7 @@ class Cost(Protocol):
     """What is charged to a user for a request, in two parts, and for one that is refused."""
 
     on_refusal: int
+    has_arrival: bool  # else nothing is charged on arrival
 
     def on_arrival(self, request_bytes: int) -> int:
         """Return what is charged when it is let in."""
@@ -151,6 +126,16 @@ class Turn(Enum):
     PASSES = auto()
     WAITS = auto()
     REFUSED = auto()
+
+
+# Looked up once: a member of an Enum is found through its class, for each request.
+_PASSES: Final = Turn.PASSES
+_WAITS: Final = Turn.WAITS
+_RUN: Final = Answer.RUN
+_WAIT: Final = Answer.WAIT
+_IDLE: Final = State.IDLE
+_WAITING: Final = State.WAITING
+_RUNNING: Final = State.RUNNING
 
 
 class Watched:
@@ -225,11 +210,6 @@ class Line:
         self.wake = wake
         self.watched = watched
 
-    @property
-    def refuses(self) -> bool:
-        """Whether anybody is refused at all."""
-        return self.dispatcher.options.is_backoff_enabled
-
     def identity(self, principal: str, client_id: str, host: str) -> str:
         """Return whose cost a request adds to."""
         return identity(principal, client_id, host, identifies_clients=self.identifies_clients)
@@ -265,58 +245,64 @@ def identity(principal: str, client_id: str, host: str, *, identifies_clients: b
 class Call:
     """The request at the head of one connection, again and again."""
 
-    __slots__ = ("_api_key", "_awaits_data", "_sample", "line", "ticket")
+    __slots__ = ("_api_key", "_awaits_data", "_is_watched", "_sample", "line", "ticket")
 
     def __init__(self, line: Line, owner: object) -> None:
         self.line = line
         self._api_key = 0  # of the oldest request without an answer
         self._awaits_data = False  # the last fetch did
+        self._is_watched = False
         self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
         self.ticket = Ticket(owner)
 
-    def ask(self, asked: Asked, identity: str, *, is_alone: bool, may_refuse: bool, now_us: int) -> Turn:
+    def ask(
+        self, asked: Asked, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
+    ) -> Turn:
         """Ask for a request whether it may pass now. Where it waits its connection is woken when it is its turn.
 
         Args:
             asked: The request.
             identity: Whose it is.
+            size_bytes: Its size.
             is_alone: Whether nothing of the connection is unanswered.
             may_refuse: Whether there is an answer for a refusal, and it can be given.
             now_us: The time.
         """
         ticket, line = self.ticket, self.line
-        if ticket.state is State.WAITING:
-            return Turn.WAITS
+        state = ticket.state
+        if state is _WAITING:
+            return _WAITS
         if not is_alone:
-            is_control = asked.api_key in CONTROL
-            is_served = ticket.state is State.RUNNING and asked.api_key not in _POLLS
+            is_served = state is _RUNNING and not asked.is_poll
+            is_control = asked.is_control
             if not is_served or is_control is not ticket.is_control or line.is_awaited(is_control=is_control):
-                return Turn.WAITS
-        elif ticket.state is State.IDLE:
-            if self._goes_past(asked):
+                return _WAITS
+        elif state is _IDLE:
+            if asked.is_free or (self._awaits_data and asked.waits_for_data):
                 line.tally.pass_by(asked.api_key)
-            elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not Turn.PASSES:
+            elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not _PASSES:
                 return turn
-        line.scheduler.charge(identity, line.cost.on_arrival(asked.size_bytes))
-        self._sample += 1 if asked.acks and not _may_wait(asked) else 2
-        return Turn.PASSES
-
-    def _goes_past(self, asked: Asked) -> bool:
-        return asked.api_key in _BYPASS or (self._awaits_data and _may_wait(asked))
+        cost = line.cost
+        if cost.has_arrival:
+            line.scheduler.charge(identity, cost.on_arrival(size_bytes))
+        self._sample += 1 if asked.has_answer and not asked.waits_for_data else 2
+        return _PASSES
 
     def _begin(self, asked: Asked, identity: str, may_refuse: bool, now_us: int) -> Turn:
         ticket, line = self.ticket, self.line
-        line.scheduler.sweep_if_due(now_ms=now_us // 1_000)
+        scheduler, dispatcher = line.scheduler, line.dispatcher
+        if now_us >= scheduler.next_sweep_ms * 1_000:
+            scheduler.sweep_if_due(now_ms=now_us // 1_000)
         ticket.identity = identity
-        ticket.is_control = asked.api_key in CONTROL
-        ticket.level = line.scheduler.level(identity, utilisation=line.dispatcher.utilisation)
+        ticket.is_control = asked.is_control
+        ticket.level = level = scheduler.level(identity, utilisation=dispatcher.utilisation)
         self._sample = 0
-        is_slow = line.scheduler.backs_off(ticket.level)
-        answer = line.dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
-        if answer is Answer.RUN:
-            return Turn.PASSES
-        if answer is Answer.WAIT:
-            return Turn.WAITS
+        is_slow = may_refuse and scheduler.backs_off(level)
+        answer = dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
+        if answer is _RUN:
+            return _PASSES
+        if answer is _WAIT:
+            return _WAITS
         return self._refuse(asked, identity, answer)
 
     def refuse_behind(self, asked: Asked, identity: str) -> Turn:
@@ -334,27 +320,21 @@ class Call:
 
         Those behind it do not matter: the broker works on them later.
         """
-        ticket, line = self.ticket, self.line
         self._api_key = asked.api_key
-        if ticket.state is not State.RUNNING:
+        if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
             self._sample += 1  # how long it takes to come says nothing of the broker
-            line.watch(self, now_us + UPLOAD_GRACE_US)
-        elif asked.api_key in _GATHERING:
+            self._watch(now_us + UPLOAD_GRACE_US)
+        elif asked.is_gathering:
             self.park(now_us)
-            line.wake()
-        elif _may_wait(asked):
-            line.watch(self, now_us + POLL_GRACE_US)
-        else:
-            line.watched.discard(self)
+        elif asked.waits_for_data:
+            self._watch(now_us + POLL_GRACE_US)
+        elif self._is_watched:
+            self._unwatch()
 
     def answered(
-        self,
-        asked: Asked,
-        identity: str,
-        service: ServiceTime,
-        response_bytes: int,
+        self, asked: Asked, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
         """Take it that the answer of a request begins.
 
@@ -362,18 +342,20 @@ class Call:
             asked: The request.
             identity: Whose it was.
             service: How long the broker had it, and what of that was work.
+            request_bytes: Its size.
             response_bytes: The answer's size.
         """
         line, ticket = self.line, self.ticket
-        done = self._charge(asked, identity, service, response_bytes)
-        if asked.api_key in _POLLS:
+        queue_us = self._charge(asked, identity, service, response_bytes)
+        elapsed_us = service[0] // 1_000
+        if asked.is_poll:
             # A broker that is busy may be late with data that is there.
-            is_empty = response_bytes <= _EMPTY_PER_BYTE * asked.size_bytes + _EMPTY_BYTES
-            self._awaits_data = is_empty and done.elapsed_us >= POLL_GRACE_US
+            is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
+            self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
         # A broker that has too many requests at once is slow with each of them, and works on it no longer.
-        taken_us = done.service_us if _may_wait(asked) or asked.api_key in _GATHERING else done.elapsed_us
-        line.scheduler.add_response_time(ticket.level, done.queue_us + taken_us)
-        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, done.queue_us, taken_us)
+        taken_us = service[1] // 1_000 if asked.waits_for_data or asked.is_gathering else elapsed_us
+        line.scheduler.add_response_time(ticket.level, queue_us + taken_us)
+        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, taken_us)
 
     def unanswered(self, asked: Asked, identity: str, service: ServiceTime) -> None:
         """Take it that a request of which the broker had something, if not all, will have no answer.
@@ -385,50 +367,58 @@ class Call:
         """
         self._charge(asked, identity, service, 0)
 
-    def _charge(self, asked: Asked, identity: str, service: ServiceTime, response_bytes: int) -> Done:
+    def _charge(self, asked: Asked, identity: str, service: ServiceTime, response_bytes: int) -> int:
+        """Charge what is known at the end; return how long it was queued, in microseconds."""
         line, ticket = self.line, self.ticket
-        queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not State.IDLE else 0
-        elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
-        done = Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes)
-        line.scheduler.charge(identity, line.cost.on_completion(done))
-        return done
+        queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not _IDLE else 0
+        cost = line.cost.on_completion(
+            Done(asked.api_key, queue_us, service[0] // 1_000, service[1] // 1_000, response_bytes)
+        )
+        line.scheduler.charge(identity, cost)
+        return queue_us
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the answer comes."""
-        if self.ticket.state is State.RUNNING:
-            self.line.tally.park(self._api_key)
-            self.line.dispatcher.park(self.ticket, now_us)
+        if self.ticket.state is _RUNNING:
+            line = self.line
+            line.tally.park(self._api_key)
+            if line.dispatcher.park(self.ticket, now_us):
+                line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
         """Take it that no answer is read for now: give the slot back, whether something was begun with it or not."""
-        if self.ticket.state is State.RUNNING:
+        if self.ticket.state is _RUNNING:
             if is_used:
+                self._unwatch()
                 self.park(now_us)
             else:
-                self.line.dispatcher.leave(self.ticket, now_us)
-            self.line.watched.discard(self)
-            self.line.wake()
+                self.leave(now_us)
 
     def end(self, now_us: int) -> None:
         """Take it that nothing more is under way that needs a slot: it is another's."""
+        if self._is_watched:
+            self._unwatch()
         line = self.line
-        line.watched.discard(self)
-        line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1)
-        line.wake()
+        if line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1):
+            line.wake()
 
     def leave_unused(self, now_us: int) -> None:
         """Give a slot back with which nothing was begun."""
-        if self.ticket.state is State.RUNNING:
+        if self.ticket.state is _RUNNING:
             self.leave(now_us)
 
     def leave(self, now_us: int) -> None:
         """Wait no longer, and give back what there is."""
+        if self._is_watched:
+            self._unwatch()
         line = self.line
-        line.watched.discard(self)
-        line.dispatcher.leave(self.ticket, now_us)
-        line.wake()
+        if line.dispatcher.leave(self.ticket, now_us):
+            line.wake()
 
+    def _watch(self, at_us: int) -> None:
+        self._is_watched = True
+        self.line.watch(self, at_us)
 
-def _may_wait(asked: Asked) -> bool:
-    """Whether a broker may hold the answer back until there is something to answer with."""
-    return asked.api_key in _POLLS and (asked.max_wait_ms > 0 or asked.api_key == ApiKey.SHARE_FETCH)
+    def _unwatch(self) -> None:
+        self._is_watched = False
+        self.line.watched.discard(self)

@@ -25,22 +25,6 @@ _REQUEST_KB_NS: Final = 1_100
 _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
 
-# These a broker answers at once. All others may wait: for data, for the members of a group, for followers, for the
-# controller. So may what is not known here.
-_IMMEDIATE: Final = frozenset(
-    {
-        ApiKey.API_VERSIONS,
-        ApiKey.DESCRIBE_CLUSTER,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_LOG_DIRS,
-        ApiKey.DESCRIBE_PRODUCERS,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        ApiKey.FIND_COORDINATOR,
-        ApiKey.LIST_OFFSETS,
-        ApiKey.METADATA,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
-    }
-)
 # What brokers ask each other, which Kafka counts as exempt-request-time; and logins, below the layer that counts.
 _EXEMPT: Final = frozenset(
     {
@@ -69,38 +53,6 @@ def is_exempt(api_key: int, *, acks: int = 1, replica_id: int = -1) -> bool:
     if api_key == ApiKey.FETCH:
         return replica_id >= 0
     return api_key in _EXEMPT
-
-
-def may_wait(api_key: int, *, acks: int = 1, max_wait_ms: int = 1, min_bytes: int = 1) -> bool:
-    """Whether the answer may be late while no thread of the broker is busy.
-
-    Args:
-        api_key: Of the request.
-        acks: Of a Produce; below 0 it waits for followers.
-        max_wait_ms: Of a Fetch.
-        min_bytes: Of a Fetch.
-    """
-    if api_key == ApiKey.PRODUCE:
-        return acks < 0
-    if api_key == ApiKey.FETCH:
-        return max_wait_ms > 0 and min_bytes > 0
-    return api_key not in _IMMEDIATE
-
-
-class Asked(NamedTuple):
-    """A request that a broker is asked, as far as its time is concerned."""
-
-    api_key: int
-    api_version: int
-    size_bytes: int
-    max_wait_ms: int = 1  # of a Fetch
-    min_bytes: int = 1
-    acks: int = 1  # of a Produce
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether the answer may be late while no thread of the broker is busy."""
-        return may_wait(self.api_key, acks=self.acks, max_wait_ms=self.max_wait_ms, min_bytes=self.min_bytes)
 
 
 class Service(NamedTuple):
@@ -152,7 +104,7 @@ class ServiceClock:
         """Take it that the broker begins with a request; each is to ``end``.
 
         Args:
-            may_wait: As ``may_wait`` says of it.
+            may_wait: As ``proxy.asked`` says of it.
             now_ns: The time, which does not go backwards.
         """
         self._advance(now_ns)

@@ -109,14 +109,15 @@ class Dispatcher:
 
     Attributes:
         options: how requests wait.
+        is_refusing: whether anybody is refused at all.
         refused: how many were, by answer.
     """
 
-    __slots__ = ("_control", "_granted", "_is_refusing", "_normal", "options", "refused")
+    __slots__ = ("_control", "_granted", "_normal", "is_refusing", "options", "refused")
 
     def __init__(self, options: DispatcherOptions, limit: Limit) -> None:
         self.options = options
-        self._is_refusing = options.is_backoff_enabled
+        self.is_refusing = options.is_backoff_enabled
         self._normal = _Lane(CallQueue(options.queue), limit)
         control = QueueOptions(levels=1, capacity=_NO_BOUND, within_level=WithinLevel.ROUND_ROBIN)
         self._control = _Lane(CallQueue(control), FixedLimit(options.control_slots))
@@ -170,7 +171,7 @@ class Dispatcher:
             raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
         ticket.asked_us = now_us
         lane = self._control if ticket.is_control else self._normal
-        is_refusing = self._is_refusing and may_refuse and not ticket.is_control
+        is_refusing = self.is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
         if lane.in_flight < lane.limit.limit:
@@ -188,41 +189,48 @@ class Dispatcher:
         ticket.state = State.WAITING
         return Answer.WAIT
 
-    def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> None:
+    def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
         """Take it that the request of a running or parked ticket is over; its slot goes to the next.
 
         Args:
             ticket: whose request it was.
             now_us: the time.
             is_sample: the time it ran was the broker's time, and says how busy that is. Not for a parked one.
+
+        Returns:
+            Whether ``granted`` has somebody to tell.
         """
         if ticket.state is not _RUNNING:
-            self.leave(ticket, now_us)
-            return
+            return self.leave(ticket, now_us)
         if is_sample and not ticket.is_control:
             lane = self._normal
             rtt_us = now_us - ticket.ran_us
             lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
-        self._free(ticket, now_us)
+        return self._free(ticket, now_us)
 
-    def park(self, ticket: Ticket, now_us: int) -> None:
-        """Give the slot of a running ticket to the next: its request waits, at the broker or for its own client."""
-        if ticket.state is _RUNNING:
-            ticket.state = State.PARKED
-            self._free(ticket, now_us)
+    def park(self, ticket: Ticket, now_us: int) -> bool:
+        """Give the slot of a running ticket to the next: its request waits, at the broker or for its own client.
 
-    def leave(self, ticket: Ticket, now_us: int) -> None:
+        Returns as ``done``.
+        """
+        if ticket.state is not _RUNNING:
+            return bool(self._granted)
+        ticket.state = State.PARKED
+        return self._free(ticket, now_us)
+
+    def leave(self, ticket: Ticket, now_us: int) -> bool:
         """Forget the request of a ticket, wherever it is; an idle one stays idle.
 
         Whoever waited leaves without using a turn. A slot goes to the next: if the broker still works on the request,
-        call this when it no longer does.
+        call this when it no longer does. Returns as ``done``.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
-            self._free(ticket, now_us)
-        elif state is State.WAITING:
+            return self._free(ticket, now_us)
+        if state is State.WAITING:
             (self._control if ticket.is_control else self._normal).queue.remove(ticket)
+        return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
         """Return the tickets that got a slot while they waited, in their order; each once. They run from now on."""
@@ -239,7 +247,7 @@ class Dispatcher:
             queue.take_over(self._normal.queue)
             self._normal.queue = queue
         self.options = options
-        self._is_refusing = options.is_backoff_enabled
+        self.is_refusing = options.is_backoff_enabled
         self._normal.limit = limit
         self._control.limit = FixedLimit(options.control_slots)
         self._fill(self._normal, now_us)
@@ -255,13 +263,14 @@ class Dispatcher:
         self.refused[answer] += 1
         return answer
 
-    def _free(self, ticket: Ticket, now_us: int) -> None:
+    def _free(self, ticket: Ticket, now_us: int) -> bool:
         if self._granted:
             self._granted.pop(ticket, None)
         lane = self._control if ticket.is_control else self._normal
         lane.in_flight -= 1
         if lane.queue.size:
             self._fill(lane, now_us)
+        return bool(self._granted)
 
     def _fill(self, lane: _Lane, now_us: int) -> None:
         """Give all free slots to those that wait."""

@@ -14,9 +14,10 @@ from protocol.errors import (
 )
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
-from protocol.refusals import is_refusable, refuse
-from proxy.account import NOBODY, Payers
-from proxy.admission import Sent, begin, has_room, longest
+from protocol.refusals import refuse
+from proxy.account import NOBODY
+from proxy.admission import Sent, has_room, longest
+from proxy.asked import Asked, asked
 from proxy.calls import Call, Line, Turn
 from proxy.exchange import Answered, Ask, Decision, Exchange, Forward, Hold
 from proxy.login import LOGIN_APIS, Login, Verdict
@@ -25,7 +26,7 @@ from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind, bounded
 from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch
-from proxy.service_time import Asked, is_exempt
+from proxy.service_time import is_exempt
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Habit, State
 
 # What a client sends before it is known as whom it comes.
@@ -187,10 +188,10 @@ class Requests(State):
         if self.account.listening.quotas.limits_requests or self._call is not None:
             payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
             self._let_go(now_ms)
-            asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
-            if self._waits(now_ms) or not self._may_ask(payers, asked, identity, now_ms):
+            sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
+            if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None
-            sent = self._begin(payers, asked, identity)
+            self._begin(sent)
         self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
         return NOTHING
 
@@ -264,15 +265,15 @@ class Requests(State):
             return None
         payers = self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
-        asked, identity = Asked(api_key, api_version, size_bytes), self._identity(client_id)
-        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(payers, asked, identity, now_ms):
+        sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
+        if self._waits(now_ms) or not self._is_alone() or not self._may_ask(sent, size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
         decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
-        sent = None
-        if isinstance(decision, Forward):
-            sent = self._begin(payers, asked, identity)
-        return self._do(decision, mutations, position, head, sent)
+        passes = isinstance(decision, Forward)
+        if passes:
+            self._begin(sent)
+        return self._do(decision, mutations, position, head, sent if passes else None)
 
     def _is_alone(self) -> bool:
         """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""
@@ -327,6 +328,10 @@ class Requests(State):
 
         A habit is of the client-id whose buckets are held, else they could make room for others and be charged still.
         """
+        payers = self.account.payers(head.client_id, now_ms)
+        sent = None
+        if payers is not NOBODY or self._call is not None:
+            sent = Sent(payers, asked(head.api_key, head.api_version, acks), self._identity(head.client_id))
         habit = Habit(
             api=data[position + 4 : position + 8],
             front=data[position + 12 : front_end] if front_end else b"",
@@ -334,9 +339,7 @@ class Requests(State):
             api_version=head.api_version,
             acks=acks,
             bucket=bucket,
-            payers=(payers := self.account.payers(head.client_id, now_ms)),
-            identity=self._identity(head.client_id),
-            is_plain=payers is NOBODY and self._call is None,
+            sent=sent,
             generation=self.account.listening.quotas.generation,
             front_end=(front_end or 0) - position,
         )
@@ -368,12 +371,11 @@ class Requests(State):
         if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
             self.is_blocked = True
             return None
-        sent = None
-        if not habit.is_plain:
-            asked = Asked(PRODUCE, habit.api_version, size_bytes, acks=habit.acks)
-            if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+        sent = habit.sent
+        if sent is not None:
+            if not self._may_ask(sent, size_bytes, now_ms):
                 return None
-            sent = self._begin(habit.payers, asked, habit.identity)
+            self._begin(sent)
         if habit.acks:
             bucket.in_flight += size_bytes
             self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
@@ -388,42 +390,45 @@ class Requests(State):
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
         return self._call.line.identity(self.account.principal, name, self.peer_host)
 
-    def _may_ask(self, payers: Payers, asked: Asked, identity: str | None, now_ms: int) -> bool:
+    def _may_ask(self, sent: Sent, size_bytes: int, now_ms: int) -> bool:
         """Whether a request may pass that is more than its bytes; else it waits here, or is refused.
 
         None passes of which we would not read the answer: nobody knew when the broker is done with it.
         """
+        payers, asked, identity = sent
+        call = self._call
         is_alone = not self._in_flight
-        may = not self._is_client_full and has_room(self.account, payers, is_alone=is_alone, now_ms=now_ms)
-        if may and self._call is not None and identity is not None:
-            is_whole = 4 + asked.size_bytes <= self._come_bytes
+        may = not self._is_client_full and (is_alone or has_room(self.account, payers, now_ms=now_ms))
+        if may and call is not None and identity is not None:
+            is_whole = 4 + size_bytes <= self._come_bytes
             is_behind = now_ms < self._refuses_until_ms
-            can_refuse = is_alone and (is_behind or self._call.line.refuses) and self._can_refuse(asked)
+            refuses = is_behind or call.line.dispatcher.is_refusing
+            can_refuse = refuses and is_alone and self._can_refuse(asked, size_bytes)
             if is_behind:
                 if can_refuse and not is_whole:
                     self.is_blocked = False  # the rest is to come
                     return False
-                turn = self._call.refuse_behind(asked, identity) if can_refuse else Turn.WAITS
+                turn = call.refuse_behind(asked, identity) if can_refuse else Turn.WAITS
             else:
-                turn = self._call.ask(
-                    asked, identity, is_alone=is_alone, may_refuse=can_refuse and is_whole, now_us=self.now_ns // 1_000
-                )
+                may_refuse = can_refuse and is_whole
+                now_us = self.now_ns // 1_000
+                turn = call.ask(asked, identity, size_bytes, is_alone=is_alone, may_refuse=may_refuse, now_us=now_us)
             may = turn is Turn.PASSES
             self._is_refused = turn is Turn.REFUSED
             if may:
                 self._is_unrefusable = False
             if may and is_alone and not is_whole:
-                self._call.passed(asked, is_whole=False, now_us=self.now_ns // 1_000)
+                call.passed(asked, is_whole=False, now_us=self.now_ns // 1_000)
         self.is_blocked = not may and not self._is_refused
         return may
 
-    def _can_refuse(self, asked: Asked) -> bool:
+    def _can_refuse(self, asked: Asked, size_bytes: int) -> bool:
         """Whether we may answer a request behind which nothing is unanswered.
 
         Unlike the broker's, our answer would come in front of the rest of one that has begun, or into it.
         """
-        has_answer = is_refusable(asked.api_key, asked.api_version, acks=asked.acks) and not self._is_unrefusable
-        return has_answer and not self._is_being_answered and asked.size_bytes <= MAX_REFUSED_BYTES
+        has_answer = asked.is_refusable and not self._is_unrefusable
+        return has_answer and not self._is_being_answered and size_bytes <= MAX_REFUSED_BYTES
 
     def _begin_service(self) -> None:
         """Take it that the broker is at work now on the oldest request without an answer, if it has the whole of it."""
@@ -459,9 +464,10 @@ class Requests(State):
         else:
             call.passed(sent.asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
 
-    def _begin(self, payers: Payers, asked: Asked, identity: str | None) -> Sent:
+    def _begin(self, sent: Sent) -> None:
         self._is_metered = True
-        return begin(payers, asked, identity)
+        if sent.payers is not NOBODY:
+            sent.begin()
 
     def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
         """Answer a request that the queue has refused, and let its client be silent for a while; None: it is held.
@@ -499,9 +505,9 @@ class Requests(State):
     ) -> Change | None:
         """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
         bucket = habit.bucket
-        change, sent = NOTHING, None
+        change, sent = NOTHING, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
-        if is_capped or not habit.is_plain:
+        if is_capped or sent is not None:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
                 return None
@@ -509,11 +515,13 @@ class Requests(State):
             limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
             if limits is None:
                 return None
-            if not habit.is_plain:
-                asked = Asked(FETCH, habit.api_version, size_bytes, limits.max_wait_ms, limits.min_bytes)
-                if not self._may_ask(habit.payers, asked, habit.identity, now_ms):
+            if sent is not None:
+                is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
+                if not (is_patient and wants_data):
+                    sent = sent._replace(asked=asked(FETCH, habit.api_version, 1, is_patient, wants_data))
+                if not self._may_ask(sent, size_bytes, now_ms):
                     return None
-                sent = self._begin(habit.payers, asked, habit.identity)
+                self._begin(sent)
             if is_capped:
                 change = capped_fetch(limits, bucket.max_fetch_bytes)
         self._fetches_in_flight += 1

@@ -16,6 +16,7 @@ from protocol.errors import (
 )
 from protocol.metadata_query import FIRST_TOPIC_ID
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
+from proxy.account import NOBODY
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.admission import Sent, longest
 from proxy.login import LOGIN_APIS
@@ -216,7 +217,7 @@ class Responses(Requests):
         elif sent is None and self._call is not None:
             self._move_up(self._call)  # a question of ours: what it was for waits anew
         if sent is not None:
-            bucket, wait_ms = self._settle(sent, bucket, wait_ms, response_bytes, now_ms)
+            bucket, wait_ms = self._settle(sent, bucket, wait_ms, size_bytes, response_bytes, now_ms)
         if wait_ms > 0 and bucket is not None:
             wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
             if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
@@ -224,15 +225,19 @@ class Responses(Requests):
         return api_key, api_version, 4 + response_bytes, wait_ms, False
 
     def _settle(
-        self, sent: Sent, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+        self, sent: Sent, bucket: Bucket | None, wait_ms: int, request_bytes: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
         """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
         service = self._end_service()
-        if self._call is not None and sent.identity is not None:
-            self._call.answered(sent.asked, sent.identity, service, response_bytes)
-            self._move_up(self._call)
-        self._begin_service()
-        charges = list(sent.settle(service, response_bytes, now_ms=now_ms))
+        call = self._call
+        if call is not None and sent.identity is not None:
+            call.answered(sent.asked, sent.identity, service, request_bytes, response_bytes)
+            self._move_up(call)
+        if self._in_flight:
+            self._begin_service()
+        if sent.payers is NOBODY:
+            return bucket, wait_ms
+        charges = list(sent.settle(service, request_bytes, response_bytes, now_ms=now_ms))
         if bucket is not None:
             charges.insert(0, (bucket, wait_ms))
         return longest(self.account, charges, now_ms=now_ms) or (None, 0)

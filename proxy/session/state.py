@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from protocol.api import ApiKey
 from protocol.node_endpoints import HiddenEndpoints
-from proxy.account import Account, Listening, Payers
+from proxy.account import Account, Listening
 from proxy.admission import Sent
 from proxy.calls import Call
 from proxy.exchange import Exchange
@@ -47,9 +47,7 @@ class Habit(NamedTuple):
     api_version: int
     acks: int
     bucket: Bucket
-    payers: Payers
-    identity: str | None  # whose turn it has to be; None: there is no queue
-    is_plain: bool  # it is charged for its bytes and nothing else, and waits for nobody
+    sent: Sent | None  # None: it is charged for its bytes and nothing else, and waits for nobody
     generation: int  # of the rules that gave the buckets
     front_end: int  # where ``front`` ends, from the frame's start
 

@@ -590,6 +590,7 @@ class _Cost:
     """Whatever it is costs one."""
 
     on_refusal = 1
+    has_arrival = False
 
     def on_arrival(self, request_bytes: int) -> int:
         return 0

@@ -7,15 +7,15 @@ import pytest
 
 from config.model import FairCallQueue, IdentityProvider
 from protocol.api import ApiKey
+from proxy.asked import Asked, asked
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.calls import UPLOAD_GRACE_US, Call, Line, Turn, Watched
 from proxy.scheduling.dispatcher import State
-from proxy.service_time import Asked
 from tests.support.stub_broker import eventually, on_uvloop
 
 ONE_SLOT = FairCallQueue(max_in_flight=1)
-PRODUCE = Asked(ApiKey.PRODUCE, 7, 100, acks=1)
-FETCH = Asked(ApiKey.FETCH, 11, 100, max_wait_ms=500, min_bytes=1)
+PRODUCE = asked(ApiKey.PRODUCE, 7)
+FETCH = asked(ApiKey.FETCH, 11)
 
 
 class Client:
@@ -30,10 +30,10 @@ class Client:
         self.turns += 1
         self.has_turn.set()
 
-    def ask(self, asked: Asked = PRODUCE) -> bool:
-        turn = self.call.ask(asked, "alice", is_alone=True, may_refuse=False, now_us=1)
+    def ask(self, kind: Asked = PRODUCE) -> bool:
+        turn = self.call.ask(kind, "alice", 100, is_alone=True, may_refuse=False, now_us=1)
         if turn is Turn.PASSES:
-            self.call.passed(asked, is_whole=True, now_us=1)
+            self.call.passed(kind, is_whole=True, now_us=1)
         return turn is Turn.PASSES
 
 
@@ -74,7 +74,7 @@ async def test_who_is_to_lose_his_slot_soonest_is_looked_at_first() -> None:
     now_us = monotonic_ns() // 1_000
     uploads.call.passed(PRODUCE, is_whole=False, now_us=now_us)
     await asyncio.sleep(0)
-    assert polls.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
+    assert polls.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
     polls.call.passed(FETCH, is_whole=True, now_us=now_us)
     assert not waits.ask()
 
@@ -114,7 +114,7 @@ async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: 
     clients = [Client(line) for _ in range(20)]
     for client in clients:
         now_us = monotonic_ns() // 1_000
-        client.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us)
+        client.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us)
         client.call.passed(FETCH, is_whole=True, now_us=now_us)
         await asyncio.sleep(0.005)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.api import ApiKey
-from proxy.service_time import Service, ServiceClock, ServiceTime, charged_ns, is_exempt, may_wait
+from proxy.service_time import Service, ServiceClock, ServiceTime, charged_ns, is_exempt
 
 US = 1_000
 MS = 1_000_000
@@ -114,21 +114,6 @@ def test_what_kafka_exempts_is_exempt() -> None:
     assert not is_exempt(ApiKey.PRODUCE, acks=-1)
     assert is_exempt(ApiKey.FETCH, replica_id=0)
     assert not is_exempt(ApiKey.FETCH, replica_id=-1)
-
-
-def test_what_may_wait() -> None:
-    assert may_wait(ApiKey.PRODUCE, acks=-1)
-    assert not may_wait(ApiKey.PRODUCE, acks=1)
-    assert may_wait(ApiKey.FETCH, max_wait_ms=500, min_bytes=1)
-    assert not may_wait(ApiKey.FETCH, max_wait_ms=0, min_bytes=1)
-    assert not may_wait(ApiKey.FETCH, max_wait_ms=500, min_bytes=0)
-    assert may_wait(ApiKey.JOIN_GROUP)
-    assert may_wait(ApiKey.SYNC_GROUP)
-    assert not may_wait(ApiKey.METADATA)
-
-
-def test_an_api_that_is_not_known_may_wait() -> None:
-    assert may_wait(30_000)
 
 
 steps = st.lists(st.tuples(st.integers(0, 5 * MS), st.booleans(), st.integers(0, 7)), max_size=60)

@@ -31,6 +31,7 @@ class OneEach:
     """A request costs 1, when it is over."""
 
     on_refusal = 0
+    has_arrival = False
 
     def __init__(self) -> None:
         self.done: list[Done] = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from config.model import DEFAULT, Enforcement, QuotaRule
 from protocol.api import ApiKey
-from proxy.calls import CONTROL
+from proxy.asked import CONTROL
 from proxy.scheduling.dispatcher import State
 from tests.proxy.session.test_calls import Crowd, grouped, handshake, handshake_response, heartbeat
 from tests.support.frames import (
