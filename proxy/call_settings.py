@@ -86,13 +86,11 @@ def cost(settings: FairCallQueue) -> Cost:
 class _Count:
     """One for each request, when it is over. Hadoop does not count those that it refuses."""
 
-    has_arrival = False
+    on_arrival: None = None
+    flat = 1
 
     def __init__(self, on_refusal: int) -> None:
         self.on_refusal = on_refusal
-
-    def on_arrival(self, request_bytes: int) -> int:
-        return 0
 
     def on_completion(self, done: Done) -> int:
         return 1
@@ -102,13 +100,10 @@ class _Weighted:
     """The time of each phase with its weight, when a request is over."""
 
     on_refusal = 0
-    has_arrival = False
+    on_arrival = flat = None
 
     def __init__(self, weights: Phases) -> None:
         self._cost = WeightedTimeCost(weights)
-
-    def on_arrival(self, request_bytes: int) -> int:
-        return 0
 
     def on_completion(self, done: Done) -> int:
         is_shared, is_exclusive = done.api_key in SHARED, done.api_key in EXCLUSIVE
@@ -127,14 +122,12 @@ class _Weighted:
 class _Traffic:
     """Bytes and service time; what is known on arrival then."""
 
-    has_arrival = True
+    flat = None
 
     def __init__(self) -> None:
         self._cost = TrafficCost()
+        self.on_arrival = self._cost.on_arrival
         self.on_refusal = self._cost.per_refusal
-
-    def on_arrival(self, request_bytes: int) -> int:
-        return self._cost.on_arrival(request_bytes)
 
     def on_completion(self, done: Done) -> int:
         return self._cost.on_completion(response_bytes=done.response_bytes, service_us=done.service_us)

@@ -56,13 +56,19 @@ SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, A
 
 
 class Cost(Protocol):
-    """What is charged to a user for a request, in two parts, and for one that is refused."""
+    """What is charged to a user for a request, in two parts, or for one that is refused."""
 
-    on_refusal: int
-    has_arrival: bool  # else nothing is charged on arrival
+    @property
+    def on_refusal(self) -> int:
+        """What is charged for one that is refused."""
 
-    def on_arrival(self, request_bytes: int) -> int:
-        """Return what is charged when it is let in."""
+    @property
+    def on_arrival(self) -> Callable[[int], int] | None:
+        """What is charged for its bytes when it is let in; None: nothing."""
+
+    @property
+    def flat(self) -> int | None:
+        """What is charged for each when it is over; None: ``on_completion`` says."""
 
     def on_completion(self, done: "Done") -> int:
         """Return what is charged when it is over."""
@@ -82,29 +88,29 @@ class Tally:
     """What has become of a listener's requests; counted from its start on, to be read as metrics.
 
     Attributes:
-        served: How many were answered, by level.
-        queue_us: How long these were queued, by level, in microseconds.
-        taken_us: And then at the broker, without what polls and groups wait there.
+        served: By level, how many were answered; how long these were queued, and then at the broker, without what polls
+            and groups wait there, in microseconds.
         refused: How many were refused, by level, API and how.
         passed_by: How many went past the queue, by API: no slot was theirs.
         parked: How many gave their slot back before they were answered, by API.
     """
 
-    __slots__ = ("parked", "passed_by", "queue_us", "refused", "served", "taken_us")
+    __slots__ = ("parked", "passed_by", "refused", "served")
 
     def __init__(self) -> None:
-        self.served: dict[int, int] = {}
-        self.queue_us: dict[int, int] = {}
-        self.taken_us: dict[int, int] = {}
+        self.served: dict[int, list[int]] = {}
         self.refused: dict[tuple[int, int, Answer], int] = {}
         self.passed_by: dict[int, int] = {}
         self.parked: dict[int, int] = {}
 
     def serve(self, level: int, queue_us: int, taken_us: int) -> None:
         """Count a request that was answered."""
-        self.served[level] = self.served.get(level, 0) + 1
-        self.queue_us[level] = self.queue_us.get(level, 0) + queue_us
-        self.taken_us[level] = self.taken_us.get(level, 0) + taken_us
+        served = self.served.get(level)
+        if served is None:
+            served = self.served[level] = [0, 0, 0]
+        served[0] += 1
+        served[1] += queue_us
+        served[2] += taken_us
 
     def refuse(self, level: int, api_key: int, answer: Answer) -> None:
         """Count a request that was refused."""
@@ -282,9 +288,9 @@ class Call:
                 line.tally.pass_by(asked.api_key)
             elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not _PASSES:
                 return turn
-        cost = line.cost
-        if cost.has_arrival:
-            line.scheduler.charge(identity, cost.on_arrival(size_bytes))
+        on_arrival = line.cost.on_arrival
+        if on_arrival is not None:
+            line.scheduler.charge(identity, on_arrival(size_bytes))
         self._sample += 1 if asked.has_answer and not asked.waits_for_data else 2
         return _PASSES
 
@@ -370,10 +376,13 @@ class Call:
     def _charge(self, asked: Asked, identity: str, service: ServiceTime, response_bytes: int) -> int:
         """Charge what is known at the end; return how long it was queued, in microseconds."""
         line, ticket = self.line, self.ticket
-        queue_us = max(0, ticket.ran_us - ticket.asked_us) if ticket.state is not _IDLE else 0
-        cost = line.cost.on_completion(
-            Done(asked.api_key, queue_us, service[0] // 1_000, service[1] // 1_000, response_bytes)
-        )
+        queue_us = ticket.ran_us - ticket.asked_us
+        if queue_us < 0 or ticket.state is _IDLE:
+            queue_us = 0
+        cost = line.cost.flat
+        if cost is None:
+            elapsed_us, service_us = service[0] // 1_000, service[1] // 1_000
+            cost = line.cost.on_completion(Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes))
         line.scheduler.charge(identity, cost)
         return queue_us
 

@@ -19,6 +19,8 @@ _HANDOVER_PARTS: Final = 4
 # What may wait has been worked on for no longer, hand-over included: a fetch of what is not there yet is looked at
 # twice, by threads that have slept.
 _SERVED_AT_MOST_NS: Final = 1_500_000
+# Later than any clock.
+_NEVER_NS: Final = 1 << 63
 # What 1,000 bytes take that are read, checked and copied into the log; that are put together field by field; that are
 # fetched, and sent by sendfile.
 _REQUEST_KB_NS: Final = 1_100
@@ -85,7 +87,7 @@ class ServiceClock:
             it has for itself.
     """
 
-    __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served")
+    __slots__ = ("_at_ns", "_clock_ns", "_last_ticket", "_may_wait", "_parallel", "_served", "_waits_from_ns")
 
     def __init__(self, *, parallel: int = 1) -> None:
         self._parallel = parallel
@@ -94,6 +96,7 @@ class ServiceClock:
         self._served = 0
         self._may_wait: dict[int, int] = {}  # ticket -> from when on it is taken to wait, the soonest first
         self._last_ticket = 0
+        self._waits_from_ns = _NEVER_NS  # nobody of these is taken to wait before
 
     @property
     def served(self) -> int:
@@ -112,7 +115,9 @@ class ServiceClock:
         ticket = 0
         if may_wait:
             ticket = self._last_ticket = self._last_ticket + 1
-            self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
+            waits_from_ns = self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
+            if waits_from_ns < self._waits_from_ns:
+                self._waits_from_ns = waits_from_ns
         return Service(now_ns, self._clock_ns, ticket)
 
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
@@ -126,20 +131,23 @@ class ServiceClock:
         return ServiceTime(now_ns - service.begun_ns, worked_ns)
 
     def _advance(self, now_ns: int) -> None:
-        while self._may_wait:
-            ticket, waits_from_ns = next(iter(self._may_wait.items()))
-            if waits_from_ns > now_ns:
-                break
-            del self._may_wait[ticket]
-            self._move_to(waits_from_ns)
-            self._served -= 1
-        self._move_to(now_ns)
-
-    def _move_to(self, now_ns: int) -> None:
-        parallel = self._parallel
-        parts = _HANDOVER_PARTS * parallel + max(self._served, parallel)
+        if now_ns >= self._waits_from_ns:
+            self._let_wait(now_ns)
+        parallel, served = self._parallel, self._served
+        parts = _HANDOVER_PARTS * parallel + (served if served > parallel else parallel)
         self._clock_ns += (now_ns - self._at_ns) * parallel // parts
         self._at_ns = now_ns
+
+    def _let_wait(self, now_ns: int) -> None:
+        """Count those no longer that have not been answered for a while, from when on each was taken to wait."""
+        self._waits_from_ns = _NEVER_NS
+        for ticket, waits_from_ns in list(self._may_wait.items()):
+            if waits_from_ns > now_ns:
+                self._waits_from_ns = waits_from_ns
+                break
+            del self._may_wait[ticket]
+            self._advance(waits_from_ns)
+            self._served -= 1
 
 
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int) -> int:

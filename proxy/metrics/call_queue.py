@@ -13,6 +13,12 @@ from proxy.scheduling.dispatcher import Dispatcher
 _PREFIX: Final = "kafka_quota_proxy_call_queue"
 _REQUESTS: Final = "requests"
 _CONTROL: Final = "control"
+# What ``Tally.served`` has of each level.
+_SERVED: Final = (
+    ("requests", "Requests that were answered.", 1),
+    ("wait_seconds", "How long these were in the queue.", 1e6),
+    ("broker_seconds", "How long the broker took for them then, without what polls and groups wait there.", 1e6),
+)
 
 # What is read of a broker: its address, and the queue in front of it. A broker may have more than one: behind an
 # ``upstream`` and in a cluster.
@@ -61,19 +67,9 @@ def _of_brokers(brokers: Sequence[tuple[str, Dispatcher]]) -> Iterator[Family]:
 
 
 def _of_tallies(tallies: Sequence[tuple[str, Tally]]) -> Iterator[Family]:
-    yield _counter(
-        "requests", "Requests that were answered.", [row for name, one in tallies for row in _levels(name, one.served)]
-    )
-    yield _counter(
-        "wait_seconds",
-        "How long these were in the queue.",
-        [row for name, one in tallies for row in _levels(name, one.queue_us, 1e6)],
-    )
-    yield _counter(
-        "broker_seconds",
-        "How long the broker took for them then, without what polls and groups wait there.",
-        [row for name, one in tallies for row in _levels(name, one.taken_us, 1e6)],
-    )
+    for at, (name, help_, per_unit) in enumerate(_SERVED):
+        rows = [row for listener, one in tallies for row in _levels(listener, one.served, at, per_unit)]
+        yield _counter(name, help_, rows)
     yield _counter(
         "refused",
         "Requests that were refused.",
@@ -153,10 +149,12 @@ def _by_pool(broker: str, requests: int, control: int) -> Iterator[tuple[str, fl
     yield labels(broker=broker, pool=_CONTROL), control
 
 
-def _levels(listener: str, values: Mapping[int, int], per_unit: float = 1) -> Iterator[tuple[str, float]]:
+def _levels(
+    listener: str, values: Mapping[int, Sequence[int]], at: int, per_unit: float
+) -> Iterator[tuple[str, float]]:
     for level, value in sorted(dict(values).items()):
         text = _CONTROL if level == CONTROL_LEVEL else str(level)
-        yield labels(listener=listener, level=text), value / per_unit
+        yield labels(listener=listener, level=text), value[at] / per_unit
 
 
 def _apis(listener: str, values: Mapping[int, int]) -> Iterator[tuple[str, float]]:

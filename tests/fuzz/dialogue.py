@@ -590,10 +590,7 @@ class _Cost:
     """Whatever it is costs one."""
 
     on_refusal = 1
-    has_arrival = False
-
-    def on_arrival(self, request_bytes: int) -> int:
-        return 0
+    on_arrival = flat = None
 
     def on_completion(self, done: Done) -> int:
         return 1

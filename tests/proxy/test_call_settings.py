@@ -93,7 +93,7 @@ def test_slots_are_fixed_or_found() -> None:
 def test_by_default_a_request_costs_one_when_it_is_over(settings: FairCallQueue, on_refusal: int) -> None:
     made = cost(settings)
 
-    assert (made.on_arrival(1_000_000), made.on_completion(FETCH), made.on_refusal) == (0, 1, on_refusal)
+    assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, on_refusal)
 
 
 def test_by_time_each_phase_has_its_weight() -> None:
@@ -113,6 +113,7 @@ def test_the_files_weights_are_hadoops() -> None:
 def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:
     made = cost(FairCallQueue(cost_provider=CostProvider.TRAFFIC))
 
+    assert made.on_arrival is not None
     assert made.on_arrival(500) == 1_500
     assert made.on_completion(FETCH) == 100 + 700
     assert made.on_refusal == 1_000
