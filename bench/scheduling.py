@@ -67,7 +67,7 @@ def _free(limit: Limit) -> float:
     start = time.process_time()
     for n in range(REQUESTS):
         ticket = tickets[n * 7_919 % USERS]
-        ticket.level = scheduler.level(ticket.identity, utilisation=dispatcher.utilisation)
+        ticket.level = scheduler.level(ticket.identity, dispatcher.in_flight, dispatcher.limit)
         dispatcher.ask(ticket, n)
         dispatcher.done(ticket, n + 500)
     return (time.process_time() - start) / REQUESTS
@@ -95,7 +95,7 @@ def _saturated(within_level: WithinLevel, *, is_charged: bool) -> float:
         ticket.identity = name
         if is_charged:
             scheduler.charge(name, cost.on_arrival(1_000))
-        ticket.level = scheduler.level(name, utilisation=dispatcher.utilisation)
+        ticket.level = scheduler.level(name, dispatcher.in_flight, dispatcher.limit)
         dispatcher.ask(ticket, n)
         (ticket,) = dispatcher.granted()
     return (time.process_time() - start) / REQUESTS

@@ -84,6 +84,7 @@ class Asked:
         is_poll: It asks for data.
         waits_for_data: So may its answer, and until there is any.
         is_gathering: It is answered when the members of a group have gathered.
+        may_park: It may have to give its slot back before it is answered, for one of these two reasons.
         is_control: It has to come through whatever else does.
         is_free: It costs a broker nothing, and needs no turn.
         is_refusable: There is an answer that refuses it.
@@ -95,6 +96,7 @@ class Asked:
     is_poll: bool
     waits_for_data: bool
     is_gathering: bool
+    may_park: bool
     is_control: bool
     is_free: bool
     is_refusable: bool
@@ -112,13 +114,16 @@ def asked(api_key: int, api_version: int, acks: int = 1, is_patient: bool = True
         wants_data: Of a Fetch: its min_bytes is above 0.
     """
     is_poll = api_key in _POLLS
+    is_gathering = api_key in _GATHERING
+    waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)
     return Asked(
         api_key=api_key,
         has_answer=api_key != ApiKey.PRODUCE or acks != 0,
         may_wait=may_wait(api_key, acks=acks, is_patient=is_patient, wants_data=wants_data),
         is_poll=is_poll,
-        waits_for_data=is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH),
-        is_gathering=api_key in _GATHERING,
+        waits_for_data=waits_for_data,
+        is_gathering=is_gathering,
+        may_park=waits_for_data or is_gathering,
         is_control=api_key in CONTROL,
         is_free=api_key in _BYPASS,
         is_refusable=is_refusable(api_key, api_version, acks=acks),

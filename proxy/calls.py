@@ -249,15 +249,21 @@ def identity(principal: str, client_id: str, host: str, *, identifies_clients: b
 
 
 class Call:
-    """The request at the head of one connection, again and again."""
+    """The request at the head of one connection, again and again.
 
-    __slots__ = ("_api_key", "_awaits_data", "_is_watched", "_sample", "line", "ticket")
+    Attributes:
+        line: Where it waits.
+        ticket: With what.
+        is_watched: It may have to give its slot back before the answer comes.
+    """
+
+    __slots__ = ("_api_key", "_awaits_data", "_sample", "is_watched", "line", "ticket")
 
     def __init__(self, line: Line, owner: object) -> None:
         self.line = line
         self._api_key = 0  # of the oldest request without an answer
         self._awaits_data = False  # the last fetch did
-        self._is_watched = False
+        self.is_watched = False
         self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
         self.ticket = Ticket(owner)
 
@@ -283,11 +289,13 @@ class Call:
             is_control = asked.is_control
             if not is_served or is_control is not ticket.is_control or line.is_awaited(is_control=is_control):
                 return _WAITS
-        elif state is _IDLE:
-            if asked.is_free or (self._awaits_data and asked.waits_for_data):
-                line.tally.pass_by(asked.api_key)
-            elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not _PASSES:
-                return turn
+        else:
+            self._api_key = asked.api_key
+            if state is _IDLE:
+                if asked.is_free or (self._awaits_data and asked.waits_for_data):
+                    line.tally.pass_by(asked.api_key)
+                elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not _PASSES:
+                    return turn
         on_arrival = line.cost.on_arrival
         if on_arrival is not None:
             line.scheduler.charge(identity, on_arrival(size_bytes))
@@ -301,7 +309,8 @@ class Call:
             scheduler.sweep_if_due(now_ms=now_us // 1_000)
         ticket.identity = identity
         ticket.is_control = asked.is_control
-        ticket.level = level = scheduler.level(identity, utilisation=dispatcher.utilisation)
+        lane = dispatcher.normal
+        ticket.level = level = scheduler.level(identity, lane.in_flight, lane.limit.limit)
         self._sample = 0
         is_slow = may_refuse and scheduler.backs_off(level)
         answer = dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
@@ -324,7 +333,8 @@ class Call:
     def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
         """Take it that a request is the oldest without an answer now; its last bytes may be still to come.
 
-        Those behind it do not matter: the broker works on them later.
+        Those behind it do not matter: the broker works on them later. It need not be told of one that asked alone and
+        passed whole, unless it ``may_park`` or ``is_watched``.
         """
         self._api_key = asked.api_key
         if self.ticket.state is not _RUNNING:
@@ -336,7 +346,7 @@ class Call:
             self.park(now_us)
         elif asked.waits_for_data:
             self._watch(now_us + POLL_GRACE_US)
-        elif self._is_watched:
+        elif self.is_watched:
             self._unwatch()
 
     def answered(
@@ -352,16 +362,24 @@ class Call:
             response_bytes: The answer's size.
         """
         line, ticket = self.line, self.ticket
-        queue_us = self._charge(asked, identity, service, response_bytes)
-        elapsed_us = service[0] // 1_000
+        # What `_queue_us` does, written out: each request pays for it.
+        queue_us = ticket.ran_us - ticket.asked_us
+        if queue_us < 0 or ticket.state is _IDLE:
+            queue_us = 0
+        elapsed_us = service.elapsed_ns // 1_000
+        cost = line.cost.flat
+        if cost is None:
+            cost = self._cost(asked, queue_us, service, response_bytes)
         if asked.is_poll:
             # A broker that is busy may be late with data that is there.
             is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
         # A broker that has too many requests at once is slow with each of them, and works on it no longer.
-        taken_us = service[1] // 1_000 if asked.waits_for_data or asked.is_gathering else elapsed_us
-        line.scheduler.add_response_time(ticket.level, queue_us + taken_us)
-        line.tally.serve(CONTROL_LEVEL if ticket.is_control else ticket.level, queue_us, taken_us)
+        taken_us = service.worked_ns // 1_000 if asked.waits_for_data or asked.is_gathering else elapsed_us
+        level = ticket.level
+        line.scheduler.charge(identity, cost)
+        line.scheduler.add_response_time(level, queue_us + taken_us)
+        line.tally.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, asked: Asked, identity: str, service: ServiceTime) -> None:
         """Take it that a request of which the broker had something, if not all, will have no answer.
@@ -371,20 +389,16 @@ class Call:
             identity: Whose it was.
             service: How long the broker had it, as far as that is known.
         """
-        self._charge(asked, identity, service, 0)
+        self.line.scheduler.charge(identity, self._cost(asked, self._queue_us(), service, 0))
 
-    def _charge(self, asked: Asked, identity: str, service: ServiceTime, response_bytes: int) -> int:
-        """Charge what is known at the end; return how long it was queued, in microseconds."""
-        line, ticket = self.line, self.ticket
-        queue_us = ticket.ran_us - ticket.asked_us
-        if queue_us < 0 or ticket.state is _IDLE:
-            queue_us = 0
-        cost = line.cost.flat
-        if cost is None:
-            elapsed_us, service_us = service[0] // 1_000, service[1] // 1_000
-            cost = line.cost.on_completion(Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes))
-        line.scheduler.charge(identity, cost)
-        return queue_us
+    def _queue_us(self) -> int:
+        """Return how long the request was queued whose slot it is."""
+        ticket = self.ticket
+        return 0 if ticket.state is _IDLE else max(0, ticket.ran_us - ticket.asked_us)
+
+    def _cost(self, asked: Asked, queue_us: int, service: ServiceTime, response_bytes: int) -> int:
+        elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
+        return self.line.cost.on_completion(Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes))
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the answer comes."""
@@ -405,7 +419,7 @@ class Call:
 
     def end(self, now_us: int) -> None:
         """Take it that nothing more is under way that needs a slot: it is another's."""
-        if self._is_watched:
+        if self.is_watched:
             self._unwatch()
         line = self.line
         if line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1):
@@ -418,16 +432,16 @@ class Call:
 
     def leave(self, now_us: int) -> None:
         """Wait no longer, and give back what there is."""
-        if self._is_watched:
+        if self.is_watched:
             self._unwatch()
         line = self.line
         if line.dispatcher.leave(self.ticket, now_us):
             line.wake()
 
     def _watch(self, at_us: int) -> None:
-        self._is_watched = True
+        self.is_watched = True
         self.line.watch(self, at_us)
 
     def _unwatch(self) -> None:
-        self._is_watched = False
+        self.is_watched = False
         self.line.watched.discard(self)

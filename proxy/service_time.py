@@ -57,12 +57,9 @@ def is_exempt(api_key: int, *, acks: int = 1, replica_id: int = -1) -> bool:
     return api_key in _EXEMPT
 
 
-class Service(NamedTuple):
-    """A request that a broker has begun with."""
-
-    begun_ns: int
-    clock_ns: int  # what the clock showed
-    ticket: int  # of one that may wait; 0: it does not
+# A request that a broker has begun with: when, in ns, what the clock showed then, and the ticket of one that may wait (0:
+# it does not).
+Service = tuple[int, int, int]
 
 
 class ServiceTime(NamedTuple):
@@ -110,43 +107,50 @@ class ServiceClock:
             may_wait: As ``proxy.asked`` says of it.
             now_ns: The time, which does not go backwards.
         """
-        self._advance(now_ns)
-        self._served += 1
-        ticket = 0
-        if may_wait:
-            ticket = self._last_ticket = self._last_ticket + 1
-            waits_from_ns = self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
-            if waits_from_ns < self._waits_from_ns:
-                self._waits_from_ns = waits_from_ns
-        return Service(now_ns, self._clock_ns, ticket)
-
-    def end(self, service: Service, *, now_ns: int) -> ServiceTime:
-        """Take it that the answer begins to come, or never will, and return how long it took."""
-        self._advance(now_ns)
-        worked_ns = self._clock_ns - service.clock_ns
-        if service.ticket and not self._may_wait.pop(service.ticket, 0):
-            worked_ns = min(worked_ns, _SERVED_AT_MOST_NS // (_HANDOVER_PARTS + 1))
-        else:
-            self._served -= 1
-        return ServiceTime(now_ns - service.begun_ns, worked_ns)
-
-    def _advance(self, now_ns: int) -> None:
+        # The clock moves on; written out here and below: each request pays for it twice.
         if now_ns >= self._waits_from_ns:
             self._let_wait(now_ns)
         parallel, served = self._parallel, self._served
         parts = _HANDOVER_PARTS * parallel + (served if served > parallel else parallel)
         self._clock_ns += (now_ns - self._at_ns) * parallel // parts
         self._at_ns = now_ns
+        self._served = served + 1
+        ticket = 0
+        if may_wait:
+            ticket = self._last_ticket = self._last_ticket + 1
+            waits_from_ns = self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
+            if waits_from_ns < self._waits_from_ns:
+                self._waits_from_ns = waits_from_ns
+        return now_ns, self._clock_ns, ticket
+
+    def end(self, service: Service, *, now_ns: int) -> ServiceTime:
+        """Take it that the answer begins to come, or never will, and return how long it took."""
+        if now_ns >= self._waits_from_ns:
+            self._let_wait(now_ns)
+        parallel, served = self._parallel, self._served
+        parts = _HANDOVER_PARTS * parallel + (served if served > parallel else parallel)
+        self._clock_ns += (now_ns - self._at_ns) * parallel // parts
+        self._at_ns = now_ns
+        begun_ns, clock_ns, ticket = service
+        worked_ns = self._clock_ns - clock_ns
+        if ticket and not self._may_wait.pop(ticket, 0):
+            worked_ns = min(worked_ns, _SERVED_AT_MOST_NS // (_HANDOVER_PARTS + 1))
+        else:
+            self._served -= 1
+        return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Count those no longer that have not been answered for a while, from when on each was taken to wait."""
+        """Count those no longer that have not been answered for a while, each from when on it is taken to wait."""
         self._waits_from_ns = _NEVER_NS
-        for ticket, waits_from_ns in list(self._may_wait.items()):
+        while self._may_wait:
+            ticket, waits_from_ns = next(iter(self._may_wait.items()))
             if waits_from_ns > now_ns:
                 self._waits_from_ns = waits_from_ns
                 break
             del self._may_wait[ticket]
-            self._advance(waits_from_ns)
+            parts = _HANDOVER_PARTS * self._parallel + max(self._served, self._parallel)
+            self._clock_ns += (waits_from_ns - self._at_ns) * self._parallel // parts
+            self._at_ns = waits_from_ns
             self._served -= 1
 
 

@@ -41,9 +41,15 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class Limit(Protocol):
-    """How many requests may be in flight, now."""
+    """How many requests may be in flight, now.
+
+    Attributes:
+        limit: how many.
+        learns: whether it is to ``observe``.
+    """
 
     limit: int
+    learns: bool
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
@@ -59,6 +65,7 @@ class FixedLimit:
     """Always as many."""
 
     __slots__ = ("limit",)
+    learns = False
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
@@ -103,6 +110,8 @@ class VegasLimit:
         "minimum",
         "rtt_us",
     )
+
+    learns = True
 
     def __init__(self, *, minimum: int, maximum: int) -> None:
         if not 1 <= minimum <= maximum:

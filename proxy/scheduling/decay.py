@@ -142,7 +142,9 @@ class DecayScheduler:
         "_decayed",
         "_floor",
         "_levels",
+        "_lowest",
         "_raw",
+        "_scale",
         "_service_decayed",
         "_service_raw",
         "_sums_us",
@@ -160,6 +162,8 @@ class DecayScheduler:
         self._thresholds = _checked_thresholds(options)
         self._begins = [min(self._thresholds[level:]) for level in range(levels - 1)]
         self._floor = options.utilisation_floor
+        self._lowest = levels - 1
+        self._scale = options.cost_scale
         self.next_sweep_ms = now_ms + options.period_ms
         self._costs: dict[str, _Cost] = {}
         self._decayed = self._raw = self._service_decayed = self._service_raw = 0
@@ -192,14 +196,15 @@ class DecayScheduler:
         """The levels that the last sweep gave, by identity; a copy."""
         return dict(self._levels)
 
-    def level(self, identity: str, *, utilisation: float = 1.0) -> int:
+    def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
         """Return the level of a request that ``identity`` now makes.
 
         Args:
             identity: whose it is.
-            utilisation: the part of its broker's slots that is in use; 1: all.
+            in_flight: how many of its broker's slots are in use.
+            slots: how many there are.
         """
-        if utilisation < self._floor:
+        if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)
         return self._level_of_new(identity) if level is None else level
@@ -209,7 +214,7 @@ class DecayScheduler:
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
-        cost *= self.options.cost_scale
+        cost *= self._scale
         entry.raw += cost
         entry.decayed += cost
         if entry.is_service_user:
@@ -224,13 +229,14 @@ class DecayScheduler:
 
         A level that there is no more counts as the lowest. Unlike Hadoop, a millisecond begun is not cut off.
         """
-        level = min(level, self.options.levels - 1)
+        if level > self._lowest:
+            level = self._lowest
         self._counts[level] += 1
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
         """Whether a request of ``level`` is to be refused because it, or what is above it, is served too slowly."""
-        return self._backs_off[min(level, self.options.levels - 1)]
+        return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
         """Sweep if a period is over, for as many as are; say whether. A clock that goes back does nothing."""

@@ -93,8 +93,8 @@ class DispatcherOptions:
     control_slots: int = 64
 
 
-class _Lane:
-    """Slots, and who waits for them."""
+class Lane:
+    """Slots, how many of them are in use, and who waits for them."""
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -110,24 +110,25 @@ class Dispatcher:
     Attributes:
         options: how requests wait.
         is_refusing: whether anybody is refused at all.
+        normal: the slots, and who waits for them, of all but control requests; to be read.
         refused: how many were, by answer.
     """
 
-    __slots__ = ("_control", "_granted", "_normal", "is_refusing", "options", "refused")
+    __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
 
     def __init__(self, options: DispatcherOptions, limit: Limit) -> None:
         self.options = options
         self.is_refusing = options.is_backoff_enabled
-        self._normal = _Lane(CallQueue(options.queue), limit)
+        self.normal = Lane(CallQueue(options.queue), limit)
         control = QueueOptions(levels=1, capacity=_NO_BOUND, within_level=WithinLevel.ROUND_ROBIN)
-        self._control = _Lane(CallQueue(control), FixedLimit(options.control_slots))
+        self._control = Lane(CallQueue(control), FixedLimit(options.control_slots))
         self._granted: dict[Ticket, None] = {}
         self.refused = dict.fromkeys(_REFUSALS.values(), 0)
 
     @property
     def queue(self) -> CallQueue[Ticket]:
         """The queue of the normal lane; to be read."""
-        return self._normal.queue
+        return self.normal.queue
 
     @property
     def control_queue(self) -> CallQueue[Ticket]:
@@ -137,7 +138,7 @@ class Dispatcher:
     @property
     def in_flight(self) -> int:
         """How many slots are in use."""
-        return self._normal.in_flight
+        return self.normal.in_flight
 
     @property
     def control_in_flight(self) -> int:
@@ -147,12 +148,7 @@ class Dispatcher:
     @property
     def limit(self) -> int:
         """How many slots there are."""
-        return self._normal.limit.limit
-
-    @property
-    def utilisation(self) -> float:
-        """The part of the slots that is in use."""
-        return self._normal.in_flight / self._normal.limit.limit
+        return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
@@ -170,7 +166,7 @@ class Dispatcher:
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
         ticket.asked_us = now_us
-        lane = self._control if ticket.is_control else self._normal
+        lane = self._control if ticket.is_control else self.normal
         is_refusing = self.is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
@@ -202,12 +198,15 @@ class Dispatcher:
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
-        if is_sample and not ticket.is_control:
-            lane = self._normal
+        lane = self._control if ticket.is_control else self.normal
+        if is_sample and lane.limit.learns:
             rtt_us = now_us - ticket.ran_us
             lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
-        return self._free(ticket, now_us)
+        if lane.queue.size or self._granted:
+            return self._free(lane, ticket, now_us)
+        lane.in_flight -= 1
+        return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
         """Give the slot of a running ticket to the next: its request waits, at the broker or for its own client.
@@ -217,7 +216,7 @@ class Dispatcher:
         if ticket.state is not _RUNNING:
             return bool(self._granted)
         ticket.state = State.PARKED
-        return self._free(ticket, now_us)
+        return self._free(self._lane(ticket), ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
         """Forget the request of a ticket, wherever it is; an idle one stays idle.
@@ -227,9 +226,9 @@ class Dispatcher:
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
-            return self._free(ticket, now_us)
+            return self._free(self._lane(ticket), ticket, now_us)
         if state is State.WAITING:
-            (self._control if ticket.is_control else self._normal).queue.remove(ticket)
+            self._lane(ticket).queue.remove(ticket)
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
@@ -244,14 +243,17 @@ class Dispatcher:
         """Put the queue and the slots under other options; who waits and who runs goes on doing so."""
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
-            queue.take_over(self._normal.queue)
-            self._normal.queue = queue
+            queue.take_over(self.normal.queue)
+            self.normal.queue = queue
         self.options = options
         self.is_refusing = options.is_backoff_enabled
-        self._normal.limit = limit
+        self.normal.limit = limit
         self._control.limit = FixedLimit(options.control_slots)
-        self._fill(self._normal, now_us)
+        self._fill(self.normal, now_us)
         self._fill(self._control, now_us)
+
+    def _lane(self, ticket: Ticket) -> Lane:
+        return self._control if ticket.is_control else self.normal
 
     def _overflow_when_slow(self) -> Overflow:
         if not self.options.disconnects_when_slow:
@@ -263,16 +265,15 @@ class Dispatcher:
         self.refused[answer] += 1
         return answer
 
-    def _free(self, ticket: Ticket, now_us: int) -> bool:
+    def _free(self, lane: Lane, ticket: Ticket, now_us: int) -> bool:
+        lane.in_flight -= 1
         if self._granted:
             self._granted.pop(ticket, None)
-        lane = self._control if ticket.is_control else self._normal
-        lane.in_flight -= 1
         if lane.queue.size:
             self._fill(lane, now_us)
         return bool(self._granted)
 
-    def _fill(self, lane: _Lane, now_us: int) -> None:
+    def _fill(self, lane: Lane, now_us: int) -> None:
         """Give all free slots to those that wait."""
         while lane.in_flight < lane.limit.limit and (ticket := lane.queue.poll()) is not None:
             lane.in_flight += 1

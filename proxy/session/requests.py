@@ -191,7 +191,7 @@ class Requests(State):
             sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None
-            self._begin(sent)
+            sent.begin()
         self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
         return NOTHING
 
@@ -272,7 +272,7 @@ class Requests(State):
         decision = mutations.take(frame, head._replace(body=head.body - position), bucket, now_ms=now_ms)
         passes = isinstance(decision, Forward)
         if passes:
-            self._begin(sent)
+            sent.begin()
         return self._do(decision, mutations, position, head, sent if passes else None)
 
     def _is_alone(self) -> bool:
@@ -375,7 +375,8 @@ class Requests(State):
         if sent is not None:
             if not self._may_ask(sent, size_bytes, now_ms):
                 return None
-            self._begin(sent)
+            if sent.payers is not NOBODY:
+                sent.begin()
         if habit.acks:
             bucket.in_flight += size_bytes
             self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
@@ -419,6 +420,7 @@ class Requests(State):
                 self._is_unrefusable = False
             if may and is_alone and not is_whole:
                 call.passed(asked, is_whole=False, now_us=self.now_ns // 1_000)
+        self._is_metered = True
         self.is_blocked = not may and not self._is_refused
         return may
 
@@ -463,11 +465,6 @@ class Requests(State):
             call.end(self.now_ns // 1_000)
         else:
             call.passed(sent.asked, is_whole=is_whole, now_us=self.now_ns // 1_000)
-
-    def _begin(self, sent: Sent) -> None:
-        self._is_metered = True
-        if sent.payers is not NOBODY:
-            sent.begin()
 
     def _refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> Change | None:
         """Answer a request that the queue has refused, and let its client be silent for a while; None: it is held.
@@ -521,7 +518,8 @@ class Requests(State):
                     sent = sent._replace(asked=asked(FETCH, habit.api_version, 1, is_patient, wants_data))
                 if not self._may_ask(sent, size_bytes, now_ms):
                     return None
-                self._begin(sent)
+                if sent.payers is not NOBODY:
+                    sent.begin()
             if is_capped:
                 change = capped_fetch(limits, bucket.max_fetch_bytes)
         self._fetches_in_flight += 1
@@ -542,11 +540,13 @@ class Requests(State):
             found = longest(self.account, charges, now_ms=now_ms)
             if found is not None:
                 self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
-        elif self._in_flight:
-            sent = self._in_flight[0][5]
-            if self._call is not None and sent is not None and len(self._in_flight) == 1:
-                self._call.passed(sent.asked, is_whole=True, now_us=self.now_ns // 1_000)
-            self._begin_service()
+        elif self._in_flight and (sent := self._in_flight[0][5]) is not None:
+            call, asked = self._call, sent.asked
+            if call is not None and len(self._in_flight) == 1 and (asked.may_park or call.is_watched):
+                call.passed(asked, is_whole=True, now_us=self.now_ns // 1_000)
+            if self._service is None and not (self._is_client_full or self.delayed_until_ms):
+                clock = self.account.listening.service
+                self._service = clock.begin(may_wait=asked.may_wait, now_ns=self.now_ns)
 
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.

@@ -23,6 +23,7 @@ from proxy.login import LOGIN_APIS
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.rewrite import NOTHING, Change, response_change
+from proxy.service_time import NO_TIME
 from proxy.session.requests import Requests
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, PRODUCE, Answer
 
@@ -228,12 +229,19 @@ class Responses(Requests):
         self, sent: Sent, bucket: Bucket | None, wait_ms: int, request_bytes: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
         """Charge what a request is charged beside its bytes; return whose wait counts, and how long it is."""
-        service = self._end_service()
+        service, begun = NO_TIME, self._service
+        if begun is not None:
+            self._service = None
+            service = self.account.listening.service.end(begun, now_ns=self.now_ns)
         call = self._call
+        is_last = not self._in_flight
         if call is not None and sent.identity is not None:
             call.answered(sent.asked, sent.identity, service, request_bytes, response_bytes)
-            self._move_up(call)
-        if self._in_flight:
+            if is_last and self._acks0 is None:
+                call.end(self.now_ns // 1_000)
+            else:
+                self._move_up(call)
+        if not is_last:
             self._begin_service()
         if sent.payers is NOBODY:
             return bucket, wait_ms

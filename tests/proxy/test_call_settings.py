@@ -77,7 +77,7 @@ def test_the_default_scheduler_has_everybody_in_level_0() -> None:
     scheduler.charge("alice", 1_000)
     scheduler.sweep()
 
-    assert scheduler.level("alice", utilisation=1.0) == 0
+    assert scheduler.level("alice", 1, 1) == 0
 
 
 def test_slots_are_fixed_or_found() -> None:

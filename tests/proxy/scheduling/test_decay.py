@@ -158,12 +158,12 @@ def test_a_broker_at_leisure_has_no_heavy_users() -> None:
     scheduler = scheduler_of(utilisation_floor=0.5)
     scheduler.charge("a", 1)
 
-    assert scheduler.level("a", utilisation=0.49) == 0
-    assert scheduler.level("a", utilisation=0.5) == 3
+    assert scheduler.level("a", 49, 100) == 0
+    assert scheduler.level("a", 50, 100) == 3
 
     scheduler.charge("a", 9)
     scheduler.sweep()
-    assert [scheduler.level("a", utilisation=part) for part in (0.0, 1.0)] == [0, 3]
+    assert [scheduler.level("a", in_flight, 2) for in_flight in (0, 2)] == [0, 3]
 
 
 def test_scaled_costs_keep_who_truncation_forgets() -> None:

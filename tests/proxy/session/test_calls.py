@@ -44,6 +44,7 @@ class OneEach:
 class CountingLimit(FixedLimit):
     """Counts what it could learn from."""
 
+    learns = True
     observed = 0
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
