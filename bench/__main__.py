@@ -36,12 +36,11 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring_fresh, frozenset({Section.IDLE})),
     (synthetic.measuring_tls, frozenset({Section.TLS})),
     (real_broker.measuring, frozenset({Section.KAFKA})),
+    (real_broker.measuring_queue, frozenset({Section.KAFKA_QUEUE})),
     (_in_process, frozenset({Section.DECISION})),
 )
 # Where a first round would measure compilers and cold caches, it is not counted.
-WARMED_UP: Final = frozenset(
-    {Section.BULK, Section.REQUESTS, Section.LATENCY, Section.ADDRESSES, Section.QUEUE, Section.TLS, Section.KAFKA}
-)
+WARMED_UP: Final = frozenset(Section) - {Section.IDLE, Section.DECISION}
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:

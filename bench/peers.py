@@ -60,31 +60,38 @@ def running(names: Sequence[str], route_of: Callable[[str], Route]) -> Iterator[
 @contextmanager
 def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
     """Ours in front of a broker that advertises it and, rewriting, in front of a cluster."""
+    routes = two_routes(broker_port, OURS_REWRITING)
     cluster = {"bootstrap_servers": f"127.0.0.1:{broker_port}", "broker_ports": "{0}-{0}".format(free_port())}
-    with _two_of_ours(broker_port, OURS_REWRITING, cluster) as (proxy, peers):
+    with _two_of_ours(routes, cluster) as (proxy, peers):
         wait_until(lambda: "-> broker 0" in proxy.log, timeout_s=20, what="the broker has its port")
         yield peers
 
 
 @contextmanager
-def with_and_without_queue(broker_port: int) -> Iterator[list[Peer]]:
+def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
     """Ours in front of a broker, and the same with a queue in front of it that has always room."""
-    listener = {"upstream": f"127.0.0.1:{broker_port}", "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
-    with _two_of_ours(broker_port, OURS_QUEUEING, listener) as (_, peers):
+    upstream = f"127.0.0.1:{routes[OURS_QUEUEING].upstream_port}"
+    listener = {"upstream": upstream, "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
+    with _two_of_ours(routes, listener) as (_, peers):
         yield peers
 
 
 @contextmanager
-def _two_of_ours(broker_port: int, name: str, listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
+def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
     """Ours, and the same with a listener of another kind: one process, a port for each.
 
     Two processes of the very same program differ by more than what is sought here.
     """
-    ports = {OURS: free_port(), name: free_port()}
-    config = our_config(Route(port=ports[OURS], upstream_port=broker_port))
-    config["listeners"].append({"name": "other", "bind": f"127.0.0.1:{ports[name]}", **listener})
+    (ours, other) = routes.values()
+    config = our_config(ours)
+    config["listeners"].append({"name": "other", "bind": f"127.0.0.1:{other.port}", **listener})
     with Proxy(config) as proxy:
-        yield proxy, [Peer(name=one, port=port, pid=proxy.process.pid) for one, port in ports.items()]
+        yield proxy, [Peer(name=name, port=one.port, pid=proxy.process.pid) for name, one in routes.items()]
+
+
+def two_routes(broker_port: int, other: str) -> dict[str, Route]:
+    """Ours and another listener of it, both in front of one port."""
+    return {name: Route(port=free_port(), upstream_port=broker_port) for name in (OURS, other)}
 
 
 def synthetic_route(name: str, *, broker_port: int, tls: tuple[str, str] | None = None) -> Route:

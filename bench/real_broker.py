@@ -1,13 +1,13 @@
 """Rows against a real Apache Kafka, with its own performance tools."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.figures import DIRECT as DIRECT_PEER
-from bench.figures import KROXYLICIOUS, Sample
+from bench.figures import KROXYLICIOUS, OURS, OURS_QUEUEING, Sample
 from bench.measure import cpu_seconds
-from bench.peers import Peer, Route, running
+from bench.peers import Peer, Route, running, with_and_without_queue
 from bench.rows import Row
 from tests.end_to_end.support.artifacts import KAFKA_3_9, java
 from tests.end_to_end.support.clients import create_topic
@@ -54,6 +54,17 @@ def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row,
         load = Load(kafka)
         with running(names, route) as peers:
             yield peers, load.measure
+
+
+@contextmanager
+def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
+    """The same for ours alone, with a queue in front of the broker and without."""
+    listeners = {OURS: "OURS", OURS_QUEUEING: "QUEUEING"}
+    with ExitStack() as stack:
+        kafka = stack.enter_context(BenchKafka(KAFKA_3_9, proxied=[*listeners.values()], config=_BROKER))
+        endpoints = {name: kafka.listener(listener) for name, listener in listeners.items()}
+        routes = {name: Route(port=one.advertised_port, upstream_port=one.port) for name, one in endpoints.items()}
+        yield stack.enter_context(with_and_without_queue(routes)) if OURS in names else [], Load(kafka).measure
 
 
 class Load:

@@ -110,6 +110,12 @@ COLUMNS: Final[Mapping[Section, Sequence[Column]]] = {
         _cpu("CPU s per 10,000", cpu_s_per_10k_requests),
         _of(OURS, "CPU, of ours", cpu_s_per_10k_requests),
     ),
+    Section.KAFKA_QUEUE: (
+        _figure("MB/s", bytes_per_second, scale=1e6),
+        _of(OURS, "of ours", bytes_per_second),
+        _cpu("CPU s per GB", cpu_s_per_gb),
+        _of(OURS, "CPU, of ours", cpu_s_per_gb),
+    ),
     Section.DECISION: (_figure("µs a decision", field("decision_us")),),
 }
 TITLES: Final = {
@@ -118,7 +124,8 @@ TITLES: Final = {
     Section.LATENCY: "Latency, fake broker",
     Section.IDLE: "Memory, fake broker",
     Section.ADDRESSES: "Addresses rewritten or not, fake broker",
-    Section.QUEUE: "A queue in front of the broker or none, nobody waits, fake broker",
+    Section.QUEUE: "A queue in front of the broker or none, nobody waits, fake broker that is faster than the proxy",
+    Section.KAFKA_QUEUE: "A queue in front of the broker or none, nobody waits, Apache Kafka",
     Section.TLS: "Bulk over TLS, fake broker",
     Section.KAFKA: "Apache Kafka and its performance tools",
     Section.DECISION: "A decision, no network: resolve, record, throttle time",

@@ -31,7 +31,8 @@ class Section(Enum):
     LATENCY = "latency"  # synthetic, at a fixed rate
     IDLE = "idle"  # synthetic, memory
     ADDRESSES = "addresses"  # synthetic, bytes; ours against ours that rewrites addresses
-    QUEUE = "queue"  # synthetic; ours against ours with a queue that is never full
+    QUEUE = "queue"  # synthetic; ours against ours with a queue that is never full, on a core that is
+    KAFKA_QUEUE = "kafka-queue"  # real broker, real clients; likewise
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network at all
@@ -93,7 +94,8 @@ def _rewriting(api: Literal["produce", "fetch"], api_version: int, size_bytes: i
 
 
 def _queueing(row: Row) -> Row:
-    return replace(row, key=f"queue-{row.key}", section=Section.QUEUE, targets=queueing())
+    """Without a target: on a core that has nothing left, whatever is done costs throughput."""
+    return replace(row, key=f"queue-{row.key}", section=Section.QUEUE, targets=())
 
 
 def _over_tls(row: Row) -> Row:
@@ -145,6 +147,21 @@ ROWS: Final = (
     _rewriting("fetch", NEW_FETCH_VERSION, MIB, "Fetch v17 responses of 1 MiB, 4 connections, 1 in flight"),
     *(_queueing(make(64 * KIB, "64 KiB")) for make in (_produce, _fetch)),
     _queueing(_SMALL),
+    Row(
+        key="kafka-queue-produce-16k",
+        title="ProducerPerformance, batches of 16 KB",
+        section=Section.KAFKA_QUEUE,
+        size_bytes=16_384,
+        targets=queueing(),
+    ),
+    Row(
+        key="kafka-queue-consume-6",
+        title="ConsumerPerformance, 6 partitions",
+        section=Section.KAFKA_QUEUE,
+        api="fetch",
+        partitions=6,
+        targets=queueing(),
+    ),
     *(_over_tls(make(size_bytes, size)) for make in (_produce, _fetch) for size_bytes, size in _SIZES[1::2]),
     Row(
         key="kafka-produce-16k",

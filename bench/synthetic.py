@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from bench.figures import DIRECT, ENVOY, OURS, Sample
-from bench.peers import Peer, running, synthetic_route, with_and_without_queue, with_and_without_rewriting
+from bench.figures import DIRECT, ENVOY, OURS, OURS_QUEUEING, Sample
+from bench.peers import (
+    Peer,
+    running,
+    synthetic_route,
+    two_routes,
+    with_and_without_queue,
+    with_and_without_rewriting,
+)
 from bench.rows import Row, Section
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 from tests.support.certificates import Authority
@@ -53,7 +60,10 @@ def measuring_queue(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable
     """Likewise for ours with a queue in front of the broker, and without."""
     with ExitStack() as stack:
         port = stack.enter_context(_fake_broker())
-        yield stack.enter_context(with_and_without_queue(port)) if OURS in names else [], measure
+        yield (
+            stack.enter_context(with_and_without_queue(two_routes(port, OURS_QUEUEING))) if OURS in names else [],
+            measure,
+        )
 
 
 @contextmanager
