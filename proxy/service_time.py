@@ -57,7 +57,8 @@ def is_exempt(api_key: int, *, acks: int = 1, replica_id: int = -1) -> bool:
     return api_key in _EXEMPT
 
 
-# A request that a broker has begun with: when, in ns; what the clock showed then; the ticket of one that may wait, or 0.
+# A request that a broker has begun with: when, in ns, what the clock showed then, and the ticket of one that may wait.
+# Who does not has 0.
 Service = tuple[int, int, int]
 
 

@@ -35,6 +35,7 @@ class State(Enum):
 # Looked up once: a member of an Enum is found through its class, for each request.
 _IDLE: Final = State.IDLE
 _RUNNING: Final = State.RUNNING
+_WAITING: Final = State.WAITING
 
 
 class Ticket:
@@ -68,6 +69,7 @@ class Answer(Enum):
 
 
 _RUN: Final = Answer.RUN
+_WAIT: Final = Answer.WAIT
 _REFUSALS: Final = {
     Overflow.KEEP_ALIVE: Answer.KEEP_ALIVE,
     Overflow.DISCONNECT: Answer.DISCONNECT,
@@ -182,8 +184,8 @@ class Dispatcher:
                 return self._refuse(overflow)
         else:
             lane.queue.put(ticket)
-        ticket.state = State.WAITING
-        return Answer.WAIT
+        ticket.state = _WAITING
+        return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
         """Take it that the request of a running or parked ticket is over; its slot goes to the next.
@@ -227,7 +229,7 @@ class Dispatcher:
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
             return self._free(self._lane(ticket), ticket, now_us)
-        if state is State.WAITING:
+        if state is _WAITING:
             self._lane(ticket).queue.remove(ticket)
         return bool(self._granted)
 
