@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench import decision, machine, real_broker, report, synthetic
+from bench import decision, machine, real_broker, report, scheduling, synthetic
 from bench.figures import OURS, Sample
 from bench.peers import PEERS, Peer
 from bench.rows import ROWS, Row, Section, selected
@@ -28,6 +28,11 @@ def _in_process(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
     yield [Peer(name=OURS, port=0)], lambda row, peer: decision.measure(row)
 
 
+@contextmanager
+def _scheduling(names: Sequence[str]) -> Iterator[tuple[list[Peer], Measure]]:
+    yield [Peer(name=OURS, port=0)], lambda row, peer: scheduling.measure(row)
+
+
 # Sections that share an environment share its programs: what was started stays warm for the next row.
 ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring, frozenset({Section.BULK, Section.REQUESTS, Section.LATENCY})),
@@ -38,9 +43,10 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (real_broker.measuring, frozenset({Section.KAFKA})),
     (real_broker.measuring_queue, frozenset({Section.KAFKA_QUEUE})),
     (_in_process, frozenset({Section.DECISION})),
+    (_scheduling, frozenset({Section.SCHEDULING})),
 )
 # Where a first round would measure compilers and cold caches, it is not counted.
-WARMED_UP: Final = frozenset(Section) - {Section.IDLE, Section.DECISION}
+WARMED_UP: Final = frozenset(Section) - {Section.IDLE, Section.DECISION, Section.SCHEDULING}
 
 
 def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: int, warm_up: bool) -> report.Measured:

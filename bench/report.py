@@ -117,6 +117,7 @@ COLUMNS: Final[Mapping[Section, Sequence[Column]]] = {
         _of(OURS, "CPU, of ours", cpu_s_per_gb),
     ),
     Section.DECISION: (_figure("µs a decision", field("decision_us")),),
+    Section.SCHEDULING: (_figure("µs a request", field("decision_us")),),
 }
 TITLES: Final = {
     Section.BULK: "Bulk, fake broker",
@@ -129,6 +130,7 @@ TITLES: Final = {
     Section.TLS: "Bulk over TLS, fake broker",
     Section.KAFKA: "Apache Kafka and its performance tools",
     Section.DECISION: "A decision, no network: resolve, record, throttle time",
+    Section.SCHEDULING: "What the fair call queue decides, no network",
 }
 
 

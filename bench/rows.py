@@ -36,6 +36,7 @@ class Section(Enum):
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network at all
+    SCHEDULING = "scheduling"  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +203,17 @@ ROWS: Final = (
             ("decision-paced", "the same, paced"),
         )
     ),
+    *(
+        Row(key=key, title=title, section=Section.SCHEDULING, targets=(microseconds(3),))
+        for key, title in (
+            ("scheduling-free", "10,000 users, slots are free: level, slot, end"),
+            ("scheduling-adaptive", "the same, and max_in_flight is adaptive"),
+            ("scheduling-fifo", "10,000 users, 500 requests wait for 32 slots: level, place, turn, end"),
+            ("scheduling-round-robin", "the same, users in turn in each level"),
+            ("scheduling-charged", "the same, with charges on arrival and at the end, and response times"),
+        )
+    ),
+    Row(key="scheduling-sweep", title="a sweep over 10,000 users, every 5 s", section=Section.SCHEDULING, targets=()),
 )
 
 

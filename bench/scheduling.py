@@ -1,15 +1,14 @@
 """What one decision of the scheduler costs: the level of a request on arrival, a place or a slot, and the end of it.
 
-``python -m bench.scheduling`` prints microseconds a request, for 10,000 users in random order, so that what is known of
-them is as cold in the caches as a real load finds it; the loop is counted in. A sweep is what the loop stands still
-for, once in a period.
+For 10,000 users in random order, so that what is known of them is as cold in the caches as a real load finds it; the
+loop is counted in. A sweep is what the loop stands still for, once in a period.
 """
 
 import random
 import time
-from collections.abc import Callable
-from statistics import median
 
+from bench.figures import Sample
+from bench.rows import Row
 from proxy.scheduling.call_queue import QueueOptions, WithinLevel
 from proxy.scheduling.concurrency import FixedLimit, Limit, VegasLimit
 from proxy.scheduling.cost import TrafficCost
@@ -18,26 +17,26 @@ from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions, T
 
 USERS = 10_000
 REQUESTS = 300_000
-REPETITIONS = 5
 SLOTS = 32
 WAITING = 500
 
 
-def main() -> None:
-    """Measure and print."""
-    for name, measure in (
-        ("level, ask, done; slots are free", lambda: _free(FixedLimit(SLOTS))),
-        ("the same, adaptive", lambda: _free(VegasLimit(minimum=SLOTS, maximum=1_000))),
-        (f"level, ask, wait, granted, done; {WAITING} wait", lambda: _saturated(WithinLevel.FIFO, is_charged=False)),
-        ("the same, round robin in each level", lambda: _saturated(WithinLevel.ROUND_ROBIN, is_charged=False)),
-        ("the same, fifo, with charges and response times", lambda: _saturated(WithinLevel.FIFO, is_charged=True)),
-    ):
-        print(f"{name:<50} {_median_us(measure):5.2f} µs")
-    print(f"{'a sweep':<50} {_median_us(_sweep) / 1_000:5.2f} ms")
-
-
-def _median_us(measure: Callable[[], float]) -> float:
-    return median(measure() for _ in range(REPETITIONS)) * 1e6
+def measure(row: Row) -> Sample:
+    """Decide on each of many requests."""
+    match row.key:
+        case "scheduling-free":
+            seconds = _free(FixedLimit(SLOTS))
+        case "scheduling-adaptive":
+            seconds = _free(VegasLimit(minimum=SLOTS, maximum=1_000))
+        case "scheduling-fifo":
+            seconds = _saturated(WithinLevel.FIFO, is_charged=False)
+        case "scheduling-round-robin":
+            seconds = _saturated(WithinLevel.ROUND_ROBIN, is_charged=False)
+        case "scheduling-charged":
+            seconds = _saturated(WithinLevel.ROUND_ROBIN, is_charged=True)
+        case _:
+            seconds = _sweep()
+    return {"decision_us": seconds * 1e6}
 
 
 def _scheduler() -> DecayScheduler:
@@ -106,7 +105,3 @@ def _sweep() -> float:
     start = time.process_time()
     scheduler.sweep()
     return time.process_time() - start
-
-
-if __name__ == "__main__":
-    main()

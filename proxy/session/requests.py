@@ -131,7 +131,8 @@ class Requests(State):
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
         listening = self.account.listening
-        self._follow_line(listening.line, len(data) - position)
+        if listening.line is not None or self._call is not None:
+            self._follow_line(listening.line, len(data) - position)
         login = self._login
         if login is not None and login.is_raw:
             is_request = not login.is_readable and sasl.is_request(data, position)
