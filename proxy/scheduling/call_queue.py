@@ -271,8 +271,13 @@ class CallQueue(Generic[E]):
 
         As in Hadoop, the last level is no overflow: that is where an element waits that fits nowhere.
         """
-        own = min(element.level, self._last)
-        if self._fits(element, own):
+        own = element.level
+        if own > self._last:
+            own = self._last
+        if self._sizes[own] < self.capacities[own]:  # _fits, written out: each request that waits pays for it
+            self._levels[own].append(element)
+            self._sizes[own] += 1
+            self.size += 1
             return _QUEUED
         for level in range(own, self._last):
             self.overflowed[level] += 1

@@ -277,8 +277,9 @@ class Dispatcher:
 
     def _fill(self, lane: Lane, now_us: int) -> None:
         """Give all free slots to those that wait."""
-        while lane.in_flight < lane.limit.limit and (ticket := lane.queue.poll()) is not None:
+        poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
+        while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1
             ticket.state = _RUNNING
             ticket.ran_us = now_us
-            self._granted[ticket] = None
+            granted[ticket] = None
