@@ -148,22 +148,24 @@ async def serve(*, mock_port: int) -> asyncio.Server:
     """Listen on a free port of loopback and relay each connection to the mock."""
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        repairs = Repairs()
-        try:
-            mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
-        except OSError:
-            writer.close()
-            return
-        # Either side's end is the other's: each pump ends what it writes to, which ends the other pump's reads.
-        with contextlib.suppress(asyncio.CancelledError), contextlib.closing(mock_writer):
-            await asyncio.gather(
-                # Only the sending half: the mock is reset if it answers into a closed connection, and drops what it
-                # has not read yet, such as Produce requests with acks=0 of a client that has left.
-                _pump(reader, mock_writer, repairs.request, end=lambda: _end_of_requests(mock_writer)),
-                _pump(mock_reader, writer, repairs.response, end=writer.close),
-            )
+        # Closed here as well as by the pumps: who is cancelled before they begin has none.
+        with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
+            await _relay(reader, writer, mock_port)
 
     return await asyncio.start_server(on_client, "127.0.0.1", 0, limit=_STREAM_LIMIT_BYTES)
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int) -> None:
+    repairs = Repairs()
+    mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
+    # Either side's end is the other's: each pump ends what it writes to, which ends the other pump's reads.
+    with contextlib.closing(mock_writer):
+        await asyncio.gather(
+            # Only the sending half: the mock is reset if it answers into a closed connection, and drops what it has
+            # not read yet, such as Produce requests with acks=0 of a client that has left.
+            _pump(reader, mock_writer, repairs.request, end=lambda: _end_of_requests(mock_writer)),
+            _pump(mock_reader, writer, repairs.response, end=writer.close),
+        )
 
 
 def _end_of_requests(mock_writer: asyncio.StreamWriter) -> None:

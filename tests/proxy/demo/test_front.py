@@ -122,6 +122,23 @@ async def test_the_mock_can_answer_a_client_that_has_left() -> None:
         await front.wait_closed()
 
 
+async def test_who_is_cut_off_before_the_mock_was_reached_is_let_go() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mock:
+        front = await serve(mock_port=mock.getsockname()[1])
+        reader, writer = await asyncio.open_connection(*front.sockets[0].getsockname())
+        ours = asyncio.all_tasks()
+        while not (relays := asyncio.all_tasks() - ours):
+            await asyncio.sleep(0)
+        for relay in relays:
+            relay.cancel()
+        await asyncio.wait(relays)
+
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        front.close()
+        await front.wait_closed()
+
+
 def _answer_late(mock: socket.socket, *, answers: int) -> None:
     """Answer when the other side has sent all it will: raises if it is gone altogether."""
     connection, _ = mock.accept()
