@@ -257,12 +257,13 @@ class Call:
         is_watched: It may have to give its slot back before the answer comes.
     """
 
-    __slots__ = ("_api_key", "_awaits_data", "_sample", "is_watched", "line", "ticket")
+    __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
     def __init__(self, line: Line, owner: object) -> None:
         self.line = line
         self._api_key = 0  # of the oldest request without an answer
         self._awaits_data = False  # the last fetch did
+        self._refusal = 0, "", Answer.KEEP_ALIVE  # of which API, whose, and how
         self.is_watched = False
         self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
         self.ticket = Ticket(owner)
@@ -325,10 +326,14 @@ class Call:
         return self._refuse(asked, identity, Answer.KEEP_ALIVE)
 
     def _refuse(self, asked: Asked, identity: str, answer: Answer) -> Turn:
-        line = self.line
-        line.scheduler.charge(identity, line.cost.on_refusal)
-        line.tally.refuse(self.ticket.level, asked.api_key, answer)
+        self._refusal = asked.api_key, identity, answer
         return Turn.REFUSED
+
+    def refused(self) -> None:
+        """Take it that the client is told so. Else, for there turned out to be no answer, nobody was refused."""
+        line, (api_key, identity, answer) = self.line, self._refusal
+        line.scheduler.charge(identity, line.cost.on_refusal)
+        line.tally.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
         """Take it that a request is the oldest without an answer now; its last bytes may be still to come.

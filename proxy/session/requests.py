@@ -487,6 +487,8 @@ class Requests(State):
             is_muted = now_ms < self.account.muted_until_ms  # it is not while the proxy is about to end
             is_produce = data.startswith(_PRODUCE_KEY, position + 4)
             self._refuses_until_ms = now_ms + REFUSED_BEHIND_MS if is_produce and is_muted else 0
+        if self._call is not None:
+            self._call.refused()
         self.to_client.append(answer)
         return position, frame_end, b""
 

@@ -892,10 +892,12 @@ def test_what_has_no_answer_waits_where_others_are_refused() -> None:
 def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -> None:
     crowd, last = refused()
     crowd.wait(600)
+    before = crowd.tally.refused.copy()
     header = request_header(ApiKey.FETCH, 4, 2, "etl", is_flexible=False)
 
     last.client(framed(header + pack(">iiiibi", 5, 500, 1, 1_000, 0, 0)))
 
+    assert crowd.tally.refused == before
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
     assert len(crowd.dispatcher.queue) == 1_099
