@@ -347,14 +347,14 @@ class Requests(State):
         is_kept = front_end and habit.front_end <= _MAX_HABIT_BYTES
         if is_kept and head.api_version <= HIGHEST_VERSION[head.api_key]:
             self._habit = habit
-        elif self._habit is not None and not self.account.holds(self._habit.bucket):
-            self._habit = None
         self._let_go(now_ms)
         return habit
 
     def _let_go(self, now_ms: int) -> None:
         """Hold no longer what was looked up for other client-ids, so that who changes them takes no more places."""
         if self.account.left:
+            if self._habit is not None and not self.account.holds(self._habit.bucket):
+                self._habit = None  # else it would be charged still, when its place is another's by now
             self.account.let_go(set(self._charged()), now_ms=now_ms)
 
     def _charged(self) -> Iterator[Bucket | None]:

@@ -384,3 +384,17 @@ def test_each_client_id_of_a_connection_pays_for_its_own_requests(first: str, th
     assert counts == ({first: 3} if first == then else {first: 2, then: 1})
     for name in counts:
         assert wire.bucket("request_rate", client_id=name).in_flight == 0
+
+
+def test_who_changes_his_client_id_by_another_request_holds_what_he_then_charges() -> None:
+    """A bucket that nobody holds makes room for another, and he would have a quota of his own."""
+    wire = Wire(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e9), QuotaRule(user=DEFAULT, request_rate=1_000.0))
+    wire.client(produce_request(1))
+    wire.broker(produce_response(1))
+
+    wire.client(other_request(2, client_id="web"))
+    wire.broker(other_response(2))
+    wire.client(produce_request(3))
+
+    assert wire.bucket().in_flight > 0
+    assert wire.bucket().holders == 1
