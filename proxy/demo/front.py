@@ -146,11 +146,17 @@ def _uvarint(value: int) -> bytes:
 
 async def serve(*, mock_port: int) -> asyncio.Server:
     """Listen on a free port of loopback and relay each connection to the mock."""
+    # asyncio itself knows a task only by whom it waits for: of a client that has left, nobody held them any more.
+    relays: set[asyncio.Task[None] | None] = set()
 
     async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Closed here as well as by the pumps: who is cancelled before they begin has none.
-        with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
-            await _relay(reader, writer, mock_port)
+        relays.add(relay := asyncio.current_task())
+        try:
+            # Closed here as well as by the pumps: who is cancelled before they begin has none.
+            with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
+                await _relay(reader, writer, mock_port)
+        finally:
+            relays.discard(relay)
 
     return await asyncio.start_server(on_client, "127.0.0.1", 0, limit=_STREAM_LIMIT_BYTES)
 

@@ -1,6 +1,7 @@
 """What the relay before the mock cluster changes, on bytes; and how it ends."""
 
 import asyncio
+import gc
 import select
 import socket
 import struct
@@ -137,6 +138,27 @@ async def test_who_is_cut_off_before_the_mock_was_reached_is_let_go() -> None:
 
         assert await asyncio.wait_for(reader.read(), 5) == b""
         writer.close()
+        front.close()
+        await front.wait_closed()
+
+
+async def test_a_relay_is_not_collected_while_the_mock_may_answer_a_client_that_has_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mock:
+        front = await serve(mock_port=mock.getsockname()[1])
+        ours = asyncio.all_tasks()
+        _, writer = await asyncio.open_connection(*front.sockets[0].getsockname())
+        connection, _ = await asyncio.to_thread(mock.accept)
+        with connection:
+            writer.close()
+            await writer.wait_closed()
+            assert await asyncio.to_thread(connection.recv, 1) == b""
+
+            gc.collect()
+
+            relays = asyncio.all_tasks() - ours
+            assert relays
+        await asyncio.wait(relays, timeout=5)
+        assert not asyncio.all_tasks() - ours
         front.close()
         await front.wait_closed()
 
