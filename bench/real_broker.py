@@ -109,6 +109,7 @@ class Load:
             topic=topic,
             records=records,
             record_size_bytes=RECORD_SIZE_BYTES,
+            throughput=row.records_per_s or -1,
             properties={"batch.size": row.size_bytes, "linger.ms": 10, "acks": 1, "buffer.memory": 67_108_864},
         )
         return records * RECORD_SIZE_BYTES, records / done.records_per_second

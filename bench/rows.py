@@ -53,6 +53,7 @@ class Row:
     connections: int = 1
     in_flight: int = 1
     partitions: int = 1
+    records_per_s: int | None = None  # of a real producer; None: all that it can
 
 
 def _produce(size_bytes: int, size: str) -> Row:
@@ -150,9 +151,17 @@ ROWS: Final = (
     _queueing(_SMALL),
     Row(
         key="kafka-queue-produce-16k",
-        title="ProducerPerformance, batches of 16 KB",
+        title="ProducerPerformance, batches of 16 KB, all that it can",
         section=Section.KAFKA_QUEUE,
         size_bytes=16_384,
+        targets=queueing(),
+    ),
+    Row(
+        key="kafka-queue-produce-paced",
+        title="ProducerPerformance, batches of 16 KB, 15,000 records of 1 kB a second",
+        section=Section.KAFKA_QUEUE,
+        size_bytes=16_384,
+        records_per_s=15_000,
         targets=queueing(),
     ),
     Row(
