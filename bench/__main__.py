@@ -62,7 +62,7 @@ def measured(row: Row, *, peers: Sequence[Peer], measure: Measure, repetitions: 
             latest = {name: taken[-1:] for name, taken in samples.items()}
             print(f"[{repetition + 1}/{repetitions}] {report.progress(row, peer.name, latest)}", flush=True)
     date = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    return report.Measured(row=row, date=date, samples=samples)
+    return report.Measured(row=row, date=date, machine=machine.name(), samples=samples)
 
 
 def all_measured(
@@ -87,13 +87,15 @@ def all_measured(
     return taken
 
 
-def _kept(where: dict[str, str]) -> list[report.Measured]:
-    """Rows of earlier runs on this machine: a run of some rows leaves the others as they are."""
-    if not RAW.exists():
-        return []
-    stored = json.loads(RAW.read_text())
-    same = ("CPU", "memory", "kernel")
-    return report.from_json(stored["rows"]) if all(stored["machine"][key] == where[key] for key in same) else []
+def _write(taken: Sequence[report.Measured], described: dict[str, str]) -> None:
+    """Write what was taken and, of earlier runs, the rows that were not measured again, wherever that was."""
+    stored = json.loads(RAW.read_text()) if RAW.exists() else {"machines": {}, "rows": {}}
+    again = {one.row.key for one in taken}
+    everything = [*(one for one in report.from_json(stored["rows"]) if one.row.key not in again), *taken]
+    machines = stored["machines"] | {machine.name(): described}
+    machines = {name: machines[name] for name in {one.machine for one in everything}}
+    RAW.write_text(json.dumps({"machines": machines, "rows": report.to_json(everything)}, indent=1) + "\n")
+    RESULTS.write_text(report.document(everything, machines=machines, commands=_commands()))
 
 
 def _commands() -> dict[str, str]:
@@ -120,15 +122,12 @@ def main() -> int:
     except ValueError as error:
         parser.error(str(error))
     remove_scratch_of_dead_runs()
-    where = machine.describe()
+    described = machine.describe()
     repetitions = options.repetitions or (1 if options.quick else REPETITIONS)
     taken = all_measured(rows, names=names, repetitions=repetitions, warm_up=not options.quick)
     print("\n" + report.tables(taken))
     if not options.quick:
-        kept = [one for one in _kept(where) if one.row.key not in {row.key for row in rows}]
-        everything = kept + taken
-        RAW.write_text(json.dumps({"machine": where, "rows": report.to_json(everything)}, indent=1) + "\n")
-        RESULTS.write_text(report.document(everything, machine=where, commands=_commands()))
+        _write(taken, described)
         print(f"\nwritten to {RESULTS}")
     return 0
 

@@ -11,15 +11,18 @@ from bench.peers import KROXYLICIOUS_VERSION, envoy_program
 from tests.end_to_end.support.artifacts import KAFKA_3_9
 
 
-def describe() -> dict[str, str]:
-    """Return CPU, cores, memory, kernel and the versions of all that takes part."""
+def name() -> str:
+    """Return what tells this machine from others whose figures are kept: CPU, cores, memory, kernel."""
     model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processor = f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
+    return f"{processor}, {memory_bytes / 2**30:.0f} GiB, {platform.system()} {platform.release()}"
+
+
+def describe() -> dict[str, str]:
+    """Return how busy it is, and the versions of all that takes part."""
     return {
-        "CPU": f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores",
-        "memory": f"{memory_bytes / 2**30:.0f} GiB",
         "load before": f"{os.getloadavg()[0]:.2f} (1-minute average; near 0, or the figures are not worth much)",
-        "kernel": f"{platform.system()} {platform.release()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",
         "Java": _first_match(["java", "-version"], r'version "([^"]+)"'),
         "Envoy": _first_match([envoy_program(), "--version"], r"/(\d+\.\d+\.\d+)/"),

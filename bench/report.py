@@ -29,10 +29,11 @@ ABSENT: Final = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One row's samples and when they were taken."""
+    """One row's samples, and when and on which machine they were taken."""
 
     row: Row
     date: str
+    machine: str
     samples: Samples
 
 
@@ -202,20 +203,31 @@ def tables(rows: Sequence[Measured]) -> str:
     for section, title in TITLES.items():
         of_section = [one for one in ordered if one.row.section is section]
         if of_section:
-            repetitions = max(len(samples) for one in of_section for samples in one.samples.values())
-            dates = sorted({one.date for one in of_section})
-            measured = f"Measured {dates[0]}" + (f" to {dates[-1]}" if dates[1:] else "")
-            parts += [
-                f"## {title}",
-                f"{measured}, {repetitions} repetitions.",
-                figures_table(section, of_section),
-                targets_table(of_section),
-            ]
+            parts += [f"## {title}", *_occasions(of_section), figures_table(section, of_section)]
+            if any(one.row.targets for one in of_section):
+                parts.append(targets_table(of_section))
     return "\n\n".join([verdict(ordered), *parts])
 
 
-def document(rows: Sequence[Measured], *, machine: Mapping[str, str], commands: Mapping[str, str]) -> str:
-    """Write the whole of RESULTS.md."""
+def _occasions(rows: Sequence[Measured]) -> list[str]:
+    """Say when, where and how often the rows of a section were measured, machine by machine."""
+    lines = []
+    for machine in sorted({one.machine for one in rows}):
+        there = [one for one in rows if one.machine == machine]
+        dates = sorted({one.date for one in there})
+        when = dates[0] + (f" to {dates[-1]}" if dates[1:] else "")
+        repetitions = max(len(samples) for one in there for samples in one.samples.values())
+        which = "" if len(there) == len(rows) else f" ({', '.join(one.row.key for one in there)})"
+        lines.append(f"Measured {when} on {machine}, {repetitions} repetitions{which}.")
+    return lines
+
+
+def document(
+    rows: Sequence[Measured], *, machines: Mapping[str, Mapping[str, str]], commands: Mapping[str, str]
+) -> str:
+    """Write the whole of RESULTS.md. ``machines`` describes, by name, each that a row was measured on."""
+    names = sorted({one.machine for one in rows})
+    what = list(dict.fromkeys(heading for name in names for heading in machines[name]))
     intro = (
         "Cells are the median [least–greatest] of the repetitions. Ratios are made within a repetition, in which all "
         "peers are measured in turn. What is measured and how: [README.md](README.md)."
@@ -223,7 +235,7 @@ def document(rows: Sequence[Measured], *, machine: Mapping[str, str], commands: 
     parts = [
         "# Results",
         intro,
-        table(["machine", ""], list(machine.items())),
+        table(["machine", *names], [[key, *(machines[name].get(key, ABSENT) for name in names)] for key in what]),
         tables(rows),
         "## Commands",
         *(f"{what}:\n\n```\n{command}\n```" for what, command in commands.items()),
@@ -232,9 +244,13 @@ def document(rows: Sequence[Measured], *, machine: Mapping[str, str], commands: 
 
 
 def to_json(rows: Sequence[Measured]) -> dict[str, Any]:
-    """Return what ``from_json`` reads: row key -> date and samples."""
+    """Return what ``from_json`` reads: row key -> date, machine and samples."""
     return {
-        one.row.key: {"date": one.date, "samples": {peer: list(samples) for peer, samples in one.samples.items()}}
+        one.row.key: {
+            "date": one.date,
+            "machine": one.machine,
+            "samples": {peer: list(samples) for peer, samples in one.samples.items()},
+        }
         for one in rows
     }
 
@@ -242,7 +258,7 @@ def to_json(rows: Sequence[Measured]) -> dict[str, Any]:
 def from_json(stored: Mapping[str, Any]) -> list[Measured]:
     """Return the stored rows that still exist."""
     return [
-        Measured(row=row, date=stored[row.key]["date"], samples=stored[row.key]["samples"])
+        Measured(row=row, **{key: stored[row.key][key] for key in ("date", "machine", "samples")})
         for row in ROWS
         if row.key in stored
     ]

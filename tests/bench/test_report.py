@@ -15,8 +15,8 @@ def run(*, bytes_per_second: float, cpu_s: float) -> dict[str, float]:
     return {"seconds": 1.0, "bytes": bytes_per_second, "requests": bytes_per_second / 16_384, "cpu_s": cpu_s}
 
 
-def measured(key: str, samples: Samples) -> Measured:
-    return Measured(row=row(key), date="2026-01-31", samples=samples)
+def measured(key: str, samples: Samples, *, machine: str = "one") -> Measured:
+    return Measured(row=row(key), date="2026-01-31", machine=machine, samples=samples)
 
 
 def test_ratios_are_made_within_a_repetition() -> None:
@@ -90,8 +90,32 @@ def test_what_is_stored_makes_the_same_document() -> None:
 
     stored = from_json(json.loads(json.dumps(to_json(rows))))
 
-    about = {"machine": {"CPU": "one"}, "commands": {"All rows": "make bench"}}
-    assert document(stored, **about) == document(rows, **about)
+    machines, commands = {"one": {"Java": "17"}}, {"All rows": "make bench"}
+    assert document(stored, machines=machines, commands=commands) == document(rows, machines=machines, commands=commands)
+
+
+def test_each_row_says_on_which_machine_it_was_measured() -> None:
+    samples = {"Envoy": [run(bytes_per_second=1e9, cpu_s=1)], "ours": [run(bytes_per_second=9e8, cpu_s=1)]}
+    rows = [
+        measured("produce-16k", samples, machine="old"),
+        measured("fetch-1m", samples, machine="new"),
+        measured("tls-fetch-1m", samples, machine="new"),
+    ]
+
+    text = document(rows, machines={"old": {"Java": "17"}, "new": {"Java": "21", "Envoy": "1"}}, commands={})
+
+    assert "| machine | new | old |" in text
+    assert "| Java | 21 | 17 |" in text
+    assert "| Envoy | 1 | – |" in text
+    assert "Measured 2026-01-31 on old, 1 repetitions (produce-16k)." in text
+    assert "Measured 2026-01-31 on new, 1 repetitions (fetch-1m)." in text
+    assert "Measured 2026-01-31 on new, 1 repetitions.\n" in text
+
+
+def test_a_section_without_targets_has_no_table_of_them() -> None:
+    text = tables([measured("tls-fetch-1m", {"ours": [run(bytes_per_second=1e9, cpu_s=1)]})])
+
+    assert "| target |" not in text
 
 
 def test_rows_are_in_the_order_of_the_list_whatever_was_measured_first() -> None:
