@@ -10,7 +10,6 @@ a sum.
 """
 
 import argparse
-import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,14 @@ from tests.end_to_end.support.frames import (
     string,
 )
 from tests.end_to_end.support.kafka import DIRECT, Kafka
-from tests.end_to_end.support.request_rates import LOADS, PERCENT, limited_alike
+from tests.end_to_end.support.request_rates import (
+    LOADS,
+    PERCENT,
+    SUM_WINDOWS,
+    broker_ns,
+    limited_alike,
+    measured_scale,
+)
 from tests.end_to_end.support.tools import jmx
 
 _LIST_OFFSETS: Final = 2
@@ -48,8 +54,6 @@ _HEARTBEAT: Final = 12
 _SYNC_GROUP: Final = 14
 _API_VERSIONS: Final = 18
 _MIB: Final = 1_048_576
-# More than any run takes in seconds, and so many that the one that is partly filled does not matter.
-_WINDOWS: Final = 3_001
 _OUT_OF_REACH: Final = 100_000.0
 _WARM: Final = "warm"
 _WARM_UP_S: Final = 2.0
@@ -173,13 +177,6 @@ def _measured(kafka: Kafka) -> Iterator[RawClient]:
         client.close()
 
 
-def _broker_ns(kafka: Kafka) -> dict[str, float]:
-    """What the broker charged since it started, by client-id."""
-    beans = jmx(kafka, "kafka.server:type=Request,*", "request-time")
-    found = {name[1]: rate for bean, rate in beans.items() if (name := re.search(r"client-id=([^,:]+)", bean))}
-    return {client_id: rate / 100 * 1e9 * (_WINDOWS - 0.5) for client_id, rate in found.items() if rate == rate}
-
-
 def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) -> None:
     """Send all loads in turn, round by round, and print a row for each."""
     sender = Sender(kafka.broker.listeners[DIRECT].port)
@@ -190,14 +187,14 @@ def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) 
         for index, load in enumerate(loads):
             sender.send(load, _WARM, seconds=0.1)
             seen[index, number] = sender.send(load, f"load-{index}-{number}", seconds=seconds)
-    broker_ns = _broker_ns(kafka)
+    charged_ns = broker_ns(kafka)
     print("| load | requests | from outside, µs | broker, µs | charged, µs | charged / broker |")
     print("|---|--:|--:|--:|--:|--:|")
     for index, load in enumerate(loads):
         taken = [seen[index, number] for number in range(rounds)]
         count = sum(len(one.elapsed_ns) for one in taken)
         outside = median(mean(one.elapsed_ns) for one in taken) / 1_000
-        theirs = [broker_ns[f"load-{index}-{n}"] / len(one.elapsed_ns) / 1_000 for n, one in enumerate(taken)]
+        theirs = [charged_ns[f"load-{index}-{n}"] / len(one.elapsed_ns) / 1_000 for n, one in enumerate(taken)]
         ours = [mean(one.charged_ns) / 1_000 for one in taken]
         ratios = sorted(our / their for our, their in zip(ours, theirs, strict=True))
         cells = f"{outside:,.0f} | {median(theirs):,.1f} | {median(ours):,.1f}"
@@ -206,7 +203,7 @@ def _table(kafka: Kafka, loads: Sequence[Load], *, rounds: int, seconds: float) 
 
 def costs(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
     """One broker, and what needs no other."""
-    with Kafka(KAFKA_4, jmx=True, config={"quota.window.num": _WINDOWS}) as kafka, _measured(kafka) as client:
+    with Kafka(KAFKA_4, jmx=True, config={"quota.window.num": SUM_WINDOWS}) as kafka, _measured(kafka) as client:
         loads = [load for load in _loads(kafka, client) if not only or load.name in only]
         _table(kafka, loads, rounds=rounds, seconds=seconds)
         _print_exempt(kafka, client)
@@ -220,7 +217,7 @@ def _print_exempt(kafka: Kafka, client: RawClient) -> None:
     for _ in range(100):
         sender.send(PRODUCE, PRODUCE_VERSION, body)
     time.sleep(1)
-    charged_us = _broker_ns(kafka).get("unanswered", 0) / 1_000
+    charged_us = broker_ns(kafka).get("unanswered", 0) / 1_000
     sender.close()
     exempt = jmx(kafka, "kafka.server:type=Request", "exempt-request-time")
     print(f"\n100 Produce requests with acks=0: {charged_us:.1f} µs charged; exempt-request-time {exempt}")
@@ -228,7 +225,7 @@ def _print_exempt(kafka: Kafka, client: RawClient) -> None:
 
 def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
     """Three brokers: what waits for followers; the leader's number."""
-    config = {"quota.window.num": _WINDOWS}
+    config = {"quota.window.num": SUM_WINDOWS}
     with Kafka(KAFKA_4, nodes=3, jmx=True, config=config) as kafka, _measured(kafka):
         topic = create_topic(kafka, replicas=[1, 2, 3])
         every = [
@@ -242,8 +239,10 @@ def replicated(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
 
 
 def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
-    """The same quota in the broker, and in a proxy: requests a second that one client achieves."""
-    with limited_alike() as ask:
+    """The same quota in the broker, and in a proxy of the right scale: requests a second that one client achieves."""
+    scale = measured_scale()
+    print(f"request_time_scale: {scale:.2f}\n")
+    with limited_alike(scale) as ask:
         print(f"| load, {PERCENT} % | broker's quota, requests/s | ours, requests/s | ours / broker's |")
         print("|---|--:|--:|--:|")
         for load in LOADS:

@@ -455,6 +455,7 @@ class ProxyConfig:
     max_throttle_time_ms: int | None = 25_000
     shaping: Shaping = Shaping.SAMPLED
     burst_ms: int = 1_000
+    request_time_scale: float = 1.0  # what brokers charge for requests, of what is charged for them here without it
     max_buckets: int = MAX_BUCKETS  # of each kind at each broker
     drain_timeout_ms: int = 20_000
     max_buffered_bytes: int = 536_870_912  # of what waits in all connections together

@@ -642,6 +642,7 @@ class FileSection(Section):
     )
     shaping: ShapingChoice = Shaping.SAMPLED
     burst_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="burst")
+    request_time_scale: Annotated[float, PlainValidator(_number_between(0.1, 10, is_open=False))] = 0
     max_buckets: Annotated[int, PlainValidator(_at_least(1, _INT32_MAX))] = 0
     drain_timeout_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="drain_timeout")
     max_buffered_bytes: Annotated[int, PlainValidator(_BUFFER)] = Field(0, alias="max_buffered")

@@ -44,13 +44,16 @@ class Sent(NamedTuple):
             self.payers.rate.in_flight -= 1
         return ()
 
-    def settle(self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, now_ms: int) -> Iterator[Charge]:
+    def settle(
+        self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
+    ) -> Iterator[Charge]:
         """Charge everybody who pays for it.
 
         Args:
             service: How long its answer took, and how long the broker worked.
             request_bytes: Its size.
             answer_bytes: The answer's size; 0: there is none.
+            scale: ``request_time_scale``.
             now_ms: When the answer begins.
         """
         time, rate = self.payers
@@ -59,7 +62,9 @@ class Sent(NamedTuple):
             yield rate, rate.charge(1, now_ms=now_ms)
         if time is not None:
             api_key = self.asked.api_key
-            spent_ns = charged_ns(api_key, service, request_bytes=request_bytes, response_bytes=answer_bytes)
+            spent_ns = charged_ns(
+                api_key, service, request_bytes=request_bytes, response_bytes=answer_bytes, scale=scale
+            )
             yield time, time.charge(spent_ns, now_ms=now_ms)
 
 

@@ -154,7 +154,7 @@ class ServiceClock:
             self._served -= 1
 
 
-def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int) -> int:
+def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
     """Return what a request is charged.
 
     Args:
@@ -162,10 +162,11 @@ def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_
         time: How long the broker had it.
         request_bytes: Size of the request.
         response_bytes: Size of the response.
+        scale: What this broker's own number is of the one reckoned here; machines differ.
 
     Returns:
         Nanoseconds of a thread.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key == ApiKey.FETCH else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000
-    return bytes_ns + time.worked_ns
+    return int((bytes_ns + time.worked_ns) * scale)

@@ -65,6 +65,7 @@ class BrokerQuotas:
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
         self.limits_requests = self._limits_requests()
+        self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions  # what a topic has for which no number was asked
         self.arrivals = ConnectionQuotas(config)
         self.connections = OpenConnections(config.quotas, self._principals.charged_user)
@@ -97,6 +98,7 @@ class BrokerQuotas:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation += 1
+        self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
         self.arrivals.update(config)
         self.connections.update(config.quotas, self._principals.charged_user)

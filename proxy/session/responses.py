@@ -245,7 +245,8 @@ class Responses(Requests):
             self._begin_service()
         if sent.payers is NOBODY:
             return bucket, wait_ms
-        charges = list(sent.settle(service, request_bytes, response_bytes, now_ms=now_ms))
+        scale = self.account.listening.quotas.request_time_scale
+        charges = list(sent.settle(service, request_bytes, response_bytes, scale=scale, now_ms=now_ms))
         if bucket is not None:
             charges.insert(0, (bucket, wait_ms))
         return longest(self.account, charges, now_ms=now_ms) or (None, 0)

@@ -160,8 +160,9 @@ class Session(Responses):
                 service = self._end_service()  # nothing for those behind the first
                 if has_passed:
                     self._charge_turn(sent, service)
+                scale = self.account.listening.quotas.request_time_scale
                 for payer, wait_ms in (
-                    sent.settle(service, size_bytes, 0, now_ms=now_ms) if is_charged else sent.forget()
+                    sent.settle(service, size_bytes, 0, scale=scale, now_ms=now_ms) if is_charged else sent.forget()
                 ):
                     self._silence(payer, wait_ms, now_ms)
         self._forget_acks0(had_turn=has_passed)

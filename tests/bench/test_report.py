@@ -91,7 +91,9 @@ def test_what_is_stored_makes_the_same_document() -> None:
     stored = from_json(json.loads(json.dumps(to_json(rows))))
 
     machines, commands = {"one": {"Java": "17"}}, {"All rows": "make bench"}
-    assert document(stored, machines=machines, commands=commands) == document(rows, machines=machines, commands=commands)
+    assert document(stored, machines=machines, commands=commands) == document(
+        rows, machines=machines, commands=commands
+    )
 
 
 def test_each_row_says_on_which_machine_it_was_measured() -> None:

@@ -93,6 +93,7 @@ def test_every_key_reaches_the_model() -> None:
         max_throttle_time: 5s
         shaping: paced
         burst: 500ms
+        request_time_scale: 1.5
         max_buckets: 5000
         drain_timeout: 5s
         max_buffered: 64MiB
@@ -138,6 +139,7 @@ def test_every_key_reaches_the_model() -> None:
         max_throttle_time_ms=5_000,
         shaping=Shaping.PACED,
         burst_ms=500,
+        request_time_scale=1.5,
         max_buckets=5_000,
         drain_timeout_ms=5_000,
         max_buffered_bytes=67_108_864,
@@ -155,9 +157,9 @@ def test_every_key_reaches_the_model() -> None:
                 producer_byte_rate=1_572_864.0,
                 enforcement=Enforcement.RESPOND,
                 shaping=Shaping.SAMPLED,
-                source="f.yaml:29",
+                source="f.yaml:30",
             ),
-            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:30"),
+            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:31"),
         ),
         principals=Principals(
             fold=(Fold(match="ANON(.*)", to="A\\1"),),
@@ -349,6 +351,7 @@ def test_admins_are_refused() -> None:
         (LISTENERS + "max_buffered: 1MiB\n", "max_buffered: must be 16MiB or more"),
         (LISTENERS + "burst: 0s\n", "burst: must be above 0"),
         (LISTENERS + "burst: null\n", "burst: has no value"),
+        (LISTENERS + "request_time_scale: 0\n", "request_time_scale: must be a number from 0.1 to 10"),
         (LISTENERS + "max_buckets: 0\n", "max_buckets: must be a whole number from 1 to"),
         (LISTENERS + "quota.window.num: 5\n", "unknown key here; it belongs under kafka"),
         (LISTENERS + "kafka: {quota.window.num: 1}\n", "must be a whole number from 2"),

@@ -9,18 +9,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.end_to_end.support.request_rates import LOADS, Ask, limited_alike
+from tests.end_to_end.support.request_rates import LOADS, Ask, limited_alike, measured_scale
 
 
 @pytest.fixture(scope="module")
-def ask() -> Iterator[Ask]:
-    with limited_alike() as ask:
+def ask_to_scale() -> Iterator[Ask]:
+    with limited_alike(scale=measured_scale()) as ask:
         yield ask
 
 
-def test_a_client_is_held_about_as_its_broker_holds_one(ask: Ask) -> None:
+def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
     """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size."""
-    ratio = ask(LOADS[0], 1, 8)
+    with limited_alike() as ask:
+        ratio = ask(LOADS[0], 1, 8)
 
     assert 0.4 < ratio.median < 3, str(ratio)
 
@@ -28,7 +29,7 @@ def test_a_client_is_held_about_as_its_broker_holds_one(ask: Ask) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("load", LOADS)
-def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask: Ask) -> None:
-    ratio = ask(load, 5, 10)
+def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask_to_scale: Ask) -> None:
+    ratio = ask_to_scale(load, 5, 10)
 
     assert ratio.median == pytest.approx(1, abs=0.15), str(ratio)

@@ -102,6 +102,17 @@ def test_bytes_are_charged_on_top() -> None:
     assert charged_ns(ApiKey.METADATA, time, request_bytes=0, response_bytes=10_000) == 70 * US
 
 
+def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
+    time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
+
+    one, more = (
+        charged_ns(ApiKey.PRODUCE, time, request_bytes=10_000, response_bytes=100, scale=scale) for scale in (1, 1.5)
+    )
+
+    assert one == 20 * US + 11 * US + 500
+    assert more == one * 1.5
+
+
 def test_what_kafka_exempts_is_exempt() -> None:
     """Source: KafkaApis and RequestHandlerHelper in Apache Kafka."""
     exempt = {key for key in ApiKey if is_exempt(key)}

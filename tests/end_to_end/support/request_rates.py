@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
+from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import (
     FETCH,
@@ -26,6 +27,7 @@ from tests.end_to_end.support.frames import (
 )
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.tools import jmx
 
 PERCENT: Final = 5
 LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
@@ -33,6 +35,11 @@ LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 WINDOWS: Final = 3
 _THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
 _WARM_UP_S: Final = 2
+# More than any run takes in seconds, and so many that the one that is partly filled does not matter.
+SUM_WINDOWS: Final = 3_001
+# Of one request after the other, with a break: under a quota threads have slept before most requests, too.
+_BREAK_S: Final = 0.002
+_COMPARED_S: Final = 4
 
 
 class Question(NamedTuple):
@@ -74,9 +81,39 @@ class Ratio(NamedTuple):
 Ask = Callable[[str, int, float], Ratio]
 
 
+def broker_ns(kafka: Kafka) -> dict[str, float]:
+    """Return what a broker with ``SUM_WINDOWS`` charged for requests since it started, by client-id."""
+    beans = jmx(kafka, "kafka.server:type=Request,*", "request-time")
+    found = {name[1]: rate for bean, rate in beans.items() if (name := re.search(r"client-id=([^,:]+)", bean))}
+    return {client_id: rate / 100 * 1e9 * (SUM_WINDOWS - 0.5) for client_id, rate in found.items() if rate == rate}
+
+
+def measured_scale() -> float:
+    """Return what a broker on this machine charges, of what a proxy charges for the very same requests.
+
+    As docs/request-time.md says: both count the time of one client, and nobody is held back.
+    """
+    counted = {"request_percentage": 100_000.0}
+    settings = {"quotas": [{"client-id": DEFAULT, **counted}]}
+    with (
+        Kafka(KAFKA_4, jmx=True, config={"quota.window.num": SUM_WINDOWS}) as kafka,
+        BrokerQuotas(kafka) as quotas,
+        Proxy(settings, kafka) as proxy,
+    ):
+        quotas.replace({Entity(None, DEFAULT): counted})
+        for question in _questions(kafka).values():
+            _asked(proxy.port(), _WARM, question, _WARM_UP_S)
+            _asked(proxy.port(), _OURS, question, _COMPARED_S, break_s=_BREAK_S)
+        ours_s = proxy.metrics().total("kafka_quota_proxy_request_seconds_total", client_id=_OURS)
+        return broker_ns(kafka)[_OURS] / 1e9 / ours_s
+
+
 @contextmanager
-def limited_alike() -> Iterator[Ask]:
+def limited_alike(scale: float = 1) -> Iterator[Ask]:
     """Start a broker and a proxy with the same quota for a client each.
+
+    Args:
+        scale: The proxy's ``request_time_scale``.
 
     Yields:
         A function that lets both ask, first one and then the other: at the same time they would wait for each other,
@@ -84,7 +121,11 @@ def limited_alike() -> Iterator[Ask]:
         each of the two has in a round.
     """
     limit = {"request_percentage": PERCENT}
-    settings = {"quotas": [{"client-id": _OURS, **limit}], "kafka": {"quota.window.num": WINDOWS}}
+    settings = {
+        "quotas": [{"client-id": _OURS, **limit}],
+        "request_time_scale": scale,
+        "kafka": {"quota.window.num": WINDOWS},
+    }
     with (
         Kafka(KAFKA_4, config={"quota.window.num": WINDOWS}) as kafka,
         BrokerQuotas(kafka) as quotas,
@@ -121,11 +162,13 @@ def _questions(kafka: Kafka) -> dict[str, Question]:
     }
 
 
-def _asked(port: int, client_id: str, question: Question, seconds: float) -> float:
-    """Ask as fast as one is answered; return how often in a second."""
+def _asked(port: int, client_id: str, question: Question, seconds: float, *, break_s: float = 0) -> float:
+    """Ask as soon as one is answered and the break is over; return how often in a second."""
     count, began = 0, time.monotonic()
     with raw_client(port, client_id=client_id) as client:
         while time.monotonic() < began + seconds:
             client.ask(*question)
             count += 1
+            if break_s:
+                time.sleep(break_s)
     return count / (time.monotonic() - began)

@@ -154,6 +154,23 @@ def test_more_time_than_the_percentage_allows_is_waited_for() -> None:
     assert wire.muted_for_ms == 1_000
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_broker_with_another_scale_is_believed_from_the_next_request_on(is_answered: bool) -> None:
+    wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
+    ask(wire, 1, takes_ms=500)
+
+    wire.listening.quotas.update(replace(wire.config, request_time_scale=1.5))
+    if is_answered:
+        ask(wire, 2, takes_ms=500)
+    else:
+        wire.client(other_request(2))
+        wire.wait(500)
+        wire.session.now_ns = wire.now_ms * 1_000_000
+        wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    assert worked_ms(wire) == 100 + 150
+
+
 def test_one_wait_for_time_is_a_window_at_the_most() -> None:
     """Source: ClientRequestQuotaManager.throttleTime, maxThrottleTimeMs."""
     wire = Wire(TEN_PERCENT)
