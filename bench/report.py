@@ -118,7 +118,7 @@ COLUMNS: Final[Mapping[Section, Sequence[Column]]] = {
         _of(OURS, "CPU, of ours", cpu_s_per_gb),
     ),
     Section.DECISION: (_figure("µs a decision", field("decision_us")),),
-    Section.SCHEDULING: (_figure("µs a request", field("decision_us")),),
+    Section.SCHEDULING: (_figure("µs a decision", field("decision_us")),),
 }
 TITLES: Final = {
     Section.BULK: "Bulk, fake broker",

@@ -215,11 +215,10 @@ ROWS: Final = (
     *(
         Row(key=key, title=title, section=Section.SCHEDULING, targets=(microseconds(3),))
         for key, title in (
-            ("scheduling-free", "10,000 users, slots are free: level, slot, end"),
-            ("scheduling-adaptive", "the same, and max_in_flight is adaptive"),
-            ("scheduling-fifo", "10,000 users, 500 requests wait for 32 slots: level, place, turn, end"),
-            ("scheduling-round-robin", "the same, users in turn in each level"),
-            ("scheduling-charged", "the same, with charges on arrival and at the end, and response times"),
+            ("scheduling-arrival", "10,000 users, slots are free, a request arrives: level, slot"),
+            ("scheduling-end", "the same, one ends: charge, response time, slot"),
+            ("scheduling-arrival-busy", "10,000 users, 500 requests wait for 32 slots, one arrives: level, place"),
+            ("scheduling-end-busy", "the same, one ends: charge, response time, whose turn it is"),
         )
     ),
     Row(key="scheduling-sweep", title="a sweep over 10,000 users, every 5 s", section=Section.SCHEDULING, targets=()),

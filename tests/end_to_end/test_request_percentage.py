@@ -5,16 +5,22 @@ Nobody outside a broker sees its threads, so what is charged here is a guess: ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Iterator
 
 import pytest
 
 from tests.end_to_end.support.request_rates import LOADS, Ask, limited_alike, measured_scale
 
+# The figures of docs/request-time.md: -o log_cli=true --log-cli-level=INFO
+_LOG = logging.getLogger(__name__)
+
 
 @pytest.fixture(scope="module")
 def ask_to_scale() -> Iterator[Ask]:
-    with limited_alike(measured_scale()) as ask:
+    scale = measured_scale()
+    _LOG.info("request_time_scale: %.2f", scale)
+    with limited_alike(scale) as ask:
         yield ask
 
 
@@ -29,10 +35,8 @@ def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("load", LOADS)
-def test_a_client_gets_as_much_done_as_under_its_brokers_quota(
-    load: str, ask_to_scale: Ask, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask_to_scale: Ask) -> None:
     ratio = ask_to_scale(load, 5, 10)
 
-    record_property(load, str(ratio))
+    _LOG.info("%s | %s", load, ratio)
     assert ratio.median == pytest.approx(1, abs=0.15), str(ratio)

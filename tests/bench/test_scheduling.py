@@ -1,0 +1,23 @@
+"""What the bench's rows of the scheduler measure, held as a bound."""
+
+import pytest
+
+from bench import scheduling
+from bench.rows import ROWS, Row, Section
+
+_DECISIONS = [row for row in ROWS if row.section is Section.SCHEDULING and row.targets]
+
+
+@pytest.mark.parametrize("row", _DECISIONS, ids=lambda row: row.key)
+@pytest.mark.parametrize(
+    ("bound_us", "tries"),
+    [
+        # Ten times what it takes on a quiet machine: whatever is gone through for each request takes more.
+        (20, 1),
+        pytest.param(3, 5, marks=pytest.mark.long),
+    ],
+)
+def test_a_decision_among_10_000_users_takes_microseconds(row: Row, bound_us: float, tries: int) -> None:
+    samples = [scheduling.measure(row) for _ in range(tries)]
+
+    assert min(sample["decision_us"] for sample in samples) < bound_us
