@@ -15,6 +15,7 @@ from config.quota_checks import check_quotas
 from config.raw import Say, address_of, addresses_of, elements, mapping_at
 from config.replication_checks import check_replication
 from config.units import default_broker_ports, parse_port_range
+from config.usage_log_checks import check_usage_log
 
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _LAST_PORT: Final = 65_535
@@ -51,6 +52,7 @@ def check(document: Document) -> list[Fault]:
     _check_nulls(document, say)
     check_replication(document, say, warn)
     check_fair_call_queue(document, say, warn)
+    check_usage_log(document, say, warn)
     return faults
 
 

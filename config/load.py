@@ -33,6 +33,9 @@ from config.model import (
     ReplicationPath,
     Sasl,
     UpstreamTls,
+    UsageFiles,
+    UsageLog,
+    UsageTopic,
 )
 from config.schema import (
     FairCallQueueSection,
@@ -42,6 +45,7 @@ from config.schema import (
     PrincipalsSection,
     ReplicationSection,
     Section,
+    UsageLogSection,
 )
 from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
 from config.units import default_broker_ports
@@ -150,6 +154,8 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     given["principals"] = _principals(section.principals)
     if "replication" in given:
         given["replication"] = _replication(section.replication, document)
+    if "usage_log" in given:
+        given["usage_log"] = _usage_log(section.usage_log, Path(document.file).parent)
     given["admin"] = Admin(**section.admin.given()) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
@@ -186,6 +192,18 @@ def _replication(section: ReplicationSection, document: Document) -> Replication
     if "admin_client" in given:
         given["admin_client"] = AdminClient(**_with_paths(section.admin_client, Path(document.file).parent))
     return Replication(**given)
+
+
+def _usage_log(section: UsageLogSection, directory: Path) -> UsageLog:
+    given = section.given()
+    files = {name: given.pop(name) for name in UsageFiles.__dataclass_fields__ if name in given}
+    if "directory" in files:
+        given["files"] = UsageFiles(**files | {"directory": str(directory / files["directory"])})
+    if "kafka" in given:
+        client = _with_paths(given.pop("kafka"), directory)
+        topic = {"topic": client.pop("topic")} if "topic" in client else {}
+        given["topic"] = UsageTopic(**topic, client=AdminClient(**client))
+    return UsageLog(**given)
 
 
 def _with_paths(section: Section, directory: Path) -> dict[str, Any]:

@@ -390,7 +390,7 @@ class Principals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminClient:
-    """How the cluster is asked about itself. Files are paths of PEM files, as in ``ClientTls``."""
+    """How this program itself speaks to a cluster, to ask it or to write to a topic. Files are as in ``ClientTls``."""
 
     bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
@@ -431,6 +431,34 @@ class Replication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFiles:
+    """The usage log as JSON Lines, in files of their own for each proxy."""
+
+    directory: str
+    rotate_size_bytes: int = 67_108_864  # from which on a file is completed
+    rotate_interval_ms: int = 300_000  # and after which
+    retention_size_bytes: int | None = 10_737_418_240  # of all complete files; None: none is removed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageTopic:
+    """The usage log in a Kafka topic."""
+
+    topic: str = "kafka-quota-usage"
+    client: AdminClient = field(default_factory=AdminClient)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLog:
+    """Who used how much under which quota, in each interval. At least one of files and topic is set."""
+
+    interval_ms: int = 1_000
+    proxy: str | None = None  # the name in the records; None: the host's, and the port of the first listener
+    files: UsageFiles | None = None
+    topic: UsageTopic | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
     """Where /metrics, /livez and /readyz are served."""
 
@@ -464,5 +492,6 @@ class ProxyConfig:
     ip_quotas: tuple[IpRule, ...] = ()
     principals: Principals = field(default_factory=Principals)
     replication: Replication | None = None  # None: no replica is held back
+    usage_log: UsageLog | None = None  # None: nothing is logged
     admin: Admin | None = None
     log: Log = field(default_factory=Log)

@@ -92,6 +92,11 @@ def _check_admin_client(document: Document, say: Say, warn: Say) -> None:
         ):
             warn(location, "is missing, so the cluster is asked in plaintext, at brokers whose upstream_tls says TLS")
         return
+    check_client(settings, location, say)
+
+
+def check_client(settings: Mapping[str, object], location: Location, say: Say) -> None:
+    """Tell of keys of this program's own client that need or exclude each other, there or in another section."""
     given = settings.get("security_protocol", SecurityProtocol.PLAINTEXT.value)
     if given not in [known.value for known in SecurityProtocol]:
         return

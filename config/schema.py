@@ -64,6 +64,11 @@ from config.units import (
 _INT32_MAX: Final = 2**31 - 1
 _LEAST_BUFFER_BYTES: Final = 16 * 1024 * 1024
 _LEAST_POLL_MS: Final = 200
+# What names files, and stands in every record.
+_PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_LEAST_INTERVAL_MS: Final = 100
+_MOST_INTERVAL_MS: Final = 3_600_000
+_LEAST_SEGMENT_BYTES: Final = 1_024
 # Kafka's Topic.validate.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _E = TypeVar("_E", bound=Enum)
@@ -236,6 +241,27 @@ def _parse_poll_ms(value: str | float) -> int:
     return duration_ms
 
 
+def _parse_interval_ms(value: str | float) -> int:
+    duration_ms = parse_duration_ms(value)
+    if not _LEAST_INTERVAL_MS <= duration_ms <= _MOST_INTERVAL_MS:
+        raise ValueError(f"must be from {_LEAST_INTERVAL_MS}ms to 1h; write a duration such as 1s")
+    return duration_ms
+
+
+def _parse_segment_size(value: str | float) -> int:
+    size_bytes = parse_size(value)
+    if size_bytes < _LEAST_SEGMENT_BYTES:
+        raise ValueError("must be 1KiB or more, some lines; write a size such as 64MiB")
+    return size_bytes
+
+
+def _proxy_name(value: object) -> str:
+    name = _text(value, "a name for this proxy, such as p1")
+    if not _PROXY_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name files: 1 to 100 letters, digits, dots, underscores and hyphens")
+    return name
+
+
 def _or_null(check: Callable[[object], _T]) -> Callable[[object], _T | None]:
     return lambda value: None if value is None else check(value)
 
@@ -260,6 +286,9 @@ _CONNECTION_RATE: Final = _quantity(
 )
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
 _POLL: Final = _quantity(_parse_poll_ms, "a duration, such as 2s")
+_INTERVAL: Final = _quantity(_parse_interval_ms, "a duration, such as 1s")
+_SEGMENT: Final = _quantity(_parse_segment_size, "a size, such as 64MiB")
+_RETENTION: Final = _quantity(_parse_segment_size, "a size such as 10GiB, or null for no bound")
 _LEASE: Final = _quantity(_parse_positive_ms, "a duration such as 10m, or null for ever")
 _TIMEOUT: Final = _quantity(_parse_positive_ms, "a duration such as 30s, or null for none")
 
@@ -618,6 +647,26 @@ class ReplicationSection(Section):
     admin_client: AdminClientSection = Field(cast("AdminClientSection", None))
 
 
+class UsageTopicSection(AdminClientSection):
+    """``usage_log.kafka``: a topic, and how its cluster is spoken to, as in ``replication.admin_client``."""
+
+    topic: Annotated[str, PlainValidator(_topic)] = ""
+
+
+class UsageLogSection(Section):
+    """``usage_log``."""
+
+    interval_ms: Annotated[int, PlainValidator(_INTERVAL)] = Field(0, alias="interval")
+    proxy: Annotated[str, PlainValidator(_proxy_name)] = ""
+    directory: Annotated[str, PlainValidator(lambda value: _text(value, "the path of a directory"))] = ""
+    rotate_size_bytes: Annotated[int, PlainValidator(_SEGMENT)] = Field(0, alias="rotate_size")
+    rotate_interval_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="rotate_interval")
+    retention_size_bytes: Annotated[int | None, PlainValidator(_or_null(_RETENTION))] = Field(
+        None, alias="retention_size"
+    )
+    kafka: UsageTopicSection = Field(cast("UsageTopicSection", None))
+
+
 class AdminSection(Section):
     """``admin``."""
 
@@ -652,6 +701,7 @@ class FileSection(Section):
     # Cast, for a section without a key in it is a slip here, not "none".
     replication: ReplicationSection = Field(cast("ReplicationSection", None))
     fair_call_queue: FairCallQueueOrFalse = None
+    usage_log: UsageLogSection = Field(cast("UsageLogSection", None))
     admin: AdminSection | None = None
     log: LogSection | None = None
 
@@ -677,6 +727,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("replication", "paths"): ReplicationPathSection,
     ("replication", "admin_client"): AdminClientSection,
     ("fair_call_queue",): FairCallQueueSection,
+    ("usage_log",): UsageLogSection,
+    ("usage_log", "kafka"): UsageTopicSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

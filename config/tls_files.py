@@ -18,7 +18,7 @@ from config.errors import Fault, Severity, TlsFileError
 from config.raw import mapping_at
 
 FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
-ADMIN_CLIENT: Final = ("replication", "admin_client")
+_ADMIN_CLIENTS: Final = (("replication", "admin_client"), ("usage_log", "kafka"))
 ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 _SECTIONS: Final = ("client_tls", "upstream_tls")
@@ -104,18 +104,19 @@ def check_files(document: Document, directory: Path, *, now: datetime) -> list[F
 
 
 def check_admin_client_files(document: Document, directory: Path) -> list[Fault]:
-    """Return which files of ``replication.admin_client`` cannot be read; the first connect sees if they are right."""
-    settings = mapping_at(document, *ADMIN_CLIENT) or {}
+    """Return which files of this program's own clients cannot be read; the first connect sees if they are right."""
     faults: list[Fault] = []
-    for key in ADMIN_CLIENT_FILE_KEYS:
-        name, location = settings.get(key), (*ADMIN_CLIENT, key)
-        try:
-            if name and isinstance(name, str):
-                (directory / name).read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-            message = f"{directory / str(name)} cannot be read: {getattr(error, 'strerror', None) or error}"
-            line = document.line(location)
-            faults.append(Fault(file=document.file, line=line, key=key_path(location), message=message))
+    for section in _ADMIN_CLIENTS:
+        settings = mapping_at(document, *section) or {}
+        for key in ADMIN_CLIENT_FILE_KEYS:
+            name, location = settings.get(key), (*section, key)
+            try:
+                if name and isinstance(name, str):
+                    (directory / name).read_bytes()
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+                message = f"{directory / str(name)} cannot be read: {getattr(error, 'strerror', None) or error}"
+                line = document.line(location)
+                faults.append(Fault(file=document.file, line=line, key=key_path(location), message=message))
     return faults
 
 

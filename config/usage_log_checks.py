@@ -1,0 +1,43 @@
+"""``usage_log``: keys that need each other, and what would leave the records without what they are for."""
+
+from typing import Final
+
+from config.document import Document
+from config.raw import Say, elements, mapping_at
+from config.replication_checks import check_client
+
+_AT: Final = ("usage_log",)
+_OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")
+
+
+def check_usage_log(document: Document, say: Say, warn: Say) -> None:
+    """Tell of every fault of the section that concerns more than one key."""
+    section = mapping_at(document, *_AT)
+    if section is None:
+        return
+    if "directory" not in section and "kafka" not in section:
+        say(_AT, "goes nowhere; give directory for files, kafka for a topic, or both")
+    for key in _OF_FILES:
+        if key in section and "directory" not in section:
+            say((*_AT, key), "is of files; give their directory, or remove this")
+    if "retention_size" in section and not document.text((*_AT, "retention_size")):
+        say((*_AT, "retention_size"), "has no value; write a size such as 10GiB, or null for no bound")
+    topic, location = mapping_at(document, *_AT, "kafka"), (*_AT, "kafka")
+    if topic is not None:
+        if "bootstrap_servers" not in topic:
+            say(
+                (*location, "bootstrap_servers"),
+                "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT",
+            )
+        check_client(topic, location, say)
+    _warn_of_unknown_brokers(document, warn)
+
+
+def _warn_of_unknown_brokers(document: Document, warn: Say) -> None:
+    """Only `replication` asks the cluster which broker an upstream is."""
+    if mapping_at(document, "replication") is not None:
+        return
+    for index, listener in elements(document, "listeners"):
+        if "upstream" in listener and "node_id" not in listener:
+            message = "is missing, so that broker is null in the usage log; write the node id of the broker there"
+            warn(("listeners", index, "node_id"), message)

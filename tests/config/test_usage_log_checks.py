@@ -1,0 +1,149 @@
+"""The section ``usage_log``: where the usage log goes, and what is refused."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import Loaded, load, load_bytes
+from config.model import Address, AdminClient, SaslMechanism, SecurityProtocol, UsageFiles, UsageLog, UsageTopic
+
+LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
+
+
+def loaded(section: str, listeners: str = LISTENERS) -> Loaded:
+    return load_bytes(f"{listeners}usage_log: {section}\n".encode(), file="d/f.yaml")
+
+
+def faults(section: str, listeners: str = LISTENERS) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        loaded(section, listeners)
+    return str(caught.value).splitlines()
+
+
+def test_without_the_section_nothing_is_logged() -> None:
+    assert load_bytes(LISTENERS.encode(), file="f.yaml").config.usage_log is None
+
+
+def test_a_directory_is_enough() -> None:
+    """And starts from the file's, as certificates do."""
+    assert loaded("{directory: usage}").config.usage_log == UsageLog(files=UsageFiles(directory="d/usage"))
+    assert loaded("{directory: /var/usage}").config.usage_log == UsageLog(files=UsageFiles(directory="/var/usage"))
+
+
+def test_every_key_reaches_the_model() -> None:
+    text = """\
+        interval: 500ms
+        proxy: p-1.x_y
+        directory: usage
+        rotate_size: 1MiB
+        rotate_interval: 1h
+        retention_size: null
+        kafka:
+          bootstrap_servers: k1:9092,k2:9092
+          topic: use.d
+          security_protocol: SASL_SSL
+          sasl_mechanism: SCRAM-SHA-512
+          sasl_username: quota-proxy
+          sasl_password_file: password
+          ssl_cafile: ca.pem
+          ssl_certfile: own.pem
+          ssl_keyfile: own.key
+          ssl_check_hostname: false
+    """
+    indented = "\n" + "\n".join(f"  {line}" for line in dedent(text).splitlines())
+
+    assert loaded(indented).config.usage_log == UsageLog(
+        interval_ms=500,
+        proxy="p-1.x_y",
+        files=UsageFiles(
+            directory="d/usage", rotate_size_bytes=1_048_576, rotate_interval_ms=3_600_000, retention_size_bytes=None
+        ),
+        topic=UsageTopic(
+            topic="use.d",
+            client=AdminClient(
+                bootstrap_servers=(Address(host="k1", port=9092), Address(host="k2", port=9092)),
+                security_protocol=SecurityProtocol.SASL_SSL,
+                sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+                sasl_username="quota-proxy",
+                sasl_password_file="d/password",  # noqa: S106
+                ssl_cafile="d/ca.pem",
+                ssl_certfile="d/own.pem",
+                ssl_keyfile="d/own.key",
+                ssl_check_hostname=False,
+            ),
+        ),
+    )
+
+
+def test_the_topic_has_a_default_name() -> None:
+    found = loaded("{kafka: {bootstrap_servers: 'k:1'}}").config.usage_log
+
+    assert found is not None
+    assert found.files is None
+    assert found.topic == UsageTopic(client=AdminClient(bootstrap_servers=(Address(host="k", port=1),)))
+    assert found.topic.topic == "kafka-quota-usage"
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("{}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
+        ("{interval: 1s}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
+        ("{directory: u, interval: 50ms}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
+        ("{directory: u, interval: 2h}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
+        ("{directory: u, interval: 1}", "usage_log.interval: 1 has no unit; write a number with a unit, such as 500ms, "
+         "30s, 5m or 1h"),
+        ("{directory: u, proxy: a/b}", "usage_log.proxy: 'a/b' cannot name files: 1 to 100 letters, digits, dots, "
+         "underscores and hyphens"),
+        ("{directory: u, rotate_size: 10B}", "usage_log.rotate_size: must be 1KiB or more, some lines; write a size "
+         "such as 64MiB"),
+        ("{directory: u, retention_size: }", "usage_log.retention_size: has no value; write a size such as 10GiB, or "
+         "null for no bound"),
+        ("{kafka: {bootstrap_servers: 'k:1'}, rotate_size: 1MiB}", "usage_log.rotate_size: is of files; give their "
+         "directory, or remove this"),
+        ("{kafka: {topic: t}}", "usage_log.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster: "
+         "HOST:PORT,HOST:PORT"),
+        ("{kafka: {bootstrap_servers: 'k:1', topic: a b}}", "usage_log.kafka.topic: 'a b' is no name of a topic: 1 to "
+         "249 letters, digits, dots, underscores and hyphens"),
+        ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: ca}}", "usage_log.kafka.ssl_cafile: has no effect with "
+         "security_protocol PLAINTEXT; write SSL, or remove this"),
+    ],
+)  # fmt: skip
+def test_a_fault_names_its_place_and_what_would_be_right(section: str, expected: str) -> None:
+    assert faults(section) == [f"d/f.yaml:2: {expected}"]
+
+
+def test_unknown_keys_are_faults() -> None:
+    (fault,) = faults("{directory: u, intervall: 1s}")
+
+    assert fault.startswith("d/f.yaml:2: usage_log.intervall: ")
+
+
+def test_files_of_passwords_and_certificates_are_looked_at(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.yaml"
+    file.write_text(f"{LISTENERS}usage_log: {{kafka: {{bootstrap_servers: 'k:1', security_protocol: SSL, "
+                    "ssl_cafile: away.pem}}\n")  # fmt: skip
+
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+
+    assert str(caught.value).endswith(
+        f"usage_log.kafka.ssl_cafile: {tmp_path}/away.pem cannot be read: No such file or directory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("listener", "expected"),
+    [
+        ("{name: a, bind: 'h:1', upstream: 'k:1'}", ["d/f.yaml:1: listeners[0].node_id: is missing, so that broker is "
+         "null in the usage log; write the node id of the broker there"]),
+        ("{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}", []),
+        ("{name: a, bind: 'h:1', bootstrap_servers: 'k:1'}", []),
+    ],
+)  # fmt: skip
+def test_who_leaves_out_a_node_id_is_told(listener: str, expected: list[str]) -> None:
+    found = loaded("{directory: u}", f"listeners: [{listener}]\n").warnings
+
+    assert [str(warning).replace("warning: ", "") for warning in found] == expected
