@@ -13,16 +13,13 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from proxy.metrics.text import Rest, paced
-from proxy.quota.client import Bucket, ClientQuotaManager, Usage
+from proxy.quota.client import NOTHING, Bucket, ClientQuotaManager, Usage
 from proxy.quota.entity import QuotaKind, Tags
 
 # Of a kind. Nine series each: 90,000 lines and 9 MB (0.3 MB with gzip) in a scrape, which takes about two seconds, nine
 # tenths of them at rest.
 MAX_BUCKETS: Final = 10_000
 OTHER: Final = Tags("other", "other")
-
-
-NOTHING: Final = Usage()
 
 
 class Row(NamedTuple):

@@ -201,4 +201,5 @@ class BrokerQuotas:
             burst_ms=burst_ms,
             max_throttle_time_ms=self._max_throttle_time_ms(config, kind),
             max_buckets=config.max_buckets,
+            is_logged=config.usage_log is not None,
         )

@@ -19,6 +19,8 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 # Who shares for want of a place does so for this long at least: all of them resolve anew when it ends.
 _SHARES_AT_LEAST_MS: Final = 1_000
 SHARED: Final = "<shared>"
+# Some 10 MB at each broker for each kind, while names are made up faster than the usage log is written.
+MAX_DEPARTED: Final = 10_000
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -30,6 +32,7 @@ class Usage(NamedTuple):
     throttled_requests: int = 0
     throttle_time_ms: int = 0
     observed_throttle_time_ms: int = 0
+    observed_throttled_requests: int = 0
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum."""
@@ -40,11 +43,22 @@ class Usage(NamedTuple):
             self.throttled_requests + other.throttled_requests,
             self.throttle_time_ms + other.throttle_time_ms,
             self.observed_throttle_time_ms + other.observed_throttle_time_ms,
+            self.observed_throttled_requests + other.observed_throttled_requests,
         )
 
     def minus(self, other: "Usage") -> "Usage":
         """Return the difference."""
-        return Usage(*(mine - its for mine, its in zip(self, other, strict=True)))
+        return Usage(
+            self.amount - other.amount,
+            self.requests - other.requests,
+            self.throttled_requests - other.throttled_requests,
+            self.throttle_time_ms - other.throttle_time_ms,
+            self.observed_throttle_time_ms - other.observed_throttle_time_ms,
+            self.observed_throttled_requests - other.observed_throttled_requests,
+        )
+
+
+NOTHING: Final = Usage()
 
 
 class Bucket:
@@ -53,7 +67,8 @@ class Bucket:
     ``limit`` is what may be recorded in a second (``QuotaKind.per_unit``), ``float(UNLIMITED)`` without a quota.
     ``in_flight`` is what was passed on and is charged when its response comes. ``silent_until_ms``
     is the end of the longest wait that was given: each connection sits out its own, whoever comes anew sits out what is
-    left of this one. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``.
+    left of this one. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for ``proxy.usage``:
+    what of the counters it has taken.
     """
 
     __slots__ = (
@@ -72,8 +87,10 @@ class Bucket:
         "last_record_ms",
         "level",
         "limit",
+        "logged",
         "max_fetch_bytes",
         "observed_throttle_time_ms",
+        "observed_throttled_requests",
         "rate",
         "requests",
         "rule",
@@ -101,6 +118,8 @@ class Bucket:
         self.throttled_requests = 0
         self.throttle_time_ms = 0
         self.observed_throttle_time_ms = 0
+        self.observed_throttled_requests = 0
+        self.logged = NOTHING
         self.in_flight = 0
         self.last_record_ms = now_ms
         self.silent_until_ms = 0
@@ -134,7 +153,13 @@ class Bucket:
             self.throttled_requests,
             self.throttle_time_ms,
             self.observed_throttle_time_ms,
+            self.observed_throttled_requests,
         )
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody may charge it without looking it up."""
+        return self.holders > 0 or self.in_flight > 0
 
     @property
     def shaping(self) -> Shaping:
@@ -211,6 +236,7 @@ class Bucket:
             self.throttle_time_ms += wait_ms
             self.throttle_time.record(wait_ms, now_ms=now_ms)
         else:
+            self.observed_throttled_requests += 1
             self.observed_throttle_time_ms += wait_ms
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
@@ -225,6 +251,27 @@ class Bucket:
     def utilisation(self, *, now_ms: int) -> float | None:
         """Return the rate over the limit; None without a limit."""
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
+
+
+class Departed:
+    """Buckets that are in the table no more, kept until the usage log has taken what they had counted.
+
+    One that a connection still holds may yet be charged, and is kept until it is let go. There is a bound, for clients
+    choose their names: of the buckets above it ``other`` has the sum.
+    """
+
+    def __init__(self, most: int = MAX_DEPARTED) -> None:
+        self.buckets: list[Bucket] = []
+        self.other = NOTHING
+        self._most = most
+
+    def add(self, bucket: Bucket) -> None:
+        """Take a bucket that has just gone."""
+        left = bucket.usage.minus(bucket.logged)
+        if bucket.is_in_use or (left != NOTHING and len(self.buckets) < self._most):
+            self.buckets.append(bucket)
+        else:
+            self.other = self.other.plus(left)
 
 
 class ClientQuotaManager:
@@ -245,6 +292,7 @@ class ClientQuotaManager:
         burst_ms: int = 1_000,
         max_throttle_time_ms: int | None = None,
         max_buckets: int = MAX_BUCKETS,
+        is_logged: bool = False,
     ) -> None:
         kafka = kafka or KafkaSettings()
         self.kind = kind
@@ -258,7 +306,8 @@ class ClientQuotaManager:
         self._places = Places[Bucket](
             max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_gone=self._add_to_gone
         )
-        self.gone = Usage()  # of all buckets that there are no more
+        self.departed = Departed() if is_logged else None
+        self.gone = NOTHING  # of all buckets that there are no more
         # For want of a place: by the entity of the rule that all of them are under, None without a limit.
         self._shared: dict[tuple[EntityName, EntityName] | None, Bucket] = {}
         self._shares_until_ms: int | None = None  # None: everybody has a place
@@ -412,6 +461,8 @@ class ClientQuotaManager:
 
     def _add_to_gone(self, bucket: Bucket) -> None:
         self.gone = self.gone.plus(bucket.usage)
+        if self.departed is not None:
+            self.departed.add(bucket)
 
     def _is_named(self, tags: Tags) -> bool:
         return self.table.names(tags)

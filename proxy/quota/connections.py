@@ -17,6 +17,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from config.model import DEFAULT, Enforcement, Listener, ProxyConfig
+from proxy.quota.client import NOTHING, Usage
 from proxy.quota.entity import Tags
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
@@ -64,7 +65,9 @@ class ListenerQuota:
     __slots__ = (
         "_broker",
         "address_throttle_time",
+        "came",
         "limit",
+        "logged",
         "name",
         "observed",
         "observes",
@@ -84,12 +87,25 @@ class ListenerQuota:
         self.protected = False  # the broker's own rate is not for it
         self.observes = False
         # What was counted since the start, and Kafka's averages of the last minute.
+        self.came = 0
         self.paused = 0
         self.pause_time_ms = 0
         self.pause_time = Average()
         self.refused = 0
         self.address_throttle_time = Average()
         self.observed = 0  # what would have been one of the two
+        self.logged = NOTHING  # for ``proxy.usage``
+
+    @property
+    def usage(self) -> Usage:
+        """What was counted since the start; the amount is without those that were refused."""
+        return Usage(
+            amount=self.came - self.refused,
+            requests=self.came,
+            throttled_requests=self.paused + self.refused,
+            throttle_time_ms=self.pause_time_ms,
+            observed_throttled_requests=self.observed,
+        )
 
     def put_under(self, listener: Listener | None, enforcement: Enforcement) -> None:
         """Take limit and policy of a listener; None: of one that a new file no longer has."""
@@ -104,6 +120,7 @@ class ListenerQuota:
         Source: ``recordConnectionAndGetThrottleTimeMs``.
         """
         broker = self._broker
+        self.came += 1
         pause_ms = broker.record(self.rate, self.limit, now_ms=now_ms)
         if not self.protected:
             pause_ms = max(pause_ms, broker.record(broker.rate, broker.limit, now_ms=now_ms))

@@ -17,6 +17,7 @@ Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 from math import ceil, inf
 from typing import Final
 
+from proxy.quota.client import NOTHING, Usage
 from proxy.quota.rate import SimpleRate
 
 # What one response may bring above what there is room for, in seconds of the limit. Small enough that a partition in
@@ -40,16 +41,23 @@ class ReplicationQuota:
         now_ms: from when on tokens come.
     """
 
-    __slots__ = ("_at_ms", "_line", "_taken", "_tokens", "limit", "rate", "total")
+    __slots__ = ("_at_ms", "_line", "_taken", "_tokens", "limit", "logged", "rate", "records", "total")
 
     def __init__(self, limit: float | None, *, samples: int, window_ms: int, now_ms: int) -> None:
         self.limit = limit
         self.rate = SimpleRate(samples=samples, window_ms=window_ms)
         self.total = 0  # bytes, since the start
+        self.records = 0  # how often some were charged
+        self.logged = NOTHING  # for ``proxy.usage``
         self._tokens = 0.0  # bytes; below 0: what has flowed is not paid for yet
         self._taken = 0  # bytes that were granted and not settled
         self._at_ms = now_ms  # when the tokens were counted last
         self._line: dict[object, tuple[int, int]] = {}  # ticket, and until when the place is kept, of who waits
+
+    @property
+    def usage(self) -> Usage:
+        """What was counted since the start; how long somebody waited is not."""
+        return Usage(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
         """Put a limit in force. What was measured stays; what is not paid for is paid at the new rate.
@@ -64,6 +72,7 @@ class ReplicationQuota:
     def record(self, size_bytes: int, *, now_ms: int) -> None:
         """Charge what has flowed, in Kafka's measure."""
         self.total += size_bytes
+        self.records += 1
         self.rate.record(size_bytes, now_ms=now_ms)
 
     def room(self, *, now_ms: int) -> float:

@@ -7,6 +7,7 @@ kept until ``generation`` moves.
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -57,6 +58,8 @@ class Throttle:
         self.leaders: list[Leader] = []
         self._last_ticket = 0
         self.followers: dict[int, ReplicationQuota] = {}
+        # Of followers that made room for others, for the usage log.
+        self.departed: deque[tuple[int, ReplicationQuota]] = deque(maxlen=_MAX_FOLLOWERS)
         self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
@@ -101,7 +104,8 @@ class Throttle:
         quota = self.followers.get(follower)
         if quota is None:
             if len(self.followers) >= _MAX_FOLLOWERS:
-                del self.followers[next(iter(self.followers))]
+                oldest = next(iter(self.followers))
+                self.departed.append((oldest, self.followers.pop(oldest)))
             quota = self.followers[follower] = self.quota(self.follower_rate(follower), now_ms)
         return quota
 

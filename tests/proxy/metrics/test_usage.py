@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, ProxyConfig, QuotaRule
-from proxy.metrics.usage import NOTHING, OTHER, Names, Row, read
+from proxy.metrics.usage import OTHER, Names, Row, read
 from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import EXPIRES_AFTER_MS, Usage
+from proxy.quota.client import EXPIRES_AFTER_MS, NOTHING, Usage
 from proxy.quota.entity import QuotaKind, Tags
 
 NOW_MS = 86_400_000

@@ -9,6 +9,7 @@ import pytest
 from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
 from protocol.api import ApiKey
 from protocol.throttle_time import throttle_time_offset
+from proxy.quota.client import Usage
 from proxy.quota.entity import QuotaKind
 from proxy.service_time import is_exempt
 from proxy.session import Session
@@ -64,7 +65,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
     # 51 in ten windows of a second: (5.1 - 5) / 5 * 10 s
     assert wire.muted_for_ms == 200
     assert int.from_bytes(answer[8:12]) == 200
-    assert wire.bucket("request_rate").usage == (51, 51, 1, 200, 0)
+    assert wire.bucket("request_rate").usage == Usage(51, 51, 1, 200)
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
