@@ -12,7 +12,7 @@ leads to a bootstrap server: clients remember ports from before a restart of the
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, monotonic_ns
 from typing import Final
 
@@ -209,6 +209,13 @@ class Fleet:
     def upstreams(self) -> list[Upstream]:
         """Every broker that is known, and the bootstrap servers."""
         return [*self.brokers.values(), *self._servers]
+
+    def upstreams_by_node_id(self) -> Iterator[tuple[int | None, Upstream]]:
+        """Yield every broker that is known, and the bootstrap servers, which may be among them; None: no such one."""
+        yield from self.brokers.items()
+        node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
+        for server in self._servers:
+            yield node_ids.get(server.address), server
 
     @property
     def is_reachable(self) -> bool:

@@ -10,13 +10,14 @@ import logging
 import select
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import UNKNOWN, Address, ClientTls, Listener, ProxyConfig, Replication, UpstreamTls
+from config.model import UNKNOWN, Address, ClientTls, Enforcement, Listener, ProxyConfig, Replication, UpstreamTls
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
 from proxy.call_desk import CallDesk
@@ -36,6 +37,8 @@ from proxy.tls import TlsContext
 from proxy.tls import watch as watch_tls
 from proxy.tls_door import TlsDoor
 from proxy.upstream import Upstream
+from proxy.usage.log import usage_log
+from proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Broker, Replicas
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class Server:
 
     Raises:
         TlsFileError: A file of certificates or a key cannot be used.
+        MissingPackageError: The configuration wants what is not installed.
     """
 
     def __init__(self, config: ProxyConfig) -> None:
@@ -68,6 +72,7 @@ class Server:
         self._tasks: asyncio.TaskGroup
         self._dialler: Dialler
         self._throttle_log = ThrottleLog()
+        self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -106,7 +111,8 @@ class Server:
 
     def apply(self, config: ProxyConfig) -> None:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
-        self.config = config
+        # What a bucket is to remember for the usage log is fixed when it is made.
+        config = self.config = replace(config, usage_log=self.started_with.usage_log)
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         self._follow_cluster(config.replication)
         by_name = {listener.name: listener for listener in config.listeners}
@@ -201,8 +207,12 @@ class Server:
             # What exists now lives as long as the process: the collector need not look at it again.
             gc.collect()
             gc.freeze()
-            async with asyncio.TaskGroup() as self._tasks:
-                await self._serve(bound, beside)
+            try:
+                async with asyncio.TaskGroup() as self._tasks:
+                    await self._serve(bound, beside)
+            finally:
+                if self.usage is not None:
+                    await self.usage.stop()
         finally:
             for one in chain.from_iterable(bound):
                 one.close()
@@ -228,6 +238,9 @@ class Server:
             *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
             *([self._tasks.create_task(beside())] if beside else []),
         ]
+        if self.usage is not None:
+            self.usage.start()
+            background.append(self._tasks.create_task(self.usage.run()))
         self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
@@ -276,6 +289,29 @@ class Server:
             log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
         for connection in left:
             connection.close("shutdown")
+
+    # -- what the usage log reads --
+
+    def _logged_brokers(self) -> Iterator[Broker]:
+        enforcing = {
+            upstream
+            for door in self._doors
+            if door.policy.enforcement is not Enforcement.OBSERVE
+            for upstream in door.upstreams
+        }
+        for upstream in self._brokers.values():
+            node_id = upstream.leader.node_id if upstream.leader else None
+            yield Broker(node_id, upstream.quotas, upstream in enforcing)
+        for fleet in self.fleets.values():
+            for node_id, upstream in fleet.upstreams_by_node_id():
+                yield Broker(node_id, upstream.quotas, upstream in enforcing)
+
+    def _logged_replicas(self) -> Iterator[Replicas]:
+        for leader in self.throttle.leaders:
+            if leader.known_quota is not None:
+                yield Replicas(LEADER_REPLICATION, leader.node_id, leader.known_quota)
+        for node_id, quota in (*self.throttle.departed, *self.throttle.followers.items()):
+            yield Replicas(FOLLOWER_REPLICATION, node_id, quota)
 
     # -- what recurs --
 

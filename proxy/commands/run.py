@@ -19,6 +19,7 @@ from proxy.admin import AdminServer
 from proxy.log import configure_logging
 from proxy.reload import Reloader
 from proxy.server import Server
+from proxy.usage.log import MissingPackageError
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,9 @@ def execute(args: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(args.config, loaded))
     except* TlsFileError as errors:  # replaced since the check of the configuration, a moment ago
+        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
+        status = 1
+    except* MissingPackageError as errors:
         sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
         status = 1
     except* OSError as errors:

@@ -2,8 +2,8 @@
 
 * ``text``      Prometheus' text format, line by line
 * ``usage``     what each bucket has used; which of them have series of their own, under a cap
-* ``connections``, ``replication``, ``call_queue``  those of quotas on connections, of replication, and of queues in
-  front of brokers
+* ``connections``, ``replication``, ``call_queue``, ``usage_log``  those of quotas on connections, of replication, of
+  queues in front of brokers, and of the usage log
 * ``families``  every metric of the proxy
 
 All of it runs in the thread of a scrape while the loop goes on changing what it reads. So nothing of the proxy's is

@@ -1,0 +1,92 @@
+"""One line of the usage log: what one bucket used in one interval, as JSON.
+
+Documented for its readers in ``docs/usage-log.md``.
+"""
+
+from collections.abc import Iterator
+from json import JSONEncoder
+from typing import Final, NamedTuple
+
+OTHER: Final = "<other>"
+
+_encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+class Identity(NamedTuple):
+    """Whose use it is. With the proxy and the start of the interval, what tells a record from all others."""
+
+    broker: int | None  # node id; None while it is not known
+    kind: str
+    user: str
+    client_id: str
+    listener: str | None = None  # of connections only
+
+
+class Used(NamedTuple):
+    """What was used, and under which rule.
+
+    ``amount`` is in bytes (produce, fetch, replication), in per cent of a thread times milliseconds (request), else the
+    number of requests, partitions or connections. It is below 0 where more was taken back than was charged.
+    """
+
+    amount: int
+    requests: int
+    throttled_requests: int
+    throttle_time_ms: int
+    is_enforced: bool
+    limit: float | None = None  # in a second; None without a quota
+    rule_user: str | None = None
+    rule_client_id: str | None = None
+    connections: int | None = None  # that hold the bucket; None where that is not known
+
+    def plus(self, later: "Used") -> "Used":
+        """Return the sum, under the rule of ``later``."""
+        return later._replace(
+            amount=self.amount + later.amount,
+            requests=self.requests + later.requests,
+            throttled_requests=self.throttled_requests + later.throttled_requests,
+            throttle_time_ms=self.throttle_time_ms + later.throttle_time_ms,
+            is_enforced=later.is_enforced or (self.is_enforced and self.throttled_requests > 0),
+        )
+
+
+class Batch(NamedTuple):
+    """Records of one interval, all of them or some."""
+
+    proxy: str
+    start_ms: int  # Unix time
+    interval_ms: int  # that was really covered
+    records: tuple[tuple[Identity, Used], ...]
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each record as JSON in ASCII, without a line end."""
+        head = _encode({"start_ms": self.start_ms, "interval_ms": self.interval_ms, "proxy": self.proxy})[:-1] + ","
+        for identity, usage in self.records:
+            yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
+
+    def keys(self) -> Iterator[bytes]:
+        """Yield for each record what it is the use of, as JSON: the key in a topic."""
+        for identity, _ in self.records:
+            yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
+
+
+def _names(identity: Identity) -> dict[str, object]:
+    names = identity._asdict()
+    if identity.listener is None:
+        del names["listener"]
+    return names
+
+
+def _fields(identity: Identity, usage: Used) -> dict[str, object]:
+    return {
+        **_names(identity),
+        "rule_user": usage.rule_user,
+        "rule_client_id": usage.rule_client_id,
+        "limit": usage.limit,
+        "amount": usage.amount,
+        "requests": usage.requests,
+        "throttled_requests": usage.throttled_requests,
+        "throttle_time_ms": usage.throttle_time_ms,
+        "enforced": usage.is_enforced,
+        "connections": usage.connections,
+    }

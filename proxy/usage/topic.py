@@ -1,0 +1,159 @@
+"""A Kafka topic as a writer of the usage log: aiokafka's idempotent producer, on a loop of the sink's thread.
+
+In a thread of its own because it takes some 45 microseconds a record, which clients would wait for on the loop. That
+loop runs while there is something to send and rests in between. Imported only where a topic is configured: aiokafka
+comes with the extra ``usage-topic``.
+
+A record may be there twice, where an answer of the broker was lost: both have the same identity.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Coroutine
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.helpers import create_ssl_context
+
+from config.model import AdminClient, UsageTopic
+from proxy.usage.record import Batch
+
+CLIENT_ID: Final = "kafka-quota-proxy"
+# What is a reason to try again later; the last four are what it raises for answers that it does not understand, and
+# what files of passwords and certificates do.
+ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
+# How much the broker has to take before more is sent.
+_AT_ONCE: Final = 500
+_REQUEST_TIMEOUT_MS: Final = 10_000
+_TIMEOUT_S: Final = 30.0
+_STOP_TIMEOUT_S: Final = 2.0
+
+
+class Topic:
+    """Writes to one topic."""
+
+    name = "topic"
+    rotate_from_ms = None
+
+    def __init__(self, settings: UsageTopic, proxy: str) -> None:
+        self._settings = settings
+        self._client_id = f"{CLIENT_ID}-{proxy}"
+        self._runner: asyncio.Runner | None = None
+        self._producer: AIOKafkaProducer | None = None
+        self._batch: Batch | None = None  # that could not be sent
+        self._left: list[tuple[bytes, bytes]] = []  # key and value of what of it is still to be sent
+
+    def begin(self) -> int:
+        """Reach the cluster. What an earlier process has written there is not known: 0.
+
+        Raises:
+            Exception: One of ``ERRORS``.
+        """
+        self._run(self._start())
+        return 0
+
+    def write(self, batch: Batch, *, now_ms: int) -> None:
+        """Send all records of a batch. After a failure it goes on with those that the broker did not take.
+
+        Raises:
+            Exception: One of ``ERRORS``.
+        """
+        if batch is not self._batch:
+            self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))
+        self._run(self._send(batch.start_ms))
+        self._batch = None
+
+    def complete(self) -> None:
+        """Nothing is left open."""
+
+    def end(self) -> None:
+        """Let go of the cluster."""
+        if self._runner is not None:
+            with suppress(*ERRORS):
+                self._run(self._stop())
+            self._runner.close()
+            self._runner = None
+
+    def _run(self, work: Coroutine[Any, Any, object]) -> None:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        self._runner.run(work)
+
+    async def _start(self) -> AIOKafkaProducer:
+        if self._producer is not None:
+            return self._producer
+        # Each attempt to connect is an error to it; what matters of it comes as an exception.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+        client = self._settings.client
+        producer = AIOKafkaProducer(
+            bootstrap_servers=[str(address) for address in client.bootstrap_servers],
+            client_id=self._client_id,
+            enable_idempotence=True,
+            linger_ms=5,
+            max_batch_size=256 * 1024,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            **_security(client),
+        )
+        self._producer = producer
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await producer.start()
+        except BaseException:
+            await self._stop()
+            raise
+        return producer
+
+    async def _send(self, start_ms: int) -> None:
+        producer = await self._start()
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                while self._left:
+                    await self._send_some(producer, start_ms)
+        except BaseException:
+            # A producer whose delivery has failed is not to be used again: its sequence has a gap.
+            await self._stop()
+            raise
+
+    async def _send_some(self, producer: AIOKafkaProducer, start_ms: int) -> None:
+        some = list(islice(self._left, _AT_ONCE))
+        sent = [
+            await producer.send(self._settings.topic, key=key, value=value, timestamp_ms=start_ms)
+            for key, value in some
+        ]
+        results = await asyncio.gather(*sent, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        self._left[: len(some)] = [
+            one for one, result in zip(some, results, strict=True) if isinstance(result, BaseException)
+        ]
+        if failures:
+            raise failures[0]
+
+    async def _stop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(*ERRORS):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    await producer.stop()
+
+
+def _security(client: AdminClient) -> dict[str, object]:
+    keywords: dict[str, object] = {"security_protocol": client.security_protocol.value}
+    if client.security_protocol.has_tls:
+        context: ssl.SSLContext = create_ssl_context(
+            cafile=client.ssl_cafile, certfile=client.ssl_certfile, keyfile=client.ssl_keyfile
+        )
+        context.check_hostname = client.ssl_check_hostname
+        keywords["ssl_context"] = context
+    if client.security_protocol.has_sasl and client.sasl_mechanism and client.sasl_password_file:
+        lines = Path(client.sasl_password_file).read_text(encoding="utf-8").splitlines()
+        keywords |= {
+            "sasl_mechanism": client.sasl_mechanism.value,
+            "sasl_plain_username": client.sasl_username,
+            "sasl_plain_password": lines[0] if lines else "",
+        }
+    return keywords

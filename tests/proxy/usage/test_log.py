@@ -1,0 +1,200 @@
+"""The loop's part of the usage log: when counters are read, and when they are not."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import time
+
+import pytest
+
+from config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog, UsageTopic
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.entity import QuotaKind
+from proxy.usage import log as log_module
+from proxy.usage.log import MissingPackageError, Usage, _until_end_ms, usage_log
+from proxy.usage.meter import Broker
+from proxy.usage.record import Batch
+from proxy.usage.sink import Sink
+from tests.support.stub_broker import eventually
+
+CONFIG = ProxyConfig(
+    listeners=(Listener(name="clients", bind=Address(host="127.0.0.1", port=9092)),),
+    usage_log=UsageLog(interval_ms=20, proxy="p1", files=UsageFiles(directory="usage")),
+    quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),),
+)
+
+
+class Memory(Sink):
+    """A sink without a thread."""
+
+    def __init__(self, last_start_ms: int | None = 0) -> None:
+        self.name = "memory"
+        self.batches: list[Batch] = []
+        self.is_full = False
+        self.stopped = 0.0
+        self._last_start_ms = last_start_ms
+
+    def start(self) -> None: ...
+
+    @property
+    def has_room(self) -> bool:
+        return not self.is_full
+
+    def put(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def stop(self, timeout_s: float) -> None:
+        self.stopped = timeout_s
+
+    def join(self, timeout_s: float) -> None: ...
+
+    @property
+    def amounts(self) -> list[int]:
+        return [used.amount for batch in self.batches for _, used in batch.records]
+
+
+def charge(quotas: BrokerQuotas, amount: int) -> None:
+    quotas.bucket(QuotaKind.PRODUCE, principal="alice", client_id="etl", now_ms=0).charge(amount, now_ms=0)
+
+
+@asynccontextmanager
+async def logging(quotas: BrokerQuotas, *sinks: Memory) -> AsyncIterator[Usage]:
+    assert CONFIG.usage_log is not None
+    usage = Usage(
+        CONFIG.usage_log, "p1", brokers=lambda: [Broker(1, quotas, enforces=True)], replicas=lambda: (), sinks=sinks
+    )
+    usage.start()
+    async with asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(usage.run())
+        yield usage
+        run.cancel()
+
+
+async def test_each_interval_goes_to_every_sink() -> None:
+    quotas, one, other = BrokerQuotas(CONFIG), Memory(), Memory()
+    async with logging(quotas, one, other):
+        charge(quotas, 5)
+        await eventually(lambda: one.batches)
+        charge(quotas, 7)
+        await eventually(lambda: len(one.batches) > 1)
+
+    assert one.amounts == [5, 7]
+    assert one.batches == other.batches
+    assert one.batches[0].start_ms + one.batches[0].interval_ms <= one.batches[1].start_ms + 1
+
+
+async def test_intervals_end_where_the_wall_clock_s_do() -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory()
+    async with logging(quotas, sink):
+        for number in range(1, 4):
+            charge(quotas, 1)
+            wanted = number
+            await eventually(lambda: len(sink.batches) >= wanted)  # noqa: B023 - it is over before the next one
+
+    late_ms = [(batch.start_ms + batch.interval_ms) % 20 for batch in sink.batches]
+    assert min(late_ms) < 10
+
+
+@pytest.mark.parametrize(
+    ("wall_ms", "expected"), [(1_000_000, 1_000), (1_000_001, 999), (1_000_500, 500), (1_000_950, 1_050)]
+)
+def test_a_timer_that_was_early_does_not_make_two_intervals(wall_ms: int, expected: int) -> None:
+    assert _until_end_ms(wall_ms, 1_000) == expected
+
+
+async def test_while_a_sink_is_full_the_interval_goes_on() -> None:
+    quotas, full, other = BrokerQuotas(CONFIG), Memory(), Memory()
+    full.is_full = True
+    async with logging(quotas, full, other) as usage:
+        charge(quotas, 5)
+        await eventually(lambda: usage.postponed >= 3)
+        charge(quotas, 7)
+        assert other.batches == []
+        full.is_full = False
+        await eventually(lambda: full.batches)
+
+    assert full.amounts == other.amounts == [12]
+    assert full.batches[0].interval_ms >= 3 * 20
+
+
+async def test_nothing_is_read_before_it_is_known_where_the_last_process_stopped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    quotas, sink, other = BrokerQuotas(CONFIG), Memory(last_start_ms=None), Memory()
+    ahead_ms = int(time() * 1_000) + 60_000
+    async with logging(quotas, sink, other) as usage:
+        charge(quotas, 5)
+        await eventually(lambda: usage.postponed >= 2)
+        assert other.batches == []
+        sink._last_start_ms = ahead_ms
+        await eventually(lambda: sink.batches)
+
+    assert sink.batches[0].start_ms == ahead_ms + 1
+    assert "the usage log is 59 s ahead of the clock" in caplog.text
+
+
+async def test_a_stop_logs_what_was_used_until_then() -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory()
+    async with logging(quotas, sink) as usage:
+        pass
+    charge(quotas, 5)
+    await usage.stop()
+
+    assert sink.amounts == [5]
+    assert sink.stopped == log_module.STOP_TIMEOUT_S
+
+
+async def test_a_stop_gives_a_full_sink_what_is_left_so_that_it_is_counted() -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory(last_start_ms=None)
+    sink.is_full = True
+    async with logging(quotas, sink) as usage:
+        charge(quotas, 5)
+    await usage.stop()
+
+    assert sink.amounts == [5]
+
+
+async def test_files_are_written(tmp_path: Path) -> None:
+    config = replace(CONFIG, usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(tmp_path))))
+    quotas = BrokerQuotas(config)
+    usage = usage_log(config, brokers=lambda: [Broker(1, quotas, enforces=True)], replicas=lambda: ())
+    assert usage is not None
+    usage.start()
+    charge(quotas, 5)
+    await usage.stop()
+
+    (file,) = tmp_path.glob("*.jsonl")  # noqa: ASYNC240 - nobody waits for this loop
+    record = json.loads(file.read_bytes())
+    assert record["amount"] == 5
+    assert record["proxy"].endswith("-9092")
+
+
+async def test_one_that_was_never_started_can_be_stopped(tmp_path: Path) -> None:
+    config = replace(CONFIG, usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))))
+    usage = usage_log(config, brokers=lambda: (), replicas=lambda: ())
+    assert usage is not None
+
+    await usage.stop()
+
+
+def test_without_the_section_there_is_none() -> None:
+    assert usage_log(replace(CONFIG, usage_log=None), brokers=lambda: (), replicas=lambda: ()) is None
+
+
+def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiokafka", None)
+    monkeypatch.delitem(sys.modules, "proxy.usage.topic", raising=False)
+
+    with pytest.raises(MissingPackageError, match=r"needs aiokafka.*pip install 'kafka-quota-proxy\[usage-topic\]'"):
+        usage_log(replace(CONFIG, usage_log=UsageLog(topic=UsageTopic())), brokers=lambda: (), replicas=lambda: ())
+
+
+def test_nothing_else_loads_aiokafka() -> None:
+    program = "import sys, proxy.server, proxy.commands.run; sys.exit('aiokafka' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,499 @@
+"""From counters to records: nothing is left out and nothing is counted twice, whatever comes in between."""
+
+import gc
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from config.model import (
+    DEFAULT,
+    Address,
+    Enforcement,
+    KafkaSettings,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    UsageLog,
+)
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Departed
+from proxy.quota.entity import QuotaKind
+from proxy.quota.replication import ReplicationQuota
+from proxy.usage.meter import Broker, Meter, Replicas
+from proxy.usage.record import Batch, Identity, Used
+from proxy.usage.timeline import Timeline
+
+WALL_MS = 1_767_225_600_000
+LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092))
+CONFIG = ProxyConfig(
+    listeners=(LISTENER,),
+    usage_log=UsageLog(),
+    quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, source="file:1"),),
+)
+
+
+def meter() -> Meter:
+    return Meter("p1", Timeline(wall_ms=WALL_MS, now_ms=0))
+
+
+def read(
+    meter: Meter, *brokers: Broker, replicas: tuple[Replicas, ...] = (), now_ms: int = 1_000
+) -> dict[Identity, Used]:
+    records = [
+        record
+        for batch in meter.read(brokers, replicas, wall_ms=WALL_MS + now_ms, now_ms=now_ms)
+        if batch is not None
+        for record in batch.records
+    ]
+    assert len(dict(records)) == len(records)
+    return dict(records)
+
+
+def charge(
+    quotas: BrokerQuotas, amount: int, *, kind: QuotaKind = QuotaKind.PRODUCE, user: str = "alice",
+    client_id: str = "etl", now_ms: int = 0,
+) -> Bucket:  # fmt: skip
+    bucket = quotas.bucket(kind, principal=user, client_id=client_id, now_ms=now_ms)
+    bucket.charge(amount, now_ms=now_ms)
+    return bucket
+
+
+def test_a_record_says_what_was_used_under_which_rule() -> None:
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    bucket = charge(quotas, 30_000)
+    charge(quotas, 12_000)
+    quotas.hold(bucket)
+    bucket.throttled(310, now_ms=0, is_enforced=True)
+
+    assert read(one, Broker(3, quotas, enforces=True)) == {
+        Identity(3, "produce", "", "etl"): Used(
+            amount=42_000, requests=2, throttled_requests=1, throttle_time_ms=310, is_enforced=True, limit=1_000.0,
+            rule_user=None, rule_client_id="<default>", connections=1,
+        )
+    }  # fmt: skip
+
+
+def test_what_was_read_is_not_read_again() -> None:
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    charge(quotas, 500)
+    read(one, broker)
+
+    assert read(one, broker, now_ms=2_000) == {}
+    charge(quotas, 7)
+    assert read(one, broker, now_ms=3_000)[Identity(3, "produce", "", "etl")].amount == 7
+
+
+def test_unlimited_traffic_is_logged_by_user_and_client_id() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, 99, kind=QuotaKind.FETCH)
+
+    used = read(meter(), Broker(None, quotas, enforces=True))[Identity(None, "fetch", "alice", "etl")]
+
+    assert (used.amount, used.limit, used.rule_user, used.rule_client_id) == (99, None, None, None)
+
+
+def test_service_time_is_in_per_cent_times_milliseconds_and_what_is_less_waits_for_more() -> None:
+    """A thread that works for 1.5 s is 150,000 of them; a unit is 10 us."""
+    config = replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0, source="file:1"),))
+    quotas, one = BrokerQuotas(config), meter()
+    broker, identity = Broker(3, quotas, enforces=True), Identity(3, "request", "alice", "")
+    charge(quotas, 1_500_000_000 + 9_999, kind=QuotaKind.REQUEST)
+
+    used = read(one, broker)[identity]
+    assert (used.amount, used.limit, used.requests) == (150_000, 50.0, 1)
+    assert read(one, broker, now_ms=2_000) == {}
+    charge(quotas, 1, kind=QuotaKind.REQUEST)
+    assert read(one, broker, now_ms=3_000)[identity].amount == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule", "expected"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, Enforcement.OBSERVE, False),
+        (False, Enforcement.RESPOND, True),
+        (True, Enforcement.DELAY, True),
+    ],
+)
+def test_whether_it_is_enforced_the_rule_says_and_else_the_listener(
+    policy: bool, rule: Enforcement | None, expected: bool
+) -> None:
+    config = replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=5.0, enforcement=rule),))
+    quotas = BrokerQuotas(config)
+    charge(quotas, 10)
+
+    (used,) = read(meter(), Broker(3, quotas, enforces=policy)).values()
+
+    assert used.is_enforced is expected
+
+
+def test_waits_that_are_only_observed_are_logged_as_such() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, 10).throttled(400, now_ms=0, is_enforced=False)
+
+    (used,) = read(meter(), Broker(3, quotas, enforces=True)).values()
+
+    assert (used.throttled_requests, used.throttle_time_ms, used.is_enforced) == (1, 400, False)
+
+
+def test_a_wait_that_is_told_in_a_later_interval_is_in_its_record() -> None:
+    """As that of topics made: they are charged before they are passed on, and the wait is told with the answer."""
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    bucket = charge(quotas, 4, kind=QuotaKind.MUTATION)
+    read(one, broker)
+    bucket.throttled(70, now_ms=1_500, is_enforced=True)
+    bucket.uncharge(3, now_ms=1_500)
+
+    (used,) = read(one, broker, now_ms=2_000).values()
+
+    assert (used.amount, used.requests, used.throttled_requests, used.throttle_time_ms) == (-3, 0, 1, 70)
+    assert used.connections is None
+
+
+def test_after_a_reload_a_record_names_the_new_rule_once_it_is_used() -> None:
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    charge(quotas, 1)
+    quotas.update(replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
+    charge(quotas, 2)
+
+    (used,) = read(one, broker).values()
+
+    assert (used.amount, used.limit, used.rule_client_id) == (3, 7.0, "etl")
+
+
+def test_buckets_of_one_name_at_one_broker_are_one_record() -> None:
+    """A broker may stand behind an upstream and in a cluster; of two, nobody may know yet which they are."""
+    one, other = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
+    charge(one, 5)
+    charge(other, 7)
+
+    (used,) = read(meter(), Broker(None, one, enforces=True), Broker(None, other, enforces=True)).values()
+
+    assert (used.amount, used.requests) == (12, 2)
+
+
+def test_connections_are_logged_by_listener() -> None:
+    config = replace(CONFIG, listeners=(replace(LISTENER, max_connection_creation_rate=20),))
+    quotas = BrokerQuotas(config)
+    arrivals = quotas.arrivals.listener("clients")
+    for _ in range(3):
+        arrivals.record(now_ms=0)
+
+    assert read(meter(), Broker(3, quotas, enforces=True)) == {
+        Identity(3, "connection", "", "", "clients"): Used(3, 3, 0, 0, is_enforced=True, limit=20.0)
+    }
+
+
+def test_connections_that_are_refused_are_not_charged() -> None:
+    from config.model import IpRule
+
+    config = replace(CONFIG, ip_quotas=(IpRule(ip="10.0.0.7", connection_creation_rate=0.1),))
+    quotas = BrokerQuotas(config)
+    arrivals = quotas.arrivals.listener("clients")
+    refused = 0
+    for _ in range(5):
+        arrivals.record(now_ms=0)
+        refused += arrivals.record_address("10.0.0.7", came_ms=0, now_ms=0) > 0
+
+    (used,) = read(meter(), Broker(3, quotas, enforces=True)).values()
+
+    assert 0 < refused < 5
+    assert (used.amount, used.requests, used.throttled_requests) == (5 - refused, 5, refused)
+
+
+def test_replicas_are_logged_by_their_broker() -> None:
+    leader = ReplicationQuota(5e6, samples=11, window_ms=1_000, now_ms=0)
+    follower = ReplicationQuota(None, samples=11, window_ms=1_000, now_ms=0)
+    one = meter()
+    replicas = (Replicas("leader_replication", 1, leader), Replicas("follower_replication", 2, follower))
+    for size_bytes in (100, 200):
+        leader.record(size_bytes, now_ms=0)
+    follower.record(50, now_ms=0)
+
+    assert read(one, replicas=replicas) == {
+        Identity(1, "leader_replication", "", ""): Used(300, 2, 0, 0, is_enforced=True, limit=5e6),
+        Identity(2, "follower_replication", "", ""): Used(50, 1, 0, 0, is_enforced=True, limit=None),
+    }
+    assert read(one, replicas=replicas, now_ms=2_000) == {}
+
+
+def test_a_reading_that_is_given_up_takes_nothing_away() -> None:
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    for number in range(1_000):
+        charge(quotas, 1, client_id=f"c-{number}")
+    pieces = iter(one.read((broker,), (), wall_ms=WALL_MS + 1_000, now_ms=1_000))
+    for _ in range(4):
+        assert next(pieces) is None
+
+    (batch,) = [piece for piece in one.read((broker,), (), wall_ms=WALL_MS + 2_000, now_ms=2_000) if piece]
+
+    assert sum(used.amount for _, used in batch.records) == 1_000
+    assert (batch.start_ms, batch.interval_ms) == (WALL_MS, 2_000)
+
+
+# -- who makes room for others --
+
+
+def one_place(most: int = 1) -> BrokerQuotas:
+    return BrokerQuotas(replace(CONFIG, max_buckets=most))
+
+
+def test_a_bucket_that_made_room_is_logged_under_its_own_name() -> None:
+    quotas = one_place()
+    for number in range(3):
+        charge(quotas, 10 + number, client_id=f"c-{number}", now_ms=number)
+
+    records = read(meter(), Broker(3, quotas, enforces=True))
+
+    assert quotas.produce.evicted == 2
+    assert {identity.client_id: used.amount for identity, used in records.items()} == {"c-0": 10, "c-1": 11, "c-2": 12}
+
+
+def test_one_that_went_and_came_back_is_one_record() -> None:
+    quotas = one_place()
+    for now_ms, (client_id, amount) in enumerate((("a", 1), ("b", 20), ("a", 300))):
+        charge(quotas, amount, client_id=client_id, now_ms=now_ms)
+
+    records = read(meter(), Broker(3, quotas, enforces=True))
+
+    assert quotas.produce.evicted == 2
+    assert {identity.client_id: used.amount for identity, used in records.items()} == {"a": 301, "b": 20}
+
+
+def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
+    departed = Departed(most=2)
+    quotas = one_place()
+    quotas.produce.departed = departed
+    for number in range(10):
+        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
+
+    one, broker = meter(), Broker(3, quotas, enforces=True)
+    records = read(one, broker)
+
+    assert {identity.client_id: used.amount for identity, used in records.items()} == {
+        "c-0": 1, "c-1": 1, "c-9": 1, "<other>": 7,
+    }  # fmt: skip
+    assert records[Identity(3, "produce", "<other>", "<other>")].requests == 7
+    assert read(one, broker, now_ms=2_000) == {}
+
+
+def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
+    """A fetch that takes more than an hour is charged to the bucket that it was sent under."""
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    bucket = charge(quotas, 1)
+    quotas.hold(bucket)
+    read(one, broker)
+    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
+    read(one, broker, now_ms=2_000)
+    bucket.charge(77, now_ms=EXPIRES_AFTER_MS + 2)
+
+    (used,) = read(one, broker, now_ms=3_000).values()
+    assert used.amount == 77
+
+    quotas.release(bucket, now_ms=EXPIRES_AFTER_MS + 3)
+    assert read(one, broker, now_ms=4_000) == {}
+    assert quotas.produce.departed is not None
+    assert quotas.produce.departed.buckets == []
+
+
+def test_without_a_usage_log_nothing_is_kept_of_who_is_gone() -> None:
+    quotas = BrokerQuotas(replace(CONFIG, usage_log=None, max_buckets=1))
+    for number in range(3):
+        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
+
+    assert quotas.produce.departed is None
+
+
+class Sums(RuleBasedStateMachine):
+    """Whatever happens between two readings, the sums of the log are those of all that was charged."""
+
+    NAMES = ("", "etl", "<shared>", "<other>", "ü")
+    TABLES = (
+        (),
+        (QuotaRule(client_id=DEFAULT, producer_byte_rate=10.0, consumer_byte_rate=3.0),),
+        (QuotaRule(user="alice", producer_byte_rate=5.0, request_percentage=1.0),),
+        (QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9, request_rate=5.0),),
+    )
+
+    @initialize(places=st.integers(1, 3), kept=st.integers(0, 2))
+    def begin(self, places: int, kept: int) -> None:
+        self.config = replace(CONFIG, max_buckets=places, kafka=KafkaSettings(quota_window_num=2))
+        self.brokers = [Broker(node_id, BrokerQuotas(self.config), enforces=True) for node_id in (1, None, None)]
+        for broker in self.brokers:
+            for manager in broker.quotas.managers:
+                manager.departed = Departed(most=kept)
+        self.meter = Meter("p1", Timeline(wall_ms=WALL_MS, now_ms=0))
+        self.now_ms, self.wall_ms = 0, WALL_MS
+        self.charged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
+        self.logged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
+        self.seen: set[tuple[int, Identity]] = set()
+        self.held: list[tuple[BrokerQuotas, Bucket]] = []
+        self.reading: Any = None
+
+    @rule(
+        broker=st.integers(0, 2), kind=st.sampled_from(QuotaKind), user=st.sampled_from(NAMES),
+        client_id=st.sampled_from(NAMES), amount=st.integers(0, 30_000), is_held=st.booleans(),
+        wait_ms=st.integers(0, 50),
+    )  # fmt: skip
+    def charge(
+        self, broker: int, kind: QuotaKind, user: str, client_id: str, amount: int, is_held: bool, wait_ms: int
+    ) -> None:
+        quotas = self.brokers[broker].quotas
+        bucket = charge(quotas, amount, kind=kind, user=user or "bob", client_id=client_id, now_ms=self.now_ms)
+        self._count(bucket, amount, 1)
+        if wait_ms:
+            bucket.throttled(wait_ms, now_ms=self.now_ms, is_enforced=bool(wait_ms % 2))
+            self.charged[kind.label][2] += 1
+            self.charged[kind.label][3] += wait_ms
+        if is_held:
+            quotas.hold(bucket)
+            self.held.append((quotas, bucket))
+
+    @rule(amount=st.integers(0, 30_000), index=st.integers(0, 100))
+    def charge_what_is_held(self, amount: int, index: int) -> None:
+        if self.held:
+            bucket = self.held[index % len(self.held)][1]
+            bucket.charge(amount, now_ms=self.now_ms)
+            self._count(bucket, amount, 1)
+
+    @rule(amount=st.integers(1, 30_000), index=st.integers(0, 100))
+    def take_back(self, amount: int, index: int) -> None:
+        if self.held:
+            bucket = self.held[index % len(self.held)][1]
+            bucket.uncharge(amount, now_ms=self.now_ms)
+            self._count(bucket, -amount, 0)
+
+    @rule(index=st.integers(0, 100))
+    def let_go(self, index: int) -> None:
+        if self.held:
+            quotas, bucket = self.held.pop(index % len(self.held))
+            quotas.release(bucket, now_ms=self.now_ms)
+
+    @rule(table=st.sampled_from(TABLES), places=st.integers(1, 3))
+    def reload(self, table: tuple[QuotaRule, ...], places: int) -> None:
+        self.config = replace(
+            self.config, quotas=table, max_buckets=places, principals=Principals(exempt=frozenset({"etl"}))
+        )
+        for broker in self.brokers:
+            broker.quotas.update(self.config)
+
+    @rule(passed_ms=st.sampled_from((0, 1, 1_000, 60_000, EXPIRES_AFTER_MS + 1)), step_ms=st.integers(-(10**7), 10**7))
+    def wait(self, passed_ms: int, step_ms: int) -> None:
+        self.now_ms += passed_ms
+        self.wall_ms += passed_ms + step_ms
+        for broker in self.brokers:
+            broker.quotas.expire(now_ms=self.now_ms)
+
+    @rule()
+    def read_a_little(self) -> None:
+        """And go on with other things; it may be given up for a new one."""
+        if self.reading is None or self.reading.gi_frame is None:
+            self.reading = self.meter.read(self.brokers, (), wall_ms=self.wall_ms, now_ms=self.now_ms)
+        self._take(next(self.reading, None))
+
+    @rule()
+    def read_all(self) -> None:
+        self.reading = None
+        for piece in self.meter.read(self.brokers, (), wall_ms=self.wall_ms, now_ms=self.now_ms):
+            self._take(piece)
+
+    @invariant()
+    def never_more_than_was_charged(self) -> None:
+        for kind, (_, requests, throttled, wait_ms) in self.logged.items():
+            assert requests <= self.charged[kind][1]
+            assert throttled <= self.charged[kind][2]
+            assert wait_ms <= self.charged[kind][3]
+
+    def teardown(self) -> None:
+        if not hasattr(self, "brokers"):
+            return
+        while self.held:
+            self.let_go(0)
+        self.read_all()
+        self.read_all()  # what was let go of in between
+        for kind, charged in self.charged.items():
+            amount, *others = self.logged[kind]
+            assert others == charged[1:]
+            if kind == "request":
+                # In nanoseconds, of which a bucket keeps less than 10,000 back.
+                assert 0 <= charged[0] - amount * 10_000 < 10_000 * 3 * (3 + len(self.TABLES) + 1)
+            else:
+                assert amount == charged[0]
+
+    def _count(self, bucket: Bucket, amount: int, requests: int) -> None:
+        counts = self.charged[bucket.kind.label]
+        counts[0] += amount
+        counts[1] += requests
+
+    def _take(self, batch: Batch | None) -> None:
+        if batch is None:
+            return
+        for identity, used in batch.records:
+            assert (batch.start_ms, identity) not in self.seen
+            self.seen.add((batch.start_ms, identity))
+            sums = self.logged[identity.kind]
+            for index, more in enumerate((used.amount, used.requests, used.throttled_requests, used.throttle_time_ms)):
+                sums[index] += more
+
+
+Sums.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSums = Sums.TestCase
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=20))
+def test_service_time_loses_less_than_a_unit(amounts: list[int]) -> None:
+    quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0),)))
+    one, broker, total = meter(), Broker(3, quotas, enforces=True), 0
+    for now_ms, amount in enumerate(amounts):
+        charge(quotas, amount, kind=QuotaKind.REQUEST)
+        total += sum(used.amount for used in read(one, broker, now_ms=now_ms).values())
+
+    assert total == sum(amounts) // 10_000
+
+
+# -- how long it takes --
+
+MANY = 50_000
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_fifty_thousand_buckets_are_read_in_short_steps(is_busy: bool) -> None:
+    """Measured: 140 ms in all where each was used, 10 ms where none was; steps of 0.4 ms and 0.03 ms.
+
+    The bound is for what a busy machine takes away. Without the collector, whose passes are not the meter's.
+    """
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = Broker(3, quotas, enforces=True)
+    buckets = [charge(quotas, 1, client_id=f"client-{number}") for number in range(MANY)]
+    read(one, broker)
+    longest_s: list[float] = []
+    gc.disable()
+    try:
+        for _ in range(3):
+            for bucket in buckets if is_busy else ():
+                bucket.charge(1, now_ms=1_000)
+            found, steps = 0, [0.0]
+            before_s = perf_counter()
+            for piece in one.read((broker,), (), wall_ms=WALL_MS, now_ms=1_000):
+                steps.append(perf_counter() - before_s)
+                found += len(piece.records) if piece is not None else 0
+                before_s = perf_counter()
+            longest_s.append(max(steps))
+            assert found == (MANY if is_busy else 0)
+            assert len(steps) > 300
+    finally:
+        gc.enable()
+
+    assert min(longest_s) < 0.010

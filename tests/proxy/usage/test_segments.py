@@ -1,0 +1,353 @@
+"""Files of whole lines, whatever fails: a full disk, a crash, somebody who removes them."""
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.model import UsageFiles
+from proxy.usage import segments
+from proxy.usage.record import Batch, Identity, Used
+from proxy.usage.segments import Segments
+
+START_MS = 1_767_225_600_000
+
+
+def a_batch(number: int, records: int = 1) -> Batch:
+    return Batch(
+        "p1",
+        START_MS + number * 1_000,
+        1_000,
+        tuple((Identity(1, "produce", "alice", f"c-{index}"), Used(number, 1, 0, 0, True)) for index in range(records)),
+    )
+
+
+def opened(directory: Path, proxy: str = "p1", **settings: int | None) -> Segments:
+    files = Segments(UsageFiles(directory=str(directory), **settings), proxy)  # type: ignore[arg-type]
+    files.begin()
+    return files
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.suffix != ".lock")
+
+
+def amounts(directory: Path, pattern: str = "*.jsonl") -> list[int]:
+    """Of every line; a line that is cut is an error."""
+    return [
+        json.loads(line)["amount"]
+        for path in sorted(directory.glob(pattern))
+        for line in path.read_bytes().splitlines()
+    ]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Segments]:
+    files = opened(tmp_path / "usage")
+    yield files
+    files.end()
+
+
+def test_a_file_has_its_final_name_once_it_is_complete(fresh: Segments, tmp_path: Path) -> None:
+    directory = tmp_path / "usage"
+    fresh.write(a_batch(1), now_ms=0)
+    assert names(directory) == [f"usage-p1-{START_MS + 1_000}.jsonl.part"]
+    assert amounts(directory, "*.part") == [1]
+
+    fresh.end()
+
+    assert names(directory) == [f"usage-p1-{START_MS + 1_000}.jsonl"]
+    assert amounts(directory) == [1]
+
+
+def test_where_nothing_was_used_there_is_no_file(fresh: Segments, tmp_path: Path) -> None:
+    fresh.end()
+
+    assert names(tmp_path / "usage") == []
+
+
+def test_a_file_is_completed_from_a_size_on(tmp_path: Path) -> None:
+    files = opened(tmp_path, rotate_size_bytes=1_024)
+    for number in range(12):
+        files.write(a_batch(number), now_ms=0)
+    files.end()
+
+    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.jsonl"))]
+    assert len(sizes) == 3
+    assert all(1_024 <= size < 1_400 for size in sizes[:-1])
+    assert amounts(tmp_path) == list(range(12))
+
+
+def test_a_file_says_when_it_is_old_enough(fresh: Segments) -> None:
+    assert fresh.rotate_from_ms is None
+    fresh.write(a_batch(1), now_ms=7_000)
+
+    assert fresh.rotate_from_ms == 7_000 + 300_000
+    fresh.complete()
+    assert fresh.rotate_from_ms is None
+
+
+def test_an_interval_may_be_divided_among_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "_CHUNK_BYTES", 2_000)
+    files = opened(tmp_path, rotate_size_bytes=2_000)
+    files.write(a_batch(1, records=25), now_ms=0)
+    files.end()
+
+    start = f"usage-p1-{START_MS + 1_000}"
+    assert names(tmp_path) == [*(f"{start}.{turn}.jsonl" for turn in (1, 2, 3)), f"{start}.jsonl"]
+    lines = [line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()]
+    assert len(set(lines)) == len(lines) == 25
+
+
+def test_above_the_bound_the_oldest_go(tmp_path: Path) -> None:
+    other = tmp_path / "usage-p2-1.jsonl"
+    other.write_bytes(b"x" * 10_000)
+    files = opened(tmp_path, rotate_size_bytes=1_024, retention_size_bytes=3_000)
+    for number in range(40):
+        files.write(a_batch(number), now_ms=0)
+    files.end()
+
+    assert other.exists()
+    own = sorted(tmp_path.glob("usage-p1-*"))
+    assert sum(path.stat().st_size for path in own) <= 3_000
+    assert amounts(tmp_path, "usage-p1-*")[-1] == 39
+
+
+def test_files_of_one_start_go_in_the_order_that_they_were_written(tmp_path: Path) -> None:
+    for turn in ("", ".1", ".2", ".10"):
+        (tmp_path / f"usage-p1-5{turn}.jsonl").write_bytes(b"x" * 1_000)
+    files = opened(tmp_path, retention_size_bytes=1_300)
+    files.write(a_batch(1), now_ms=0)
+    files.end()
+
+    assert names(tmp_path) == [f"usage-p1-{START_MS + 1_000}.jsonl", "usage-p1-5.10.jsonl"]
+
+
+# -- a crash --
+
+
+def test_what_a_crash_has_left_is_completed_and_a_cut_line_is_not_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = next(a_batch(1).lines())
+    (tmp_path / "usage-p1-77.jsonl.part").write_bytes(line + b"\n" + line + b"\n" + line[:50])
+    (tmp_path / "usage-p1-78.jsonl.part").write_bytes(line[:50])
+    (tmp_path / "usage-p2-79.jsonl.part").write_bytes(line[:50])
+
+    opened(tmp_path).end()
+
+    assert names(tmp_path) == ["usage-p1-77.jsonl", "usage-p2-79.jsonl.part"]
+    assert amounts(tmp_path) == [1, 1]
+    assert f"{2 * len(line) + 2} bytes of whole lines are kept, 50 bytes of a line that was cut are not" in caplog.text
+    assert "usage-p1-78.jsonl.part was left by a crash without a whole line (50 bytes), and is removed" in caplog.text
+
+
+@given(cut=st.integers(0, 100_000), zeros=st.integers(0, 5_000))
+def test_whole_lines_survive_a_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int, zeros: int) -> None:
+    """A crash of the system may leave zeros behind what was written."""
+    directory = tmp_path_factory.mktemp("usage")
+    whole = b"".join(line + b"\n" for number in range(300) for line in a_batch(number).lines())
+    (directory / "usage-p1-77.jsonl.part").write_bytes(whole[:cut] + b"\0" * zeros)
+
+    opened(directory).end()
+
+    left = b"".join(path.read_bytes() for path in directory.glob("*.jsonl"))
+    assert left == whole[:cut][: whole[:cut].rfind(b"\n") + 1]
+    assert not list(directory.glob("*.part"))
+
+
+def test_the_last_start_of_an_earlier_process_is_known(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    for number in (1, 2, 3):
+        files.write(a_batch(number), now_ms=0)
+    files.end()
+
+    again = Segments(UsageFiles(directory=str(tmp_path)), "p1")
+    assert again.begin() == START_MS + 3_000
+    again.end()
+    other = Segments(UsageFiles(directory=str(tmp_path)), "p2")
+    assert other.begin() == 0
+    other.end()
+
+
+def test_a_last_line_that_is_no_record_says_nothing(tmp_path: Path) -> None:
+    for number, content in enumerate((b"", b"\0\0\n", b"[]\n", b"{}\n", b'{"start_ms":"x"}\n')):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / "usage-p1-5.jsonl").write_bytes(content)
+        files = Segments(UsageFiles(directory=str(directory)), "p1")
+        assert files.begin() == 0
+        files.end()
+
+
+def test_of_two_processes_with_one_name_the_second_waits(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    first.write(a_batch(1), now_ms=0)
+    second = Segments(UsageFiles(directory=str(tmp_path)), "p1")
+
+    with pytest.raises(OSError, match=r"another process writes usage-p1-\*\.jsonl there"):
+        second.begin()
+
+    assert names(tmp_path) == [f"usage-p1-{START_MS + 1_000}.jsonl.part"]
+    first.end()
+    assert second.begin() == START_MS + 1_000
+    second.end()
+
+
+# -- no room --
+
+
+class Disk:
+    """``os.write`` as on a disk of so many bytes, which takes of a write what it has room for."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self.free_bytes = free_bytes
+        self._write, self._ftruncate = os.write, os.ftruncate
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        some = memoryview(data)[: self.free_bytes]
+        if not some:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.free_bytes -= len(some)
+        return self._write(descriptor, some)
+
+    def ftruncate(self, descriptor: int, size_bytes: int) -> None:
+        self.free_bytes += os.fstat(descriptor).st_size - size_bytes
+        self._ftruncate(descriptor, size_bytes)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk(0)
+    monkeypatch.setattr(os, "write", disk.write)
+    monkeypatch.setattr(os, "ftruncate", disk.ftruncate)
+    return disk
+
+
+@given(free_bytes=st.lists(st.integers(0, 3_000), max_size=10))
+def test_whatever_fits_no_line_is_cut_and_none_is_lost_or_doubled(
+    tmp_path_factory: pytest.TempPathFactory, free_bytes: list[int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        disk = Disk(0)
+        patch.setattr(os, "write", disk.write)
+        patch.setattr(os, "ftruncate", disk.ftruncate)
+        patch.setattr(segments, "_CHUNK_BYTES", 500)
+        directory = tmp_path_factory.mktemp("usage")
+        files = opened(directory)
+        batches = [a_batch(1, records=4), a_batch(2), a_batch(3, records=6)]
+        for free in (*free_bytes, 100_000):
+            disk.free_bytes = free
+            try:
+                while batches:
+                    files.write(batches[0], now_ms=0)
+                    del batches[0]
+            except OSError:
+                assert sum(len(path.read_bytes().splitlines()) for path in directory.glob("usage*")) == sum(
+                    path.read_bytes().count(b"\n") for path in directory.glob("usage*")
+                )
+        files.end()
+
+        assert batches == []
+        assert sorted(amounts(directory)) == [1] * 4 + [2] + [3] * 6
+
+
+def test_while_there_is_no_room_not_one_file_after_the_other_is_made(disk: Disk, tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    disk.free_bytes = 100
+    for _ in range(5):
+        with pytest.raises(OSError, match="No space left"):
+            files.write(a_batch(1), now_ms=0)
+
+    assert [path.stat().st_size for path in tmp_path.glob("usage-p1-*")] == [0]
+    disk.free_bytes = 10_000
+    files.write(a_batch(1), now_ms=0)
+    files.end()
+    assert amounts(tmp_path) == [1]
+
+
+def test_above_a_bound_on_a_file_s_size_the_next_one_goes_on(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: EFBIG, for this file only. Whole lines of it stay."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    files = opened(tmp_path)
+    failures: list[int | None] = []
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        for number in range(12):
+            batch = a_batch(number)
+            while True:
+                try:
+                    files.write(batch, now_ms=0)
+                except OSError as error:
+                    failures.append(error.errno)
+                    continue
+                break
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files.end()
+
+    assert failures == [errno.EFBIG] * 3
+    assert amounts(tmp_path) == list(range(12))
+
+
+def test_half_a_line_that_could_not_be_cut_off_is_cut_off_before_anything_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = opened(tmp_path)
+    files.write(a_batch(1), now_ms=0)
+    disk = Disk(30)
+
+    def fail(descriptor: int, size_bytes: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", disk.write)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            files.write(a_batch(2), now_ms=0)
+    files.write(batch := a_batch(2), now_ms=0)
+    del batch
+    files.end()
+
+    assert amounts(tmp_path) == [1, 2]
+
+
+def test_a_file_that_somebody_removed_is_said_and_the_next_batch_has_a_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = opened(tmp_path)
+    files.write(a_batch(1), now_ms=0)
+    next(tmp_path.glob("*.part")).unlink()
+    files.write(a_batch(2), now_ms=0)
+    files.write(a_batch(3), now_ms=0)
+    files.end()
+
+    assert amounts(tmp_path) == [3]
+    assert "was removed while it was written" in caplog.text
+
+
+def test_a_file_that_somebody_removed_does_not_keep_a_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = opened(tmp_path)
+    files.write(a_batch(1), now_ms=0)
+    next(tmp_path.glob("*.part")).unlink()
+
+    files.end()
+
+    assert "was removed while it was written" in caplog.text
+
+
+def test_a_directory_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    files = Segments(UsageFiles(directory=str(tmp_path / "file" / "usage")), "p1")
+    with pytest.raises(OSError, match="Not a directory"):
+        files.begin()
+
+    (tmp_path / "file").unlink()
+    assert files.begin() == 0
+    files.end()

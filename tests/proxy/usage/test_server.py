@@ -1,0 +1,95 @@
+"""What of a server's brokers and replicas the usage log reads, and that its end is logged."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from config.model import Address, Cluster, Enforcement, Listener, ProxyConfig, Replication, UsageFiles, UsageLog
+from proxy.replication import throttle as throttle_module
+from proxy.server import Server
+from proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
+from tests.support.frames import produce_request, produce_response
+from tests.support.stub_broker import client_of, correlation_id, listener_to, on_uvloop, running, stub_broker
+
+BROKER = Address(host="127.0.0.1", port=19092)
+OTHER = Address(host="127.0.0.1", port=29092)
+LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092), upstream=BROKER, node_id=3)
+
+
+def server(*listeners: Listener, **more: object) -> Server:
+    return Server(ProxyConfig(listeners=listeners, **more))  # type: ignore[arg-type]
+
+
+def test_a_broker_has_the_node_id_that_its_listener_says() -> None:
+    (broker,) = server(LISTENER)._logged_brokers()
+
+    assert (broker.node_id, broker.enforces) == (3, True)
+
+
+def test_where_nobody_says_it_there_is_none() -> None:
+    (broker,) = server(replace(LISTENER, node_id=None))._logged_brokers()
+
+    assert broker.node_id is None
+
+
+def test_a_broker_is_enforced_where_one_of_its_listeners_does() -> None:
+    observing = replace(LISTENER, enforcement=Enforcement.OBSERVE)
+    enforcing = replace(LISTENER, name="others", bind=OTHER)
+
+    assert [one.enforces for one in server(observing)._logged_brokers()] == [False]
+    assert [one.enforces for one in server(observing, enforcing)._logged_brokers()] == [True]
+
+
+def test_of_a_cluster_each_broker_is_read_and_the_bootstrap_servers_once_they_are_known_by_their_node_ids() -> None:
+    cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
+    one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
+    (fleet,) = one.fleets.values()
+    assert [broker.node_id for broker in one._logged_brokers()] == [None]
+
+    fleet.upstream(1, OTHER)
+    fleet.upstream(2, BROKER)
+
+    assert [broker.node_id for broker in one._logged_brokers()] == [1, 2, 2]
+    assert len({id(broker.quotas) for broker in one._logged_brokers()}) == 3
+
+
+def test_leaders_and_followers_are_read_also_one_that_made_room() -> None:
+    one = server(LISTENER, replication=Replication(leader_rate=5e6, follower_rate=1e6))
+    leader = one.throttle.leaders[0].quota(now_ms=0)
+    throttle_module._MAX_FOLLOWERS, most = 2, throttle_module._MAX_FOLLOWERS  # type: ignore[misc]
+    try:
+        quotas = [one.throttle.follower_quota(follower, now_ms=0) for follower in (7, 8, 9)]
+    finally:
+        throttle_module._MAX_FOLLOWERS = most  # type: ignore[misc]
+
+    assert list(one._logged_replicas()) == [
+        Replicas(LEADER_REPLICATION, 3, leader),
+        *(Replicas(FOLLOWER_REPLICATION, node_id, quota) for node_id, quota in zip((7, 8, 9), quotas, strict=True)),
+    ]
+
+
+def test_a_reload_changes_nothing_of_the_log_before_the_next_start(tmp_path: Path) -> None:
+    """Else a broker that joins would not keep what the log has still to read."""
+    settings = UsageLog(files=UsageFiles(directory=str(tmp_path)))
+    one = server(LISTENER, usage_log=settings)
+
+    one.apply(ProxyConfig(listeners=(LISTENER,)))
+
+    assert one.config.usage_log == settings
+
+
+@on_uvloop
+async def test_what_was_used_at_last_is_logged_at_a_stop(tmp_path: Path) -> None:
+    request = produce_request(7, acks=1)
+    async with stub_broker(lambda frame: produce_response(correlation_id(frame))) as broker:
+        config = ProxyConfig(
+            listeners=(listener_to(broker.address),),
+            usage_log=UsageLog(interval_ms=3_600_000, proxy="p1", files=UsageFiles(directory=str(tmp_path))),
+        )
+        async with running(config) as one, client_of(one) as client:
+            await client.ask(request)
+
+    lines = [line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()]  # noqa: ASYNC240
+    found = {record["kind"]: record for record in map(json.loads, lines)}
+    assert found["produce"]["amount"] == len(request) - 4
+    assert found["connection"]["amount"] == 1

@@ -1,0 +1,178 @@
+"""A queue and a thread: nothing is lost while something fails, and a stop waits for so long."""
+
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic, sleep
+
+import pytest
+
+from proxy.usage.record import Batch, Identity, Used
+from proxy.usage.sink import Sink
+
+
+def a_batch(number: int, records: int = 1) -> Batch:
+    used = Used(number, 1, 0, 0, True)
+    return Batch("p1", number, 1_000, tuple((Identity(1, "produce", "", f"c-{i}"), used) for i in range(records)))
+
+
+class Paper:
+    """A writer that fails when it is told to."""
+
+    name = "paper"
+    rotate_from_ms: int | None = None
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.fails = threading.Event()
+        self.hangs = threading.Event()
+        self.begin_fails = False
+        self.completed = 0
+        self.has_ended = threading.Event()
+
+    def begin(self) -> int:
+        if self.begin_fails:
+            raise OSError("no directory")
+        return 42
+
+    def write(self, batch: Batch, *, now_ms: int) -> None:
+        while self.hangs.is_set():
+            sleep(0.001)
+        if self.fails.is_set():
+            raise OSError("no space left")
+        self.written.append(batch.start_ms)
+
+    def complete(self) -> None:
+        self.completed += 1
+        self.rotate_from_ms = None
+
+    def end(self) -> None:
+        self.has_ended.set()
+
+
+@pytest.fixture
+def paper() -> Iterator[Paper]:
+    paper = Paper()
+    yield paper
+    paper.hangs.clear()
+    paper.fails.clear()
+
+
+def started(paper: Paper, most: int = 5) -> Sink:
+    sink = Sink(paper, retry_s=0.005, most=most)
+    sink.start()
+    return sink
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    deadline_s = monotonic() + 5
+    while not is_so():
+        assert monotonic() < deadline_s
+        sleep(0.001)
+
+
+def test_batches_are_written_in_their_order_and_counted(paper: Paper) -> None:
+    sink = started(paper)
+    for number in range(3):
+        sink.put(a_batch(number, records=2))
+    sink.stop(5)
+    sink.join(5)
+
+    assert paper.written == [0, 1, 2]
+    assert (sink.written, sink.queued, sink.dropped, sink.last_start_ms) == (6, 0, 0, 42)
+    assert sink.last_write_s > 0
+    assert paper.has_ended.is_set()
+
+
+def test_what_fails_is_tried_again_and_said_once_and_once_more_when_it_works(
+    paper: Paper, caplog: pytest.LogCaptureFixture
+) -> None:
+    paper.fails.set()
+    sink = started(paper)
+    sink.put(a_batch(1))
+    wait_until(lambda: sink.failures >= 3)
+    sink.put(a_batch(2))
+    assert sink.is_failing
+    paper.fails.clear()
+    wait_until(lambda: not sink.is_failing and not sink.queued)
+    sink.stop(5)
+    sink.join(5)
+
+    assert paper.written == [1, 2]
+    assert sink.dropped == 0
+    assert caplog.text.count("cannot write: no space left; it is tried again") == 1
+    assert caplog.text.count("works again; 1 records wait") == 1
+
+
+def test_while_it_fails_there_is_room_for_so_many_records(paper: Paper) -> None:
+    paper.fails.set()
+    sink = started(paper, most=3)
+    sink.put(a_batch(1, records=2))
+    assert sink.has_room
+    sink.put(a_batch(2, records=2))
+    assert not sink.has_room
+    assert sink.queued == 4
+    paper.fails.clear()
+    wait_until(lambda: sink.has_room)
+    sink.stop(5)
+    sink.join(5)
+
+
+def test_it_is_ready_when_it_could_begin(paper: Paper) -> None:
+    paper.begin_fails = True
+    sink = started(paper)
+    wait_until(lambda: sink.failures >= 2)
+    assert sink.last_start_ms is None
+
+    paper.begin_fails = False
+    wait_until(lambda: sink.last_start_ms == 42)
+    sink.stop(5)
+    sink.join(5)
+
+
+def test_a_stop_does_not_wait_for_ever_and_counts_what_it_drops(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
+    paper.fails.set()
+    sink = started(paper)
+    sink.put(a_batch(1, records=3))
+    before_s = monotonic()
+    sink.stop(0.05)
+    sink.join(5)
+
+    assert monotonic() - before_s < 2
+    assert (sink.dropped, sink.queued) == (3, 0)
+    assert "3 records were not written in time and are lost" in caplog.text
+    assert paper.has_ended.is_set()
+
+
+def test_a_stop_goes_on_trying_while_there_is_time(paper: Paper) -> None:
+    paper.fails.set()
+    sink = started(paper)
+    sink.put(a_batch(1))
+    wait_until(lambda: sink.is_failing)
+    sink.stop(5)
+    sleep(0.02)
+    paper.fails.clear()
+    sink.join(5)
+
+    assert paper.written == [1]
+    assert sink.dropped == 0
+
+
+def test_a_thread_that_hangs_does_not_keep_a_stop(paper: Paper) -> None:
+    paper.hangs.set()
+    sink = started(paper)
+    sink.put(a_batch(1))
+    sink.stop(0.01)
+    sink.join(0.05)
+
+    assert sink.dropped == 1
+
+
+def test_a_file_is_completed_when_it_is_old_enough_though_nothing_comes(paper: Paper) -> None:
+    paper.rotate_from_ms = int(monotonic() * 1_000) + 20
+    sink = started(paper)
+    wait_until(lambda: paper.completed)
+
+    assert int(monotonic() * 1_000) + 1 >= 20
+    assert paper.completed == 1
+    sink.stop(5)
+    sink.join(5)

@@ -1,0 +1,85 @@
+"""When intervals begin, on a wall clock that steps."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.usage.timeline import Span, Timeline
+
+WALL_MS = 1_767_225_600_000
+
+
+def a_timeline() -> Timeline:
+    return Timeline(wall_ms=WALL_MS, now_ms=5_000)
+
+
+def test_intervals_follow_each_other_on_the_wall_clock() -> None:
+    timeline = a_timeline()
+
+    # Read one after the other and rounded, the two clocks differ by a little; one of them is slewed.
+    spans = [
+        timeline.roll(wall_ms=WALL_MS + wall, now_ms=5_000 + now)
+        for wall, now in ((400, 400), (1_400, 1_401), (2_403, 2_400), (3_400, 3_400))
+    ]
+
+    assert spans == [
+        Span(WALL_MS, 400),
+        Span(WALL_MS + 400, 1_000),
+        Span(WALL_MS + 1_400, 1_003),
+        Span(WALL_MS + 2_403, 997),
+    ]
+
+
+def test_after_a_stall_one_interval_covers_it() -> None:
+    timeline = a_timeline()
+
+    assert timeline.roll(wall_ms=WALL_MS + 90_000, now_ms=95_000) == Span(WALL_MS, 90_000)
+
+
+def test_a_step_forward_leaves_a_gap() -> None:
+    timeline = a_timeline()
+
+    assert timeline.roll(wall_ms=WALL_MS + 3_601_000, now_ms=6_000) == Span(WALL_MS + 3_600_000, 1_000)
+
+
+def test_after_a_step_back_the_starts_go_on_at_half_the_speed_until_the_wall_clock_is_there() -> None:
+    timeline = a_timeline()
+    timeline.roll(wall_ms=WALL_MS + 1_000, now_ms=6_000)
+
+    stepped_ms = 3_000
+    spans = [
+        timeline.roll(wall_ms=WALL_MS + 1_000 - stepped_ms + 1_000 * second, now_ms=6_000 + 1_000 * second)
+        for second in range(1, 9)
+    ]
+
+    assert [span.start_ms - WALL_MS for span in spans] == [500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 5_000]
+    assert [span.interval_ms for span in spans] == [1_000] * 8
+
+
+def test_nothing_starts_where_an_earlier_process_has_started_something() -> None:
+    timeline = a_timeline()
+    timeline.start_after(WALL_MS + 10_000)
+
+    first = timeline.roll(wall_ms=WALL_MS + 1_000, now_ms=6_000)
+    second = timeline.roll(wall_ms=WALL_MS + 2_000, now_ms=7_000)
+
+    assert first == Span(WALL_MS + 10_001, 1_000)
+    assert second == Span(WALL_MS + 10_501, 1_000)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0), st.integers(-7_200_000, 7_200_000))), max_size=60)
+)
+def test_no_start_comes_twice_and_all_of_the_time_is_covered(rolls: list[tuple[int, int]]) -> None:
+    """Each roll: what has passed, and by how much the wall clock was set meanwhile."""
+    timeline, wall_ms, now_ms = a_timeline(), WALL_MS, 5_000
+    spans: list[Span] = []
+    for passed_ms, step_ms in rolls:
+        now_ms += passed_ms
+        wall_ms += passed_ms + step_ms
+        spans.append(timeline.roll(wall_ms=wall_ms, now_ms=now_ms))
+        assert spans[-1].interval_ms >= 1
+        # To the jitter that is taken for none, and to what rolls twice in a millisecond.
+        assert abs(spans[-1].interval_ms - passed_ms) <= 20
+
+    starts = [span.start_ms for span in spans]
+    assert starts == sorted(set(starts))

@@ -1,0 +1,142 @@
+"""The topic as a writer, with a producer that fails when it is told to. A real one: tests/end_to_end."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
+
+from config.model import Address, AdminClient, SaslMechanism, SecurityProtocol, UsageTopic
+from proxy.usage import topic as topic_module
+from proxy.usage.record import Batch, Identity, Used
+from proxy.usage.topic import Topic, _security
+from tests.support.certificates import Authority
+
+SETTINGS = UsageTopic(topic="usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+
+
+class Broker:
+    """What the producers of a test reach."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.refuses: set[bytes] = set()  # keys
+        self.taken: list[tuple[bytes, bytes, int]] = []
+        self.producers: list[Producer] = []
+
+    def producer(self, **settings: object) -> "Producer":
+        self.producers.append(Producer(self, settings))
+        return self.producers[-1]
+
+
+class Producer:
+    def __init__(self, broker: Broker, settings: dict[str, object]) -> None:
+        self.settings = settings
+        self.is_stopped = False
+        self._broker = broker
+
+    async def start(self) -> None:
+        if self._broker.is_away:
+            raise KafkaConnectionError("away")
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+    async def send(self, topic: str, *, key: bytes, value: bytes, timestamp_ms: int) -> asyncio.Future[None]:
+        assert topic == "usage"
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if key in self._broker.refuses:
+            sent.set_exception(KafkaTimeoutError())
+        else:
+            self._broker.taken.append((key, value, timestamp_ms))
+            sent.set_result(None)
+        return sent
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    broker = Broker()
+    monkeypatch.setattr(topic_module, "AIOKafkaProducer", broker.producer)
+    level = logging.getLogger("aiokafka").level
+    yield broker
+    logging.getLogger("aiokafka").setLevel(level)
+
+
+def a_batch(records: int) -> Batch:
+    used = Used(7, 1, 0, 0, True)
+    return Batch("p1", 1_000, 200, tuple((Identity(1, "produce", "", f"c-{i}"), used) for i in range(records)))
+
+
+def test_records_are_sent_with_their_keys_and_times_by_an_idempotent_producer(broker: Broker) -> None:
+    batch, topic = a_batch(1_200), Topic(SETTINGS, "p1")
+    assert topic.begin() == 0
+    topic.write(batch, now_ms=0)
+    topic.end()
+
+    assert broker.taken == [(*one, 1_000) for one in zip(batch.keys(), batch.lines(), strict=True)]
+    (producer,) = broker.producers
+    assert producer.settings["enable_idempotence"] is True
+    assert producer.settings["bootstrap_servers"] == ["k:9092"]
+    assert producer.is_stopped
+
+
+def test_what_was_not_taken_is_sent_again_and_nothing_else(broker: Broker) -> None:
+    batch, topic = a_batch(3), Topic(SETTINGS, "p1")
+    keys = list(batch.keys())
+    broker.refuses = {keys[1]}
+    with pytest.raises(KafkaTimeoutError):
+        topic.write(batch, now_ms=0)
+    broker.refuses = set()
+    topic.write(batch, now_ms=0)
+    topic.end()
+
+    assert [key for key, _, _ in broker.taken] == [keys[0], keys[2], keys[1]]
+    first, second = broker.producers
+    assert first.is_stopped
+    assert second.is_stopped
+
+
+def test_a_cluster_that_is_away_is_tried_again_with_a_new_producer(broker: Broker) -> None:
+    broker.is_away = True
+    topic = Topic(SETTINGS, "p1")
+    for _ in range(2):
+        with pytest.raises(KafkaConnectionError):
+            topic.begin()
+    broker.is_away = False
+    assert topic.begin() == 0
+    topic.end()
+
+    assert [producer.is_stopped for producer in broker.producers] == [True] * 3
+
+
+def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
+    ca = Authority("brokers").save(tmp_path, "ca")
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+
+    found = _security(
+        AdminClient(
+            security_protocol=SecurityProtocol.SASL_SSL,
+            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+            sasl_username="quota-proxy",
+            sasl_password_file=str(password),
+            ssl_cafile=ca,
+            ssl_check_hostname=False,
+        )
+    )
+
+    context = found.pop("ssl_context")
+    assert not context.check_hostname  # type: ignore[attr-defined]
+    assert len(context.get_ca_certs()) == 1  # type: ignore[attr-defined]
+    assert found == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "quota-proxy",
+        "sasl_plain_password": "secret",
+    }
+
+
+def test_in_plaintext_there_is_nothing_to_say() -> None:
+    assert _security(AdminClient()) == {"security_protocol": "PLAINTEXT"}
