@@ -21,6 +21,7 @@ quotas:
     request_rate: 100
     controller_mutation_rate: 10
 replication: {from_cluster: true}
+usage_log: {directory: usage}
 """
 
 REPOSITORY = Path(__file__).parent.parent
