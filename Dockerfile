@@ -1,13 +1,13 @@
-# Two stages: the first makes wheels, the second holds the proxy and its four libraries, and no tools.
+# Two stages: the first makes wheels, the second holds the proxy and its libraries, and no tools.
 FROM python:3.13-slim AS wheels
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY config config
 COPY protocol protocol
 COPY proxy proxy
-# hatchling is pinned like the rest, hence no isolation.
+# hatchling is pinned like the rest, hence no isolation. The extra is for a usage log in a topic.
 RUN pip install --no-cache-dir --constraint constraints.txt hatchling \
-    && pip wheel --no-cache-dir --no-build-isolation --constraint constraints.txt --wheel-dir /wheels .
+    && pip wheel --no-cache-dir --no-build-isolation --constraint constraints.txt --wheel-dir /wheels '.[usage-topic]'
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin proxy
