@@ -199,7 +199,7 @@ class Fleet:
         self._throttle = throttle
         self._tls = tls
         self._servers = [Upstream(server, self._quotas(), tls) for server in servers]
-        self._fronts: list[Front] = []
+        self.fronts: list[Front] = []
         self._serving: dict[socket.socket, Acceptor] = {}
         self._is_closed = False
         self._tasks: asyncio.TaskGroup
@@ -225,7 +225,7 @@ class Fleet:
     def front(self, port: Port, bind_host: str, cluster: Cluster, policy: Policy) -> Front:
         """Add a listener."""
         front = Front(port, bind_host, cluster, policy, self)
-        self._fronts.append(front)
+        self.fronts.append(front)
         return front
 
     def update(self, config: ProxyConfig, shaping: Shaping | None) -> None:
@@ -237,7 +237,7 @@ class Fleet:
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""
         self._is_closed = True
-        for front in self._fronts:
+        for front in self.fronts:
             front.close()
 
     def bootstrap(self, turn: int) -> Upstream:
@@ -266,7 +266,7 @@ class Fleet:
             if known is not None and known.address != address:
                 log.info("broker %d has moved from %s to %s", node_id, known.address, address)
                 known.address = address
-        for front in self._fronts:
+        for front in self.fronts:
             front.follow(brokers, is_all=is_all, now_ms=now_ms)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
@@ -285,7 +285,7 @@ class Fleet:
                 upstream.is_reachable = False
                 self._warn(upstream, error)
                 if not self.brokers and not self._is_closed:
-                    for front in self._fronts:
+                    for front in self.fronts:
                         front.stand_in()
                 await asyncio.sleep(_ASK_AGAIN_S)
 

@@ -212,7 +212,7 @@ class Server:
                     await self._serve(bound, beside)
             finally:
                 if self.usage is not None:
-                    await self.usage.stop()
+                    await self.usage.stop(self._hurrying)
         finally:
             for one in chain.from_iterable(bound):
                 one.close()
@@ -303,8 +303,10 @@ class Server:
             node_id = upstream.leader.node_id if upstream.leader else None
             yield Broker(node_id, upstream.quotas, upstream in enforcing)
         for fleet in self.fleets.values():
+            # Clients pass by ways that come and go, so all of its fronts count for each of its brokers.
+            enforces = any(front.policy.enforcement is not Enforcement.OBSERVE for front in fleet.fronts)
             for node_id, upstream in fleet.upstreams_by_node_id():
-                yield Broker(node_id, upstream.quotas, upstream in enforcing)
+                yield Broker(node_id, upstream.quotas, enforces)
 
     def _logged_replicas(self) -> Iterator[Replicas]:
         for leader in self.throttle.leaders:

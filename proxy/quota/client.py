@@ -1,5 +1,6 @@
 """Buckets and who keeps them: charging, changing limits, expiry (``ClientQuotaManager`` in Kafka)."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -261,7 +262,7 @@ class Departed:
     """
 
     def __init__(self, most: int = MAX_DEPARTED) -> None:
-        self.buckets: list[Bucket] = []
+        self.buckets: deque[Bucket] = deque()
         self.other = NOTHING
         self._most = most
 
@@ -272,6 +273,7 @@ class Departed:
             self.buckets.append(bucket)
         else:
             self.other = self.other.plus(left)
+            bucket.logged = bucket.usage  # a reading that has begun may have it on its list
 
 
 class ClientQuotaManager:

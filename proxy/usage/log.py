@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from time import monotonic_ns, time_ns
+from time import monotonic, monotonic_ns, time_ns
 from typing import Final
 
 from config.model import ProxyConfig, UsageLog
@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 
 # How long a stop waits for what is left to be written. Beside ``drain_timeout``, below what supervisors allow for both.
 STOP_TIMEOUT_S: Final = 5.0
+# How long a thread has to let go of its file once nobody waits any more, and how often it is looked at meanwhile.
+_HURRIED_S: Final = 0.2
+_LOOK_S: Final = 0.01
 
 
 class MissingPackageError(Exception):
@@ -64,22 +67,35 @@ class Usage:
             if not self._may_read():
                 self.postponed += 1
                 continue
-            for batch in self._read():
-                if batch is not None:
-                    self._put(batch)
-                await asyncio.sleep(0)
+            try:
+                for batch in self._read():
+                    if batch is not None:
+                        self._put(batch)
+                    await asyncio.sleep(0)
+            except Exception:  # whatever is wrong with a log, clients are not to feel it
+                log.exception("usage log: an interval could not be read to its end; what was used is in a later one")
 
-    async def stop(self) -> None:
-        """Log what was used until now, and wait for the sinks to write it, for a while."""
+    async def stop(self, hurry: asyncio.Event) -> None:
+        """Log what was used until now, and wait for the sinks to write it, for a while.
+
+        Args:
+            hurry: Once it is set nothing is waited for any more.
+        """
         self._may_read()
         for batch in self._read():
             if batch is not None:
                 self._put(batch)
         for sink in self.sinks:
             sink.stop(STOP_TIMEOUT_S)
-        loop = asyncio.get_running_loop()
-        joins = [loop.run_in_executor(None, sink.join, STOP_TIMEOUT_S + 1) for sink in self.sinks]
-        await asyncio.gather(*joins)
+        ends_s = monotonic() + STOP_TIMEOUT_S + 1
+        while any(sink.is_running for sink in self.sinks) and monotonic() < ends_s:
+            if hurry.is_set():
+                for sink in self.sinks:
+                    sink.stop(0)
+                ends_s = min(ends_s, monotonic() + _HURRIED_S)
+            await asyncio.sleep(_LOOK_S)
+        for sink in self.sinks:
+            sink.join(0)
 
     def _may_read(self) -> bool:
         """Whether every sink has room. The first time, begin behind what is there already."""
@@ -101,7 +117,8 @@ class Usage:
             )
 
     def _read(self) -> Iterable[Batch | None]:
-        return self._meter.read(self._brokers(), self._replicas(), wall_ms=_wall_ms(), now_ms=_now_ms())
+        # Listed at once: in the middle of a reading a broker may join.
+        return self._meter.read(list(self._brokers()), list(self._replicas()), wall_ms=_wall_ms(), now_ms=_now_ms())
 
     def _put(self, batch: Batch) -> None:
         for sink in self.sinks:
@@ -126,11 +143,11 @@ def usage_log(
     if settings.topic is not None:
         # Here, for it loads aiokafka, which nothing else of the proxy has need of.
         try:
-            from proxy.usage.topic import ERRORS, Topic
+            from proxy.usage.topic import Topic
         except ModuleNotFoundError as error:
             message = f"usage_log.kafka needs {error.name}, which is not installed"
             raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
-        sinks.append(Sink(Topic(settings.topic, proxy), errors=ERRORS))
+        sinks.append(Sink(Topic(settings.topic, proxy)))
     return Usage(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
 
 

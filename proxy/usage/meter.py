@@ -84,27 +84,31 @@ class Meter:
     def _read_manager(self, broker: Broker, manager: ClientQuotaManager) -> Iterator[None]:
         # Those that are gone first: one of that name may be there anew, and its rule is the one in force.
         if manager.departed is not None:
-            self._read_departed(broker, manager.kind, manager.departed)
+            yield from self._read_departed(broker, manager.kind, manager.departed)
         buckets = list(manager)
         for start in range(0, len(buckets), _SLICE):
             for bucket in buckets[start : start + _SLICE]:
                 self._add_bucket(broker, bucket)
             yield
 
-    def _read_departed(self, broker: Broker, kind: QuotaKind, departed: client.Departed) -> None:
-        gone, departed.buckets = departed.buckets, []
-        for bucket in gone:
+    def _read_departed(self, broker: Broker, kind: QuotaKind, departed: client.Departed) -> Iterator[None]:
+        # Those that have gone until now, one by one: of a reading that is given up none is lost.
+        for count in range(len(departed.buckets)):
+            bucket = departed.buckets.popleft()
             self._add_bucket(broker, bucket)
             if bucket.is_in_use:
                 departed.buckets.append(bucket)
             else:
                 departed.other = departed.other.plus(bucket.usage.minus(bucket.logged))  # less than a unit
+            if count % _SLICE == _SLICE - 1:
+                yield
         left, per = departed.other, _PER_AMOUNT.get(kind, 1)
         departed.other = client.Usage(amount=left.amount % per)
         moved = left.minus(departed.other)
         if moved != NOTHING:
             used = Used(moved.amount // per, moved.requests, *_waits(moved), broker.enforces)
             self._add(Identity(broker.node_id, kind.label, OTHER, OTHER), used)
+        yield
 
     def _add_bucket(self, broker: Broker, bucket: Bucket) -> None:
         # Not by ``client.Usage`` and its differences: this is done for every bucket that there is.

@@ -41,7 +41,9 @@ class Used(NamedTuple):
 
     def plus(self, later: "Used") -> "Used":
         """Return the sum, under the rule of ``later``."""
+        counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
+            connections=sum(counts) if counts else None,
             amount=self.amount + later.amount,
             requests=self.requests + later.requests,
             throttled_requests=self.throttled_requests + later.throttled_requests,

@@ -70,8 +70,10 @@ class Segments:
             descriptor = os.open(self._directory / f"{self._prefix}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            except OSError as error:
                 os.close(descriptor)
+                if not isinstance(error, BlockingIOError):
+                    raise
                 raise OSError(error.errno, f"another process writes {self._prefix}-*.jsonl there; wait, or give each "
                               "its own usage_log.proxy") from error  # fmt: skip
             self._lock = descriptor

@@ -21,7 +21,7 @@ _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """What writes batches; all of it runs in the sink's thread, and may block. Each may raise ``errors``."""
+    """What writes batches; all of it runs in the sink's thread, and may block and raise: it is tried again."""
 
     name: str
 
@@ -53,14 +53,12 @@ class Sink:
         last_write_s: When the last batch was written, Unix time; 0 before the first.
     """
 
-    def __init__(self, writer: Writer, *, errors: tuple[type[Exception], ...] = (OSError,), retry_s: float = _RETRY_S,
-                 most: int = MAX_QUEUED_RECORDS) -> None:  # fmt: skip
+    def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
         self.name = writer.name
         self.written = self.dropped = self.failures = 0
         self.is_failing = False
         self.last_write_s = 0.0
         self._writer = writer
-        self._errors = errors
         self._retry_s = retry_s
         self._most = most
         self._batches: deque[Batch] = deque()  # the one in front is being written
@@ -83,6 +81,11 @@ class Sink:
     def last_start_ms(self) -> int | None:
         """The last interval that an earlier process has written there; None while that is not known."""
         return self._last_start_ms
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread has not ended."""
+        return self._thread.is_alive()
 
     @property
     def has_room(self) -> bool:
@@ -120,8 +123,10 @@ class Sink:
                     break
         try:
             self._writer.end()
-        except self._errors as error:
-            log.error("usage log, %s: could not be completed: %s; the next start completes it", self.name, error)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001 - as in _tried
+            log.error(  # noqa: TRY400 - its text says it all
+                "usage log, %s: could not be completed: %s; the next start completes it", self.name, _words(error)
+            )
 
     def _begin(self) -> None:
         self._last_start_ms = self._writer.begin()
@@ -153,13 +158,13 @@ class Sink:
         while True:
             try:
                 work()
-            except self._errors as error:
+            except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is written
                 self.failures += 1
                 if not self.is_failing:
                     self.is_failing = True
                     log.error(  # noqa: TRY400 - its text says it all
                         "usage log, %s: cannot %s: %s; it is tried again, nothing is lost meanwhile", self.name, what,
-                        error,
+                        _words(error),
                     )  # fmt: skip
                 if not self._wait_to_retry():
                     return False
@@ -178,3 +183,7 @@ class Sink:
                     return False
                 self._changed.wait(left_s if self._ends_s is None else min(left_s, self._ends_s - monotonic()))
         return self._ends_s is None or monotonic() < self._ends_s
+
+
+def _words(error: Exception) -> str:
+    return str(error) or repr(error)

@@ -24,9 +24,6 @@ from config.model import AdminClient, UsageTopic
 from proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
-# What is a reason to try again later; the last four are what it raises for answers that it does not understand, and
-# what files of passwords and certificates do.
-ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
 # How much the broker has to take before more is sent.
 _AT_ONCE: Final = 500
 _REQUEST_TIMEOUT_MS: Final = 10_000
@@ -52,7 +49,7 @@ class Topic:
         """Reach the cluster. What an earlier process has written there is not known: 0.
 
         Raises:
-            Exception: One of ``ERRORS``.
+            Exception: It cannot be reached, or a file of a password or certificates cannot be used.
         """
         self._run(self._start())
         return 0
@@ -61,7 +58,7 @@ class Topic:
         """Send all records of a batch. After a failure it goes on with those that the broker did not take.
 
         Raises:
-            Exception: One of ``ERRORS``.
+            Exception: Not all of it was taken in time.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))
@@ -74,15 +71,25 @@ class Topic:
     def end(self) -> None:
         """Let go of the cluster."""
         if self._runner is not None:
-            with suppress(*ERRORS):
+            with suppress(Exception):
                 self._run(self._stop())
-            self._runner.close()
-            self._runner = None
+            self._close_loop()
 
     def _run(self, work: Coroutine[Any, Any, object]) -> None:
         if self._runner is None:
             self._runner = asyncio.Runner()
-        self._runner.run(work)
+        try:
+            self._runner.run(work)
+        except BaseException:
+            # An idempotent producer retries what it has for ever, also while it is being stopped: with its loop its
+            # tasks end.
+            self._close_loop()
+            raise
+
+    def _close_loop(self) -> None:
+        if self._runner is not None:
+            self._runner.close()
+            self._runner = None
 
     async def _start(self) -> AIOKafkaProducer:
         if self._producer is not None:
@@ -126,7 +133,11 @@ class Topic:
             for key, value in some
         ]
         results = await asyncio.gather(*sent, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
+        failures = [
+            result if isinstance(result, Exception) else KafkaError(f"given up: {result!r}")
+            for result in results
+            if isinstance(result, BaseException)
+        ]
         self._left[: len(some)] = [
             one for one, result in zip(some, results, strict=True) if isinstance(result, BaseException)
         ]
@@ -136,9 +147,13 @@ class Topic:
     async def _stop(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(*ERRORS):
+            try:
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await producer.stop()
+            except Exception:  # noqa: BLE001 - it did not come to its connections
+                with suppress(Exception):
+                    async with asyncio.timeout(_STOP_TIMEOUT_S):
+                        await producer.client.close()
 
 
 def _security(client: AdminClient) -> dict[str, object]:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, 
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.entity import QuotaKind
 from proxy.usage import log as log_module
+from proxy.usage import meter as meter_module
 from proxy.usage.log import MissingPackageError, Usage, _until_end_ms, usage_log
 from proxy.usage.meter import Broker
 from proxy.usage.record import Batch
@@ -36,6 +37,7 @@ class Memory(Sink):
         self.name = "memory"
         self.batches: list[Batch] = []
         self.is_full = False
+        self.hangs = False
         self.stopped = 0.0
         self._last_start_ms = last_start_ms
 
@@ -52,6 +54,10 @@ class Memory(Sink):
         self.stopped = timeout_s
 
     def join(self, timeout_s: float) -> None: ...
+
+    @property
+    def is_running(self) -> bool:
+        return self.hangs and self.stopped > 0
 
     @property
     def amounts(self) -> list[int]:
@@ -143,7 +149,7 @@ async def test_a_stop_logs_what_was_used_until_then() -> None:
     async with logging(quotas, sink) as usage:
         pass
     charge(quotas, 5)
-    await usage.stop()
+    await usage.stop(asyncio.Event())
 
     assert sink.amounts == [5]
     assert sink.stopped == log_module.STOP_TIMEOUT_S
@@ -154,9 +160,55 @@ async def test_a_stop_gives_a_full_sink_what_is_left_so_that_it_is_counted() -> 
     sink.is_full = True
     async with logging(quotas, sink) as usage:
         charge(quotas, 5)
-    await usage.stop()
+    await usage.stop(asyncio.Event())
 
     assert sink.amounts == [5]
+
+
+async def test_who_is_in_a_hurry_does_not_wait_for_a_disk_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_HURRIED_S", 0.01)
+    sink, hurry = Memory(), asyncio.Event()
+    sink.hangs = True
+    async with logging(BrokerQuotas(CONFIG), sink) as usage:
+        pass
+    async with asyncio.timeout(log_module.STOP_TIMEOUT_S / 2), asyncio.TaskGroup() as tasks:
+        stop = tasks.create_task(usage.stop(hurry))
+        await eventually(lambda: sink.stopped == log_module.STOP_TIMEOUT_S)
+        assert not stop.done()
+        hurry.set()
+
+    assert sink.stopped == 0
+
+
+async def test_a_broker_may_join_in_the_middle_of_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter_module, "_SLICE", 1)
+    assert CONFIG.usage_log is not None
+    brokers, sink = {1: BrokerQuotas(CONFIG), 2: BrokerQuotas(CONFIG)}, Memory()
+
+    def joining() -> Iterator[Broker]:
+        for node_id, quotas in brokers.items():
+            yield Broker(node_id, quotas, enforces=True)
+
+    usage = Usage(CONFIG.usage_log, "p1", brokers=joining, replicas=lambda: (), sinks=[sink])
+    charge(brokers[1], 5)
+    charge(brokers[2], 7)
+    reading = iter(usage._read())
+    next(reading)
+    next(reading)
+    brokers[3] = BrokerQuotas(CONFIG)
+
+    (batch,) = [batch for batch in reading if batch is not None]
+    assert sorted(used.amount for _, used in batch.records) == [5, 7]
+
+
+async def test_a_reading_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory()
+    async with logging(quotas, sink) as usage:
+        brokers, usage._brokers = usage._brokers, lambda: 1 / 0  # type: ignore[assignment, return-value]
+        charge(quotas, 5)
+        await eventually(lambda: "could not be read" in caplog.text)
+        usage._brokers = brokers
+        await eventually(lambda: sink.amounts == [5])
 
 
 async def test_files_are_written(tmp_path: Path) -> None:
@@ -166,7 +218,7 @@ async def test_files_are_written(tmp_path: Path) -> None:
     assert usage is not None
     usage.start()
     charge(quotas, 5)
-    await usage.stop()
+    await usage.stop(asyncio.Event())
 
     (file,) = tmp_path.glob("*.jsonl")  # noqa: ASYNC240 - nobody waits for this loop
     record = json.loads(file.read_bytes())
@@ -179,7 +231,7 @@ async def test_one_that_was_never_started_can_be_stopped(tmp_path: Path) -> None
     usage = usage_log(config, brokers=lambda: (), replicas=lambda: ())
     assert usage is not None
 
-    await usage.stop()
+    await usage.stop(asyncio.Event())
 
 
 def test_without_the_section_there_is_none() -> None:

@@ -25,6 +25,7 @@ from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Departed
 from proxy.quota.entity import QuotaKind
 from proxy.quota.replication import ReplicationQuota
+from proxy.usage import meter as meter_module
 from proxy.usage.meter import Broker, Meter, Replicas
 from proxy.usage.record import Batch, Identity, Used
 from proxy.usage.timeline import Timeline
@@ -288,6 +289,33 @@ def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
     assert read(one, broker, now_ms=2_000) == {}
 
 
+def test_one_that_is_gone_in_the_middle_of_a_reading_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meter_module, "_SLICE", 1)
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    quotas.produce.departed = Departed(most=0)
+    for name in "abc":
+        charge(quotas, 10, client_id=name)
+    reading = one.read([Broker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000)
+    for _ in range(3):
+        next(reading)
+    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
+    amounts = [used.amount for batch in reading if batch for _, used in batch.records]
+    amounts += [used.amount for used in read(one, Broker(3, quotas, enforces=True), now_ms=2_000).values()]
+
+    assert sum(amounts) == 30
+
+
+def test_many_that_are_gone_are_read_in_steps() -> None:
+    quotas, one = one_place(), meter()
+    for number in range(1_000):
+        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
+
+    pieces = list(one.read([Broker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000))
+
+    assert pieces.count(None) > 1_000 // meter_module._SLICE
+    assert sum(len(batch.records) for batch in pieces if batch) == 1_000
+
+
 def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
     """A fetch that takes more than an hour is charged to the bucket that it was sent under."""
     quotas, one = BrokerQuotas(CONFIG), meter()
@@ -305,7 +333,7 @@ def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
     quotas.release(bucket, now_ms=EXPIRES_AFTER_MS + 3)
     assert read(one, broker, now_ms=4_000) == {}
     assert quotas.produce.departed is not None
-    assert quotas.produce.departed.buckets == []
+    assert not quotas.produce.departed.buckets
 
 
 def test_without_a_usage_log_nothing_is_kept_of_who_is_gone() -> None:

@@ -52,6 +52,14 @@ def test_a_key_is_what_a_record_is_the_use_of() -> None:
     ]
 
 
+def test_of_two_ways_to_a_broker_connections_are_added_up() -> None:
+    one, other, unknown = (USED._replace(connections=count) for count in (2, 3, None))
+
+    assert one.plus(other).connections == 5
+    assert one.plus(unknown).connections == unknown.plus(one).connections == 2
+    assert unknown.plus(unknown).connections is None
+
+
 def test_any_name_is_one_line_of_ascii() -> None:
     name = 'a"b\\c\n\r\u2028\x00é😀'
 

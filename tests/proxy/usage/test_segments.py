@@ -351,3 +351,19 @@ def test_a_directory_that_cannot_be_made_is_tried_again(tmp_path: Path) -> None:
     (tmp_path / "file").unlink()
     assert files.begin() == 0
     files.end()
+
+
+def test_a_file_system_without_locks_costs_no_descriptor_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    one = Segments(UsageFiles(directory=str(tmp_path)), "p1")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No locks available"):
+            one.begin()
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

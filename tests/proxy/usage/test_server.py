@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from config.model import Address, Cluster, Enforcement, Listener, ProxyConfig, Replication, UsageFiles, UsageLog
 from proxy.replication import throttle as throttle_module
 from proxy.server import Server
@@ -51,6 +53,17 @@ def test_of_a_cluster_each_broker_is_read_and_the_bootstrap_servers_once_they_ar
 
     assert [broker.node_id for broker in one._logged_brokers()] == [1, 2, 2]
     assert len({id(broker.quotas) for broker in one._logged_brokers()}) == 3
+
+
+@pytest.mark.parametrize("observed", [True, False])
+def test_a_broker_of_a_cluster_is_enforced_as_the_listeners_in_front_of_the_cluster_are(observed: bool) -> None:
+    cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
+    enforcement = Enforcement.OBSERVE if observed else Enforcement.RESPOND
+    one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster, enforcement=enforcement))
+    (fleet,) = one.fleets.values()
+    fleet.upstream(1, OTHER)
+
+    assert [broker.enforces for broker in one._logged_brokers()] == [not observed] * 2
 
 
 def test_leaders_and_followers_are_read_also_one_that_made_room() -> None:

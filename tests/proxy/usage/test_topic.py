@@ -23,6 +23,7 @@ class Broker:
     def __init__(self) -> None:
         self.is_away = False
         self.refuses: set[bytes] = set()  # keys
+        self.hangs = False
         self.taken: list[tuple[bytes, bytes, int]] = []
         self.producers: list[Producer] = []
 
@@ -34,20 +35,32 @@ class Broker:
 class Producer:
     def __init__(self, broker: Broker, settings: dict[str, object]) -> None:
         self.settings = settings
-        self.is_stopped = False
+        self.is_stopped = self.is_closed = False
+        self.client = self
+        self.sender: asyncio.Task[None] | None = None
         self._broker = broker
 
     async def start(self) -> None:
         if self._broker.is_away:
             raise KafkaConnectionError("away")
+        self.sender = asyncio.get_running_loop().create_task(asyncio.sleep(3_600))
 
     async def stop(self) -> None:
+        if self._broker.hangs:
+            await asyncio.Event().wait()
+        if self.sender is not None:
+            self.sender.cancel()
         self.is_stopped = True
+
+    async def close(self) -> None:
+        self.is_closed = True
 
     async def send(self, topic: str, *, key: bytes, value: bytes, timestamp_ms: int) -> asyncio.Future[None]:
         assert topic == "usage"
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if key in self._broker.refuses:
+        if self._broker.hangs:
+            pass
+        elif key in self._broker.refuses:
             sent.set_exception(KafkaTimeoutError())
         else:
             self._broker.taken.append((key, value, timestamp_ms))
@@ -109,6 +122,25 @@ def test_a_cluster_that_is_away_is_tried_again_with_a_new_producer(broker: Broke
     topic.end()
 
     assert [producer.is_stopped for producer in broker.producers] == [True] * 3
+
+
+def test_of_a_producer_that_retries_for_ever_nothing_is_left(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idempotent one never gives up, and its stop waits for what it has."""
+    monkeypatch.setattr(topic_module, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(topic_module, "_STOP_TIMEOUT_S", 0.01)
+    batch, topic = a_batch(1), Topic(SETTINGS, "p1")
+    broker.hangs = True
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            topic.write(batch, now_ms=0)
+    broker.hangs = False
+    topic.write(batch, now_ms=0)
+    topic.end()
+
+    assert len(broker.producers) == 3
+    assert all(producer.sender is not None and producer.sender.done() for producer in broker.producers)
+    assert [producer.is_closed for producer in broker.producers] == [True, True, False]
+    assert len(broker.taken) == 1
 
 
 def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
