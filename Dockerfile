@@ -3,6 +3,7 @@ FROM python:3.13-slim AS wheels
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY config config
+COPY pipeline pipeline
 COPY protocol protocol
 COPY proxy proxy
 # hatchling is pinned like the rest, hence no isolation. The extra is for a usage log in a topic.

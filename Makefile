@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-rebalance fuzz bench lint format java clean
+.PHONY: help demo test test-long test-pipeline test-rebalance fuzz bench lint format java clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -24,6 +24,9 @@ test-long: java .venv/dev.installed ## run the tests that take minutes each
 
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)
+
+test-pipeline: java .venv/dev.installed ## plan with logs of millions of records, on Spark
+	$(BIN)/pytest -m pipeline $(ARGS)
 
 fuzz: .venv/dev.installed ## give ten million frames, damaged and not, to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)

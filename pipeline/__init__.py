@@ -1,0 +1,10 @@
+"""From the usage log to limits, bills and forecasts, with PySpark. Nothing of ours imports this package.
+
+* ``record``     the columns of the log
+* ``session``    where Spark comes from
+* ``parsing``    lines to records: what is wrong with a line, what came twice. No I/O
+* ``reading``    the one module that reads the log
+* ``writing``    the one module that writes; ``files`` renames and deletes
+* ``simulate`` and the other modules named after commands: DataFrame -> DataFrame, no I/O
+* ``commands``   what a user types: one module a command
+"""

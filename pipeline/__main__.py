@@ -1,0 +1,119 @@
+"""The command line: ``kafka-quota-pipeline COMMAND …``.
+
+Results go to ``--out`` and their summary to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2
+wrong usage or an input that is wrong. Spark is imported when a command runs, so that ``--help`` comes at once.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from pipeline.arguments import add_arguments
+
+_PROGRAM: Final = "kafka-quota-pipeline"
+_COMMON: Final = (
+    "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
+    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in OUT/quarantine."
+)
+
+
+class _Command(NamedTuple):
+    summary: str
+    example: str  # what --help shows at its end
+
+
+_COMMANDS: Final = {
+    "simulate": _Command(
+        "make up a fleet's usage log, for trying and for scale",
+        "example: kafka-quota-pipeline simulate --entities 20 --brokers 3 --days 14 --interval 1m --out usage\n\n"
+        "The same seed gives the same log. Nobody in it has a limit yet.",
+    ),
+    "capacity": _Command(
+        "suggest limits that are safe to switch on, and say what they would do",
+        "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
+        "Writes report.html, quotas.yaml (for kafka-quota-proxy check and run), ramp.csv, and tables.\n"
+        "A limit is the percentile of what an entity used on its busiest broker while it used it, times the headroom,\n"
+        "and more where a replay of the log by the proxy's own arithmetic says that it would wait for longer than\n"
+        "the rest of the time (1 % with --percentile 99).",
+    ),
+    "whatif": _Command(
+        "replay the log under other quotas: who would have waited, for how long",
+        "example: kafka-quota-pipeline whatif --usage usage --quotas proposed.yaml --out forecast\n\n"
+        "The quotas are a proxy's configuration, or its quotas alone.",
+    ),
+    "chargeback": _Command(
+        "add up bytes and cost for each owner",
+        "example: kafka-quota-pipeline chargeback --usage usage --owners owners.csv --month 2026-10 --out bill\n\n"
+        "owners.csv has the columns user, client_id, owner, from, until: an empty user or client_id is any, an empty\n"
+        "date is no bound; the more specific line counts. What nobody owns is (nobody)'s: sums equal the log's.",
+    ),
+    "rebalance": _Command(
+        "find the throttle that lets a reassignment end in a window",
+        "example: kafka-quota-pipeline rebalance --usage usage --plan plan.json --sizes sizes.csv --window 6h \\\n"
+        "             --out night\n\n"
+        "sizes.csv has the columns topic, partition, leader, replicas (node ids, a space between), size_bytes,\n"
+        "incoming_byte_rate. By KIP-73: to copy L bytes in W seconds while A a second come in takes L / W + A.",
+    ),
+    "balance": _Command(
+        "divide cluster-wide limits over brokers by demand",
+        "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n\n"
+        "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status.
+
+    Args:
+        arguments: without the program's name; those of the process if None.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((argument for argument in given if not argument.startswith("-")), None)
+    args = parser(command).parse_args(given)
+    try:
+        errors = importlib.import_module("pipeline.errors")
+        module = importlib.import_module(f"pipeline.commands.{args.command}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] in ("pipeline", "proxy", "protocol", "config"):
+            raise
+        sys.stderr.write(f"{_PROGRAM}: {error.name} is not installed; pip install 'kafka-quota-proxy[pipeline]'\n")
+        return 1
+    try:
+        status: int = module.execute(args)
+    except (errors.UsageError, errors.InputError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except errors.PipelineError as error:
+        sys.stderr.write(f"{_PROGRAM} {command}: {error}\n")
+        return 1
+    return status
+
+
+def parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; only the chosen command is filled in."""
+    whole = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",
+        epilog="example: kafka-quota-pipeline simulate --out usage\n"
+        "         kafka-quota-pipeline capacity --usage usage --out plan\n\nCOMMAND --help tells more about each.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in _COMMANDS.items():
+        subparser = commands.add_parser(
+            name,
+            help=command.summary,
+            description=f"{command.summary.capitalize()}.",
+            epilog=command.example + _COMMON,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        if name == chosen:
+            add_arguments(subparser, name)
+    return whole
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""The arguments of each command. Without Spark, so that ``--help`` and a wrong argument are answered at once."""
+
+import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from config.errors import UnitError
+from config.units import parse_duration_ms, parse_rate
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Declare the arguments of ``command``."""
+    if command != "simulate":
+        parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the results appear, all of them at once")
+    _OWN[command](parser)
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument("--master", metavar="URL", help="where it runs, such as local[2] or spark://HOST:7077")
+    spark.add_argument(
+        "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting; may be repeated"
+    )
+    spark.add_argument("--explain", action="store_true", help="show the plan of each table before it runs (stderr)")
+
+
+def _simulate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--entities", type=_count, default=20, metavar="N", help="clients (20)")
+    parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="brokers, a proxy before each (3)")
+    parser.add_argument("--days", type=_above_0, default=7.0, metavar="D", help="how long the log is (7)")
+    parser.add_argument("--interval", type=_duration, default=60_000, help="of a record (1m); the proxy's own is 1s")
+    parser.add_argument("--start", type=_day, default="2026-09-07", metavar="DAY", help="the first day (2026-09-07)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="another one, another log (1)")
+    parser.add_argument("--skew", action="store_true", help="one client has half of all records")
+    parser.add_argument("--format", choices=("json", "json.gz", "parquet"), default="json", help="of the files (json)")
+
+
+def _percentage(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--percentile", type=_percentile, default=99.0, metavar="P", help="50 to 99.99 (99)")
+
+
+def _arithmetic(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shaping", choices=("sampled", "paced"), default=None, help="of the replay (as the quotas say, else sampled)"
+    )
+
+
+def _capacity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--headroom", type=_headroom, default=1.2, metavar="X", help="above the percentile (1.2)")
+    _percentage(parser)
+    parser.add_argument(
+        "--capacities",
+        metavar="FILE",
+        help="what brokers can do: CSV or YAML of broker, produce, fetch (bytes a second)",
+    )
+    parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="steps of the ramp plan (4)")
+    _arithmetic(parser)
+
+
+def _whatif(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quotas", required=True, metavar="FILE", help="a configuration, or its quotas alone")
+    _arithmetic(parser)
+
+
+def _chargeback(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--owners", required=True, metavar="FILE", help="CSV of user, client_id, owner, from, until")
+    parser.add_argument("--month", type=_month, metavar="YYYY-MM", help="one month, UTC (all of the log)")
+    parser.add_argument("--price", type=_price, default=0.0, metavar="X", help="of 10^9 bytes (0)")
+
+
+def _rebalance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", required=True, metavar="FILE", help="the JSON of kafka-reassign-partitions.sh")
+    parser.add_argument("--sizes", required=True, metavar="FILE", help="CSV: how large partitions are, and where")
+    parser.add_argument("--window", required=True, type=_duration, metavar="TIME", help="in which it has to end: 6h")
+    parser.add_argument("--throttle", type=_rate, metavar="RATE", help="say what this one does as well, such as 50MB")
+    parser.add_argument("--capacities", metavar="FILE", help="what brokers can do, as for capacity")
+
+
+def _balance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limits", required=True, metavar="FILE", help="a configuration whose quotas hold cluster-wide"
+    )
+    parser.add_argument(
+        "--floor", type=_share, default=0.1, metavar="X", help="of an even share, for each broker (0.1)"
+    )
+    parser.add_argument(
+        "--last", type=_duration, default=None, metavar="TIME", help="demand of the log's end only: 15m"
+    )
+
+
+_OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "simulate": _simulate,
+    "capacity": _capacity,
+    "whatif": _whatif,
+    "chargeback": _chargeback,
+    "rebalance": _rebalance,
+    "balance": _balance,
+}
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, is_there, value = text.partition("=")
+    if not (key and is_there):
+        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE, such as spark.driver.memory=4g")
+    return key, value
+
+
+def _number(text: str, *, least: float, most: float, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return number
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return number
+
+
+def _above_0(text: str) -> float:
+    return _number(text, least=1e-6, most=36_500, what="a number of days above 0")
+
+
+def _percentile(text: str) -> float:
+    return _number(text, least=50, most=99.99, what="a percentile from 50 to 99.99")
+
+
+def _headroom(text: str) -> float:
+    return _number(text, least=1, most=100, what="a factor of at least 1, such as 1.2")
+
+
+def _share(text: str) -> float:
+    return _number(text, least=0, most=1, what="a share from 0 to 1")
+
+
+def _price(text: str) -> float:
+    return _number(text, least=0, most=1e12, what="a price of 0 or more")
+
+
+def _duration(text: str) -> int:
+    try:
+        duration_ms = parse_duration_ms(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not duration_ms:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
+    return duration_ms
+
+
+def _rate(text: str) -> float:
+    try:
+        return parse_rate(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _day(text: str) -> int:
+    try:
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; write one such as 2026-09-07") from None
+    return int(day.timestamp() * 1_000)
+
+
+def _month(text: str) -> str:
+    try:
+        return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).strftime("%Y-%m")
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no month; write one such as 2026-10") from None

@@ -1,0 +1,25 @@
+"""``kafka-quota-pipeline simulate``: a usage log that nobody wrote."""
+
+import argparse
+import sys
+
+from pipeline.commands.running import running, say
+from pipeline.simulate import Fleet, simulated
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the log, a directory a day."""
+    fleet = Fleet(
+        entities=args.entities,
+        brokers=args.brokers,
+        days=args.days,
+        interval_ms=args.interval,
+        start_ms=args.start,
+        seed=args.seed,
+        skew=args.skew,
+    )
+    with running(args) as (spark, output):
+        say(f"making up {fleet.intervals:,} intervals of {fleet.buckets:,} buckets")
+        output.table("days", simulated(spark, fleet), partitions=["day"], form=args.format, files=None)
+    sys.stdout.write(f"{args.out}\n")
+    return 0

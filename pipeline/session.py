@@ -1,0 +1,63 @@
+"""The Spark session: the same code on a laptop, on a cluster by ``--master``, and under ``spark-submit``."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+_ALWAYS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # A cast that cannot be is an error and not a null, but for those that say try_.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # The default; it joins small partitions after a shuffle and splits those that one client fills.
+    "spark.sql.adaptive.enabled": "true",
+}
+_LOCAL: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    # Enough that a partition of 10^8 rows is sorted in memory; small data is put together again by adaptive execution.
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+}
+# Of a job that goes well Spark has nothing to say that a user could use.
+_LOG_LEVEL: Final = "ERROR"
+
+
+def session(
+    *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = False
+) -> SparkSession:
+    """Return the session to work in, started if there is none. One that runs keeps its own settings where it can.
+
+    Args:
+        master: Spark's ``--master``; None: what spark-submit says, else ``local[*]``.
+        conf: Spark's settings; they win over ours.
+        is_quiet: no progress bar.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None and not conf:
+        for key, value in _ALWAYS.items():
+            active.conf.set(key, value)
+        return active
+    # Workers take the first python3 on the PATH otherwise, which need not have pandas.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # spark-submit has started a JVM already, and tells where it listens.
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not is_submitted:
+        master = "local[*]"
+    settings = dict(_ALWAYS)
+    if master is not None and master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= _LOCAL
+    settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
+    settings |= conf or {}
+    builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
+    if master is not None:
+        builder = builder.master(master)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(_LOG_LEVEL)
+    return spark

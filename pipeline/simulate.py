@@ -1,0 +1,139 @@
+"""A fleet's usage log, made up: for trying, and for scale. Column expressions over the number of a row, nothing else.
+
+A row has its values from the seed, its bucket and its time alone, so that the same seed gives the same log whatever the
+partitions.
+
+An entity has a mean rate (log-normal over entities), its own hour of the day and day of the week, bursts of five
+minutes, a trend, and noise. One in eight comes later, one in eight leaves; both live through some part of the log.
+"""
+
+from dataclasses import dataclass
+from math import pi
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.record import RECORD
+
+_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+_BURST_MS: Final = 300_000
+_KINDS: Final = ("produce", "fetch")
+# Bytes per second, of the entity in the middle.
+_MEDIAN_RATE: Final = 400_000.0
+_BURSTS: Final = 0.01  # of the time
+_BURST_FACTOR: Final = 5.0
+_DIGITS: Final = 53  # of a double
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """What to make up. Each entity uses each broker, through one proxy a broker, in both kinds."""
+
+    entities: int
+    brokers: int
+    days: float
+    interval_ms: int
+    start_ms: int
+    seed: int
+    skew: bool  # one client has half of all records
+
+    @property
+    def buckets(self) -> int:
+        """How many entities, brokers and kinds there are together."""
+        return self.entities * self.brokers * len(_KINDS)
+
+    @property
+    def intervals(self) -> int:
+        """How many intervals the log has."""
+        return int(self.days * _DAY_MS) // self.interval_ms
+
+
+def simulated(spark: SparkSession, fleet: Fleet, *, partitions: int | None = None) -> DataFrame:
+    """Return the records, by time; ``day`` beside the columns of ``RECORD``, as text."""
+    count = fleet.intervals * fleet.buckets
+    rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
+    return _with_amounts(_with_places(rows, fleet), fleet).select(
+        *(F.col(field.name).cast(field.dataType).alias(field.name) for field in RECORD.fields),
+        F.date_format(F.timestamp_millis("start_ms"), "yyyy-MM-dd").alias("day"),
+    )
+
+
+def _with_places(rows: DataFrame, fleet: Fleet) -> DataFrame:
+    bucket = F.col("id") % fleet.buckets
+    placed = rows.select(
+        "id",
+        (F.lit(fleet.start_ms) + F.expr(f"id div {fleet.buckets}") * fleet.interval_ms).alias("start_ms"),
+        F.expr(f"(id % {fleet.buckets}) div {fleet.brokers * len(_KINDS)}").alias("entity"),
+        F.expr(f"1 + (id % {fleet.brokers * len(_KINDS)}) div {len(_KINDS)}").alias("broker"),
+        F.element_at(F.array(*map(F.lit, _KINDS)), (1 + bucket % len(_KINDS)).cast("int")).alias("kind"),
+    )
+    lives = _is_alive(fleet)
+    if fleet.skew:
+        # The first bucket is always there, of the others together one in each interval.
+        others = max(fleet.buckets - 1, 1)
+        is_their_turn = F.pmod(F.xxhash64(F.lit(fleet.seed), F.lit("turn"), "start_ms"), F.lit(others)) + 1 == bucket
+        lives = (F.col("id") % fleet.buckets == 0) | is_their_turn
+    return placed.where(lives).withColumns(
+        {
+            "user": F.format_string("team-%02d", F.expr("entity div 4 + 1")),
+            "client_id": F.format_string("app-%04d", F.col("entity") + 1),
+            "proxy": F.format_string("proxy-%d", "broker"),
+        }
+    )
+
+
+def _is_alive(fleet: Fleet) -> Column:
+    """Whether the entity has come and has not gone; some do one of both in the middle half of the log."""
+    part = (F.col("start_ms") - fleet.start_ms) / (fleet.days * _DAY_MS)
+    turn = 0.25 + 0.5 * _chance(fleet, "turn of life", "entity")
+    return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)
+
+
+def _with_amounts(placed: DataFrame, fleet: Fleet) -> DataFrame:
+    seconds = fleet.interval_ms / 1_000
+    size = 500 + 50_000 * _chance(fleet, "size", "entity", "kind")
+    amounts = placed.withColumn("amount", F.floor(_rate(fleet) * seconds)).withColumn("size", size)
+    return amounts.where("amount > 0").withColumns(
+        {
+            "interval_ms": F.lit(fleet.interval_ms),
+            "requests": F.ceil(F.col("amount") / F.col("size")),
+            "connections": 1 + F.col("entity") % 4,
+            "listener": F.lit(None),
+            "rule_user": F.lit(None),
+            "rule_client_id": F.lit(None),
+            "limit": F.lit(None),
+            "throttled_requests": F.lit(0),
+            "throttle_time_ms": F.lit(0),
+            "enforced": F.lit(False),
+        }
+    )
+
+
+def _rate(fleet: Fleet) -> Column:
+    """Bytes per second in one interval."""
+    base = _MEDIAN_RATE * F.exp(1.2 * _normal(fleet, "base", "entity", "kind", "broker"))
+    hour = F.col("start_ms") % _DAY_MS / _HOUR_MS
+    peak = 9 + 9 * _chance(fleet, "peak", "entity")
+    daily = 1 + 0.6 * F.cos((hour - peak) * (2 * pi / 24))
+    # The epoch began on a Thursday.
+    is_weekend = (F.floor(F.col("start_ms") / _DAY_MS) + 3) % 7 >= 5
+    weekly = F.when(is_weekend, 0.3 + 0.4 * _chance(fleet, "weekend", "entity")).otherwise(1.0)
+    month = (F.col("start_ms") - fleet.start_ms) / (30 * _DAY_MS)
+    growth = 1 + month * (0.4 * _chance(fleet, "growth", "entity") - 0.1)
+    five_minutes = F.floor(F.col("start_ms") / _BURST_MS)
+    is_burst = _chance(fleet, "burst", "entity", "broker", five_minutes) < _BURSTS
+    noise = F.exp(0.25 * _normal(fleet, "noise", "id"))
+    return base * daily * weekly * growth * F.when(is_burst, _BURST_FACTOR).otherwise(1.0) * noise
+
+
+def _chance(fleet: Fleet, what: str, *of: str | Column) -> Column:
+    """Return a number from 0 to below 1, the same for the same arguments."""
+    return F.shiftrightunsigned(F.xxhash64(F.lit(fleet.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
+
+
+def _normal(fleet: Fleet, what: str, *of: str | Column) -> Column:
+    """Return a number of the standard normal distribution (Box and Muller)."""
+    radius = F.sqrt(-2 * F.log1p(-_chance(fleet, f"{what} radius", *of)))
+    return radius * F.cos(2 * pi * _chance(fleet, f"{what} angle", *of))

@@ -1,0 +1,113 @@
+"""The one module that writes. Results appear whole or not at all, and a second run puts the same in their place.
+
+All of a command's results go to a directory beside the one that was asked for; it is renamed once all of it is there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.errors import UsageError
+from pipeline.files import Files
+
+# A directory that has this was written by us, and may be replaced.
+_MARK: Final = "_kafka_quota_pipeline"
+
+
+class Output:
+    """Where one command's results are gathered.
+
+    Args:
+        spark: the session.
+        staging: the directory that becomes the result.
+        explain: shows a plan before it runs; None: nothing is shown.
+    """
+
+    def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
+        self._files = Files(spark)
+        self._explain = explain
+        self.path = staging
+        # For what is read more than once and is no result. It goes before the result appears.
+        self.scratch = f"{staging}/_scratch"
+
+    def table(
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        partitions: Sequence[str] = (),
+        form: str = "parquet",
+        files: int | None = 1,
+    ) -> None:
+        """Write a table as a directory.
+
+        Args:
+            name: of the directory.
+            frame: its rows; in the order that it has.
+            partitions: columns that become directories.
+            form: parquet, csv, json or json.gz.
+            files: how many; None: as many as the rows have partitions, for what grows.
+        """
+        self._write(f"{self.path}/{name}", frame, partitions, form, files)
+
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Write rows that are needed more than once, and return them as they are read back."""
+        path = f"{self.scratch}/{name}"
+        self._write(path, frame, (), "parquet", None)
+        return frame.sparkSession.read.schema(frame.schema).parquet(path)
+
+    def text(self, name: str, text: str) -> None:
+        """Write a file of text."""
+        self._files.write(f"{self.path}/{name}", text)
+
+    def _write(self, path: str, frame: DataFrame, partitions: Sequence[str], form: str, files: int | None) -> None:
+        if self._explain is not None:
+            self._explain(path.removeprefix(self.path), frame)
+        writer = (frame if files is None else frame.coalesce(files)).write.mode("error").partitionBy(*partitions)
+        match form:
+            case "parquet":
+                writer.parquet(path)
+            case "csv":
+                writer.option("emptyValue", "").csv(path, header=True)
+            case "json":
+                writer.json(path)
+            case "json.gz":
+                writer.json(path, compression="gzip")
+            case _:
+                raise ValueError(form)
+
+
+@contextmanager
+def staged(
+    spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None
+) -> Iterator[Output]:
+    """Give an ``Output`` that becomes ``out`` when the block ends well, and nothing if it does not.
+
+    On file systems whose rename is not one step (object stores) it is as whole as that.
+
+    Raises:
+        UsageError: ``out`` is there, has something in it, and was not written by this program.
+    """
+    files = Files(spark)
+    out = out.rstrip("/") or "/"
+    if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):
+        raise UsageError(f"--out {out}: is there and was not written by this program; name a new directory")
+    parent, _, name = out.rpartition("/")
+    beside = f"{parent}/" if parent or out.startswith("/") else ""
+    staging, previous = f"{beside}.{name}.staging", f"{beside}.{name}.previous"
+    files.delete(staging)
+    files.make_directory(staging)
+    try:
+        output = Output(spark, staging, explain)
+        yield output
+        files.delete(output.scratch)
+        files.write(f"{staging}/{_MARK}", "written by kafka-quota-pipeline; replaced as a whole when it runs again\n")
+        files.delete(previous)
+        if files.exists(out):
+            files.rename(out, previous)
+        files.rename(staging, out)
+        files.delete(previous)
+    finally:
+        files.delete(staging)

@@ -1,0 +1,36 @@
+"""One Spark for all tests: it takes longer to start than most of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.session import session
+from pipeline.writing import Output
+
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "2",
+    "spark.driver.memory": "1g",
+    # Compiling each of many small plans takes longer than running it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The session that all tests share."""
+    spark = session(master="local[2]", conf=CONF, is_quiet=True)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def output(spark: SparkSession, tmp_path: Path) -> Output:
+    """An output that stays where it is gathered."""
+    directory = tmp_path / "output"
+    directory.mkdir()
+    return Output(spark, str(directory), None)

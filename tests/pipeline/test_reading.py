@@ -1,0 +1,172 @@
+"""Reading the log: every form of it, and everything that may be wrong with it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from pipeline.errors import UsageError
+from pipeline.reading import Usage, fault_of_gz, read
+from pipeline.writing import Output
+from tests.pipeline.support import frame, lines, record, rows, write_log
+
+
+def quarantine(output: Output) -> list[dict[str, object]]:
+    """Return what was put aside, by place."""
+    found = [
+        json.loads(line)
+        for path in Path(output.path, "quarantine").glob("*.json")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    return sorted(found, key=lambda one: (Path(one["source"]).name, one.get("line", 0)))
+
+
+def counts(usage: Usage) -> tuple[int, int, int, int]:
+    """Return how many records, bad lines, broken files and duplicates there are."""
+    return usage.records.count(), usage.bad_lines, usage.broken_files, usage.duplicates
+
+
+def test_json_lines_gzip_and_parquet_below_one_directory_are_one_log(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    first, second, third = (
+        record(at_s=0),
+        record(at_s=1, broker=None, user='ü "}{'),
+        record(at_s=2, limit=5.5, connections=3),
+    )
+    write_log(tmp_path / "log" / "a b.jsonl", [first])
+    (tmp_path / "log" / "deep").mkdir()
+    (tmp_path / "log" / "deep" / "b.jsonl.gz").write_bytes(gzip.compress(lines([second]).encode()))
+    frame(spark, [third]).write.parquet(str(tmp_path / "log" / "day=2026-09-07"))
+
+    usage = read(spark, str(tmp_path / "log"), output)
+
+    assertDataFrameEqual(usage.records, frame(spark, [first, second, third]))
+    assert counts(usage) == (3, 0, 0, 0)
+    assert usage.words() == []
+
+
+def test_a_bad_line_is_kept_with_its_file_and_line_and_stops_nothing(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    good = lines([record(at_s=at) for at in range(3)]).splitlines()
+    without_kind = json.dumps({name: value for name, value in record(at_s=9).items() if name != "kind"})
+    path = tmp_path / "usage.jsonl"
+    bad = [
+        "not json",
+        good[0][:40],
+        '{"start_ms":"soon"}',
+        without_kind,
+        lines([record(amount=1.5)]).strip(),
+        good[2] + good[1],
+        f"[{good[2]}]",
+        lines([record(interval_ms=-1)]).strip(),
+        lines([record(amount=1e30)]).strip(),
+        lines([record(amount=float("nan"))]).strip(),
+        lines([record(start_ms=10**17)]).strip(),
+    ]
+    path.write_text("\n".join([good[0], *bad, "", good[1], good[2]]) + "\n", encoding="utf-8")
+
+    usage = read(spark, str(path), output)
+
+    assert counts(usage) == (3, len(bad), 0, 0)
+    found = quarantine(output)
+    assert [one["line"] for one in found] == list(range(2, 13))
+    assert {one["source"] for one in found} == {str(path)}
+    assert [one["text"] for one in found] == bad
+    assert "cut off" in str(found[1]["fault"])
+    assert found[3]["fault"] == "kind missing"
+    assert "whole number" in str(found[4]["fault"])
+    assert "more than one" in str(found[5]["fault"])
+    assert usage.words() == ["11 bad lines were left out: see quarantine/"]
+
+
+def test_the_line_of_a_bad_line_is_right_in_a_file_that_is_read_in_blocks(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    text = lines([record(at_s=at) for at in range(400)]).splitlines()
+    text.insert(17, "bad")
+    text.insert(333, "worse")
+    (tmp_path / "usage.jsonl").write_text("\n".join(text), encoding="utf-8")
+    write_log(tmp_path / "other.jsonl", [record(at_s=at, proxy="p2") for at in range(50)])
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")
+    try:
+        usage = read(spark, str(tmp_path), output)
+    finally:
+        spark.conf.unset("spark.sql.files.maxPartitionBytes")
+
+    assert [(one["line"], one["text"]) for one in quarantine(output)] == [(18, "bad"), (334, "worse")]
+    assert usage.records.count() == 450
+
+
+def test_a_gz_file_that_ends_too_early_gives_what_it_has_and_is_named(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    whole = gzip.compress(lines([record(at_s=at, amount=at * 7_919) for at in range(5_000)]).encode())
+    write_log(tmp_path / "good.jsonl", [record(proxy="p2")])
+    (tmp_path / "truncated.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "damaged.jsonl.gz").write_bytes(whole[:5_000] + b"\xff" * 64 + whole[5_064:])
+
+    usage = read(spark, str(tmp_path), output)
+
+    assert usage.broken_files == 2
+    # Of the damaged one nothing counts: what damage makes of an amount may look like an amount.
+    records = usage.records.where("proxy = 'p1'")
+    assert 1_000 < records.count() < 5_000
+    assert records.where(f"amount != (start_ms - {record()['start_ms']}) / 1000 * 7919").isEmpty()
+    faults = {Path(str(one["source"])).name: str(one["fault"]) for one in quarantine(output) if "line" not in one}
+    assert "too early" in faults["truncated.jsonl.gz"]
+    assert "damaged" in faults["damaged.jsonl.gz"]
+
+
+def test_several_members_and_padding_are_a_whole_gz_file() -> None:
+    member = gzip.compress(b"a" * 3_000_000)
+
+    assert fault_of_gz(member + gzip.compress(b"b")) is None
+    assert fault_of_gz(member + b"\0" * 512) is None
+    assert fault_of_gz(member[:-1]) is not None
+    assert fault_of_gz(member + member[:20]) is not None
+
+
+def test_a_file_that_is_there_twice_counts_once(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    log = [record(at_s=at, broker=broker) for at in range(5) for broker in (1, None)]
+    write_log(tmp_path / "a.jsonl", log)
+    write_log(tmp_path / "copy.jsonl", [*log, record(at_s=9)])
+    frame(spark, log[:3]).write.parquet(str(tmp_path / "stored"))
+
+    usage = read(spark, str(tmp_path), output)
+
+    assert counts(usage) == (11, 0, 0, 13)
+    assert sum(row["amount"] for row in rows(usage.records, "start_ms")) == 11_000
+    assert usage.words() == ["13 records came more than once and were counted once"]
+
+
+def test_records_that_differ_in_their_listener_alone_are_two(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "a.jsonl", [record(kind="connection", listener=name) for name in ("x", "y", None)])
+
+    assert counts(read(spark, str(tmp_path), output)) == (3, 0, 0, 0)
+
+
+def test_a_file_that_is_still_written_is_left_alone(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    write_log(tmp_path / "a.jsonl", [record()])
+    write_log(tmp_path / "b.jsonl.part", [record(at_s=1)])
+
+    assert counts(read(spark, str(tmp_path), output)) == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["nothing/here", "", "*.jsonl"])
+def test_where_there_is_no_log_it_says_so(spark: SparkSession, output: Output, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=r"no usage log|no such file"):
+        read(spark, f"{tmp_path}/{name}", output)
+
+
+def test_without_the_connector_it_says_how_to_get_it(spark: SparkSession, output: Output) -> None:
+    with pytest.raises(UsageError, match=r"spark\.jars\.packages=org\.apache\.spark:spark-sql-kafka"):
+        read(spark, "kafka://127.0.0.1:9092/usage", output)
+    with pytest.raises(UsageError, match="kafka://HOST:PORT/TOPIC"):
+        read(spark, "kafka://127.0.0.1:9092", output)

@@ -1,0 +1,60 @@
+"""A made-up fleet: the same for the same seed, and with something in it to find."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.testing import assertDataFrameEqual
+
+from pipeline.parsing import duplicate_keys
+from pipeline.record import COLUMNS, REQUIRED
+from pipeline.simulate import Fleet, simulated
+from tests.pipeline.support import START_MS
+
+FLEET = Fleet(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)
+
+
+def test_the_same_seed_gives_the_same_log_whatever_the_partitions(spark: SparkSession) -> None:
+    small = replace(FLEET, days=1)
+
+    assertDataFrameEqual(simulated(spark, small, partitions=1), simulated(spark, small, partitions=7))
+    other = simulated(spark, replace(small, seed=2))
+    assert other.join(simulated(spark, small), on=["start_ms", "broker", "kind", "client_id", "amount"]).isEmpty()
+
+
+def test_records_are_such_as_a_proxy_writes(spark: SparkSession) -> None:
+    records = simulated(spark, FLEET)
+
+    assert records.columns == [*COLUMNS, "day"]
+    assert duplicate_keys(records).isEmpty()
+    assert records.where(" OR ".join(f"{name} IS NULL" for name in REQUIRED)).isEmpty()
+    assert records.where("amount <= 0 OR requests <= 0 OR connections <= 0").isEmpty()
+    assert records.where(f"start_ms < {START_MS} OR start_ms + interval_ms > {START_MS} + 14 * 86400000").isEmpty()
+
+
+def test_days_and_weeks_have_a_rhythm_and_clients_come_and_go(spark: SparkSession) -> None:
+    records = simulated(spark, FLEET)
+
+    hours = records.groupBy(F.expr("start_ms div 3600000 % 24").alias("hour")).agg(F.sum("amount").alias("bytes"))
+    days = records.groupBy(F.dayofweek("day").isin(1, 7).alias("weekend")).agg(F.avg("amount").alias("bytes"))
+    lives = records.groupBy("client_id").agg(F.min("start_ms").alias("first"), F.max("start_ms").alias("last"))
+
+    by_hour = [row["bytes"] for row in hours.collect()]
+    by_day = {row["weekend"]: row["bytes"] for row in days.collect()}
+    by_client = {row["client_id"]: (row["first"], row["last"]) for row in lives.collect()}
+    assert max(by_hour) > 2 * min(by_hour)
+    assert by_day[True] < 0.8 * by_day[False]
+    last_ms = START_MS + 14 * 86_400_000 - 3_600_000
+    assert by_client["app-0001"] == (START_MS, last_ms)
+    assert by_client["app-0006"][0] > START_MS + 3 * 86_400_000
+    assert by_client["app-0007"][1] < last_ms - 3 * 86_400_000
+
+
+def test_a_skewed_fleet_has_one_client_with_half_of_all_records(spark: SparkSession) -> None:
+    records = simulated(spark, replace(FLEET, skew=True, interval_ms=600_000))
+
+    share = records.agg(F.avg((F.col("client_id") == "app-0001").cast("int"))).first()
+
+    assert share is not None
+    assert share[0] == pytest.approx(0.55, abs=0.06)

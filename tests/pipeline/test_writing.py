@@ -1,0 +1,83 @@
+"""Results appear whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import UsageError
+from pipeline.writing import staged
+
+
+def files(directory: Path) -> list[str]:
+    """Return what a user sees in a directory."""
+    return sorted(path.name for path in directory.iterdir() if path.name[0] not in "._")
+
+
+def test_results_appear_at_the_end_and_scratch_goes(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    with staged(spark, str(out)) as output:
+        output.table("numbers", spark.range(3), form="csv")
+        kept = output.keep("kept", spark.range(5))
+        assert kept.count() == 5
+        output.text("note.txt", "ü\n")
+        assert not out.exists()
+
+    assert files(out) == ["note.txt", "numbers"]
+    assert (out / "note.txt").read_text(encoding="utf-8") == "ü\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert not (out / "_scratch").exists()
+
+
+def test_what_fails_leaves_the_last_results_alone(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with staged(spark, str(out)) as output:
+        output.text("note.txt", "first")
+
+    def fail() -> None:
+        with staged(spark, str(out)) as output:
+            output.text("note.txt", "second")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    assert (out / "note.txt").read_text(encoding="utf-8") == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_second_run_replaces_all_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for name in ("first", "second"):
+        with staged(spark, str(out)) as output:
+            output.text(name, name)
+
+    assert files(out) == ["second"]
+
+
+def test_a_directory_of_somebody_else_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
+
+    with pytest.raises(UsageError, match="was not written by this program"), staged(spark, str(tmp_path)):
+        pytest.fail("it must not begin")
+
+    assert files(tmp_path) == ["thesis.tex"]
+
+
+def test_an_empty_directory_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    with staged(spark, f"{tmp_path}/") as output:
+        output.text("note.txt", "")
+
+    assert files(tmp_path) == ["note.txt"]
+
+
+def test_a_plan_is_shown_before_it_runs(spark: SparkSession, tmp_path: Path) -> None:
+    shown = []
+
+    with staged(
+        spark, str(tmp_path / "out"), explain=lambda name, frame: shown.append((name, frame.columns))
+    ) as output:
+        output.table("numbers", spark.range(3))
+
+    assert shown == [("/numbers", ["id"])]
