@@ -1,0 +1,259 @@
+"""How much each entity uses, how that repeats and grows, and the limits that follow. DataFrame -> DataFrame, no I/O.
+
+Rates are bytes per second, of whole intervals: a record's amount over its interval, or over 100 ms where that is less
+(where a proxy starts and stops), for Kafka's quotas look at nothing so fine. Percentiles are of intervals that have a
+record, so that who works for ten minutes a day is not given a limit of almost nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import ceil, floor, log10
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+
+from config.model import ProxyConfig, QuotaRule
+from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES
+from pipeline.whatif import PLACE, parts_of_record
+
+ENTITY: Final = ("kind", "user", "client_id")
+_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+# Bins of a rate's logarithm, so many for each doubling: a percentile is at most 1.1 % too high, and never too low.
+_BINS: Final = 64
+# A trend from fewer days would be noise; of older ones it would be history.
+_LEAST_DAYS: Final = 5
+_TREND_DAYS: Final = 90
+# A rate below it is taken for a forgotten unit by ``check``, and stops a client for long.
+LEAST_LIMIT: Final = 1_000
+# How a limit is raised whose replay waits for too long, and how often before it is one that never waits.
+_RAISE: Final = 1.5
+RAISES: Final = 6
+
+_RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+
+
+def byte_usage(records: DataFrame) -> DataFrame:
+    """Return the records of produce and fetch with ``rate``; no broker is -1, for a null equals nothing in a join."""
+    interval_ms = F.greatest("interval_ms", F.lit(100))
+    rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
+    used = records.where(F.col("kind").isin(*BYTE_KINDS))
+    return used.withColumns({"broker": F.coalesce("broker", F.lit(-1)), "rate": rate})
+
+
+def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
+    """Return for each bucket its peak, its median and ``percentile`` (50 to 100), and its mean.
+
+    By a histogram of logarithms: exact sums, so the same whatever the order, and never below the true percentile.
+    """
+    bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
+    bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
+        F.count("*").alias("intervals"),
+        F.max("rate").alias("peak"),
+        F.sum("amount").alias("amount"),
+        F.sum("interval_ms").alias("active_ms"),
+        F.max(F.ceil(F.col("amount") / parts_of_record())).alias("part"),
+        F.sum(F.when(F.col("enforced"), F.col("throttled_requests")).otherwise(0)).alias("throttled_requests"),
+    )
+    below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    all_of_it = Window.partitionBy(*BUCKET)
+    ranked = bins.withColumns({"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)})
+    # The peak of a bin is a rate that was seen, and no rate of the bin is above it.
+    return ranked.groupBy(*BUCKET).agg(
+        _at(50).alias("median"),
+        _at(percentile).alias("percentile"),
+        F.max("peak").alias("peak"),
+        F.max("part").alias("part"),
+        F.sum("intervals").alias("intervals"),
+        F.sum("amount").alias("amount"),
+        F.sum("active_ms").alias("active_ms"),
+        F.sum("throttled_requests").alias("throttled_requests"),
+        (F.sum("amount") * 1_000 / F.greatest(F.sum("active_ms"), F.lit(1))).alias("mean"),
+    )
+
+
+def _at(percentile: float) -> Column:
+    """Return the lowest rate that so many per cent of the intervals are not above."""
+    wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
+    return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
+
+
+def entities(buckets: DataFrame) -> DataFrame:
+    """Return for each entity what it used on its busiest broker: a quota holds for each broker by itself."""
+    return buckets.groupBy(*ENTITY).agg(
+        *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
+        F.sum("amount").alias("amount"),
+        F.sum("throttled_requests").alias("throttled_requests"),
+        F.countDistinct(*PLACE).alias("brokers"),
+    )
+
+
+class Suggestion(NamedTuple):
+    """A limit for an entity, in bytes per second; ``limit`` is None where none can be given, ``why`` says so."""
+
+    kind: str
+    user: str
+    client_id: str
+    percentile: int
+    peak: int
+    part: int
+    limit: int | None
+    why: str
+    raises: int = 0
+
+    @property
+    def never_waits(self) -> int:
+        """The least round limit under which no replay of the log waits.
+
+        What counts at an instant came within 12 s, as a rate of 10 s at least; a part of a record more at either end.
+        """
+        return rounded_up(1.2 * self.peak + 0.2 * self.part)
+
+    def raised(self) -> "Suggestion":
+        """Return the next higher limit to try."""
+        limit = self.limit or LEAST_LIMIT
+        most = max(self.never_waits, limit)
+        higher = most if self.raises + 1 >= RAISES else min(rounded_up(limit * _RAISE), most)
+        return self._replace(limit=higher, raises=self.raises + 1, why="raised: less would have it wait too long")
+
+
+def suggestion(entity: Row, *, headroom: float) -> Suggestion:
+    """Return the first limit to try: the percentile times the headroom, rounded up to three digits."""
+    kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
+    numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
+    if {user, client_id} & set(COLLECTIVE_NAMES):
+        why = "several that had no bucket of their own: raise max_buckets, or give them rules by name"
+        return Suggestion(kind, user, client_id, *numbers, None, why)
+    if not user and not client_id:
+        why = "a client without a client-id: Kafka looks up no rule for an empty one; limit its user"
+        return Suggestion(kind, user, client_id, *numbers, None, why)
+    limit = max(LEAST_LIMIT, rounded_up(entity["percentile"] * headroom))
+    why = "was throttled while this was measured, and may need more" if entity["throttled_requests"] else ""
+    return Suggestion(kind, user, client_id, *numbers, limit, why)
+
+
+def rounded_up(rate: float) -> int:
+    """Return ``rate`` or the next number above it that has three digits and else zeros."""
+    whole = ceil(rate)
+    step = 10 ** max(0, floor(log10(whole)) - 2) if whole else 1
+    return -(-whole // step) * step
+
+
+def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
+    """Return a rule for each entity with what to say of it, by names."""
+    # Each with what QuotaRule takes; mypy knows no keyword arguments of one type each.
+    limits: dict[tuple[str, str], dict[str, Any]] = {}
+    words: dict[tuple[str, str], list[str]] = {}
+    for one in suggestions:
+        if one.limit is not None:
+            limits.setdefault((one.user, one.client_id), {})[_RATE_KEYS[one.kind]] = float(one.limit)
+            if one.why:
+                words.setdefault((one.user, one.client_id), []).append(f"{one.kind} {one.why}")
+    return [
+        (
+            QuotaRule(user=user or None, client_id=client_id or None, **given),
+            "; ".join(words.get((user, client_id), ())),
+        )
+        for (user, client_id), given in sorted(limits.items())
+    ]
+
+
+def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
+    """Return the configuration that has these limits and nothing else."""
+    return ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules(suggestions)))
+
+
+def ramp(one: Suggestion, steps: int) -> list[int]:
+    """Return the limits of a ramp, from one that nobody feels down to the one that is suggested."""
+    if one.limit is None:
+        return []
+    top = max(one.never_waits, one.limit)
+    # Each step the same factor: half of the way is half of the risk.
+    factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
+    return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
+
+
+def seasons(usage: DataFrame) -> DataFrame:
+    """Return the mean rate of all entities together by kind, weekday (0 is Monday) and hour, UTC."""
+    hours = usage.groupBy("kind", _start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
+    # The epoch began on a Thursday.
+    weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
+    hour = F.expr(f"hour_ms div {_HOUR_MS} % 24").alias("hour")
+    return hours.groupBy("kind", weekday, hour).agg((F.avg("amount") / (_HOUR_MS / 1_000)).alias("rate"))
+
+
+def hourly(usage: DataFrame) -> DataFrame:
+    """Return for each entity and hour its mean rate over brokers together and the highest on one broker."""
+    return usage.groupBy(*ENTITY, _start_of(_HOUR_MS).alias("hour_ms")).agg(
+        F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
+    )
+
+
+def growth(hours: DataFrame) -> DataFrame:
+    """Return for each entity the trend of its busiest hours, in per cent of their median for 30 days.
+
+    Theil and Sen's: the median of the slopes between any two days, of the mean rate in each day's busiest hour; of the
+    last 90 days, and null from fewer than five. One day that is unlike the others does not move it.
+    """
+    day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
+    days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
+    last = days.agg((F.max("day") - _TREND_DAYS).alias("oldest"))
+    days = days.join(F.broadcast(last), how="cross").where("day > oldest").drop("oldest", "hours")
+    later = days.select(*ENTITY, F.col("day").alias("later"), F.col("busiest").alias("then"))
+    slopes = days.join(later, on=[*ENTITY], how="inner").where("later > day")
+    slope = F.expr("percentile((then - busiest) / (later - day), 0.5)").alias("slope")
+    middle = days.groupBy(*ENTITY).agg(F.expr("percentile(busiest, 0.5)").alias("middle"), F.count("*").alias("days"))
+    trend = F.when((F.col("days") >= _LEAST_DAYS) & (F.col("middle") > 0), F.col("slope") * 3_000 / F.col("middle"))
+    return middle.join(slopes.groupBy(*ENTITY).agg(slope), on=[*ENTITY], how="left").select(
+        *ENTITY, "days", trend.alias("percent_in_30_days")
+    )
+
+
+def brokers(usage: DataFrame) -> DataFrame:
+    """Return for each broker and kind the mean, and the highest rate of any minute, of all entities together."""
+    minutes = usage.groupBy(*PLACE, "kind", _start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
+    # A record longer than a minute counts where it begins, and is as long as it is.
+    longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
+    return (
+        minutes.join(F.broadcast(longest), on=[*PLACE, "kind"], how="inner")
+        .groupBy(*PLACE, "kind")
+        .agg(
+            F.max(F.col("amount") * 1_000 / F.col("span_ms")).alias("peak"),
+            F.sum("amount").alias("amount"),
+            F.min("minute_ms").alias("from_ms"),
+            F.max(F.col("minute_ms") + F.col("span_ms")).alias("until_ms"),
+        )
+    )
+
+
+def oversubscription(
+    used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
+) -> DataFrame:
+    """Return for each broker and kind the sum of the limits of who used it, beside what it can do.
+
+    Args:
+        used: as ``brokers`` returns it.
+        buckets: as ``percentiles`` returns them: who used which broker.
+        limits: columns of ``ENTITY`` and ``limit``.
+        capacities: bytes per second, by broker and kind; who is not in it gets null.
+    """
+    sums = (
+        buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")
+        .groupBy(*PLACE, "kind")
+        .agg(F.sum("limit").alias("limits"), F.count("limit").alias("limited"))
+    )
+    known = [F.when((F.col("broker") == of) & (F.col("kind") == kind), rate) for (of, kind), rate in capacities.items()]
+    capacity = F.coalesce(*known, F.lit(None).cast("double")) if known else F.lit(None).cast("double")
+    return (
+        used.join(sums, on=[*PLACE, "kind"], how="left")
+        .withColumn("capacity", capacity)
+        .select(
+            *PLACE, "kind", "peak", "limits", "limited", "capacity",
+            (F.col("limits") / F.col("capacity")).alias("oversubscription"),
+            (F.col("peak") / F.col("capacity")).alias("peak_utilisation"),
+        )
+    )  # fmt: skip
+
+
+def _start_of(span_ms: int) -> Column:
+    return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

@@ -1,0 +1,181 @@
+"""``kafka-quota-pipeline capacity``: limits from what was used, tried on the log before they are suggested."""
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from config.model import Shaping
+from pipeline.capacity import (
+    ENTITY,
+    RAISES,
+    Suggestion,
+    brokers,
+    byte_usage,
+    config_of,
+    entities,
+    growth,
+    hourly,
+    oversubscription,
+    percentiles,
+    ramp,
+    rules,
+    seasons,
+    suggestion,
+)
+from pipeline.capacity_report import capacity_page, label
+from pipeline.commands.running import running, say, usage_of
+from pipeline.errors import UsageError
+from pipeline.quotas_file import as_file
+from pipeline.reading import Usage
+from pipeline.report import size
+from pipeline.tables import capacities
+from pipeline.whatif import Quotas, forecast, outcomes, resolved
+from pipeline.writing import Output
+
+_TOP: Final = 6
+_NAMES: Final = ", ".join(f"{name} string" for name in ENTITY)
+_SUGGESTED: Final = f"{_NAMES}, percentile long, peak long, part long, limit long, why string, raises int"
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write the limits and all that speaks for them; print where the report is."""
+    known = capacities(args.capacities) if args.capacities else {}
+    with running(args) as (spark, output):
+        usage = usage_of(args, spark, output)
+        used = byte_usage(usage.records)
+        say("measuring rates")
+        buckets = output.keep("buckets", percentiles(used, args.percentile))
+        # A row for each entity: as many as the file of quotas will have rules, which is one machine's to read anyway.
+        every = entities(buckets).orderBy(F.desc("amount"), *ENTITY).collect()
+        if not every:
+            raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
+        first = [suggestion(entity, headroom=args.headroom) for entity in every]
+        suggested, happened = _tried(usage.records, first, args, output)
+        _write(spark, output, args, usage, used, buckets, suggested, happened, known)
+    limited = sum(one.limit is not None for one in suggested)
+    sys.stdout.write(f"{limited} limits for {len({one[1:3] for one in suggested})} entities: {args.out}/quotas.yaml\n")
+    sys.stdout.write(f"{args.out}/report.html\n")
+    return 0
+
+
+def _tried(
+    records: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
+) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
+    """Replay the log under the limits, and raise those under which somebody waits longer than the percentile says."""
+    shaping = Shaping(args.shaping) if args.shaping else None
+    bearable = 1 - args.percentile / 100
+    happened: dict[tuple[str, str, str], dict[str, Any]] = {}
+    trying = [one for one in suggested if one.limit is not None]
+    final = {one[:3]: one for one in suggested}
+    for turn in range(RAISES + 1 if trying else 0):
+        say(f"replaying the log under {len(trying)} limits")
+        # All of the rules, and of the log who is still tried: without its own rule somebody would be under another's.
+        quotas = Quotas(config=config_of(final.values()), shaping=shaping)
+        tried = records.sparkSession.createDataFrame([one[:3] for one in trying], _NAMES)
+        found = resolved(records, quotas).join(F.broadcast(tried), on=[*ENTITY], how="left_semi")
+        hours = output.keep(f"hours{turn}", forecast(records, found, quotas))
+        by_bucket = outcomes(records, found, hours)
+        happened |= {(row["kind"], row["user"], row["client_id"]): row.asDict() for row in _worst(by_bucket).collect()}
+        waits = [one for one in trying if happened.get(one[:3], {}).get("throttled_share", 0.0) > bearable]
+        trying = [raised for one in waits if (raised := one.raised()).limit != one.limit]
+        final |= {one[:3]: one for one in trying}
+        if not trying:
+            break
+    return [final[one[:3]] for one in suggested], happened
+
+
+def _worst(by_bucket: DataFrame) -> DataFrame:
+    """Return what happened to each entity: sums over brokers, and the share of its time where that was worst."""
+    names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
+    summed = ("throttle_time_ms", "silent_ms", "throttled_requests", "delayed_amount")
+    return by_bucket.groupBy(*names).agg(
+        F.max("throttled_share").alias("throttled_share"),
+        F.max("longest_delay_ms").alias("longest_delay_ms"),
+        *(F.sum(name).alias(name) for name in summed),
+    )
+
+
+def _write(
+    spark: SparkSession,
+    output: Output,
+    args: argparse.Namespace,
+    usage: Usage,
+    used: DataFrame,
+    buckets: DataFrame,
+    suggested: list[Suggestion],
+    happened: dict[tuple[str, str, str], dict[str, Any]],
+    known: dict[tuple[int, str], float],
+) -> None:
+    say("writing tables and the report")
+    limits = spark.createDataFrame([tuple(one) for one in suggested], _SUGGESTED)
+    hours = output.keep("hours", hourly(used))
+    trends = output.keep("growth", growth(hours))
+    table = limits.drop("raises").join(trends, on=[*ENTITY], how="left")
+    output.table("suggestions", table.orderBy(*ENTITY), form="csv")
+    output.table("buckets", buckets.orderBy(*buckets.columns[:5]), form="parquet")
+    by_hour = seasons(used)
+    output.table("seasons", by_hour.orderBy("kind", "weekday", "hour"), form="csv")
+    sums = output.keep("brokers", oversubscription(brokers(used), buckets, limits.select(*ENTITY, "limit"), known))
+    output.table("oversubscription", sums.orderBy("broker", "kind", "proxy"), form="csv")
+    output.text("ramp.csv", _ramp(suggested, args.ramp_steps))
+    output.text("quotas.yaml", _quotas(suggested, args))
+    top = limits.limit(_TOP).select(*ENTITY)  # in the order of what they used
+    span = used.agg(
+        F.min("start_ms"), F.max(F.col("start_ms") + F.col("interval_ms")), F.sum("amount"), F.count("*")
+    ).first()
+    first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
+    facts = {
+        "records": f"{count:,}",
+        "from (UTC)": _day(first_ms),
+        "until": _day(last_ms),
+        "bytes": size(amount),
+        "entities": f"{len({one[1:3] for one in suggested}):,}",
+    }
+    text = capacity_page(
+        suggestions=suggested,
+        top=[row.asDict() for row in hours.join(F.broadcast(top), on=[*ENTITY], how="left_semi").collect()],
+        seasons=[row.asDict() for row in by_hour.collect()],
+        brokers=[row.asDict() for row in sums.collect()],
+        throttled=happened,
+        growth={(row["kind"], row["user"], row["client_id"]): row["percent_in_30_days"] for row in trends.collect()},
+        facts=facts,
+        notes=[*usage.words(), *_unlimited(suggested)],
+        percentile=args.percentile,
+    )
+    output.text("report.html", text)
+
+
+def _unlimited(suggested: list[Suggestion]) -> list[str]:
+    return [
+        f"No limit for {label(one.user, one.client_id)} ({one.kind}): {one.why}."
+        for one in suggested
+        if one.limit is None
+    ]
+
+
+def _quotas(suggested: list[Suggestion], args: argparse.Namespace) -> str:
+    head = [
+        f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g}.",
+        "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp.csv has steps.",
+        *_unlimited(suggested),
+    ]
+    return as_file(rules(suggested), head=head)
+
+
+def _ramp(suggested: list[Suggestion], steps: int) -> str:
+    lines = ["step,kind,user,client_id,limit"]
+    for step in range(steps):
+        for one in suggested:
+            limits = ramp(one, steps)
+            if limits:
+                names = (f'"{name.replace(chr(34), chr(34) * 2)}"' for name in (one.user, one.client_id))
+                lines.append(f"{step + 1},{one.kind},{','.join(names)},{limits[step]}")
+    return "\n".join(lines) + "\n"
+
+
+def _day(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,49 @@
+"""``kafka-quota-pipeline whatif``: who would have waited under these quotas, and for how long."""
+
+import argparse
+import sys
+
+from pyspark.sql import functions as F
+
+from config.model import Shaping
+from pipeline.commands.running import running, say, usage_of
+from pipeline.quotas_file import read_quotas
+from pipeline.report import duration, size
+from pipeline.whatif import TRIED, Quotas, forecast, outcomes, resolved
+
+_SHOWN = 20
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write what would have happened, by bucket and by hour; print those who would have waited longest."""
+    config = read_quotas(args.quotas)
+    quotas = Quotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
+    with running(args) as (spark, output):
+        records = usage_of(args, spark, output).records
+        found = output.keep("resolved", resolved(records, quotas))
+        say(f"replaying the log under {len(config.quotas)} rules")
+        hours = output.keep("replayed", forecast(records, found, quotas))
+        by_bucket = output.keep("outcomes", outcomes(records, found, hours))
+        output.table("entities", by_bucket.orderBy(*TRIED), form="csv")
+        columns = [
+            name for name in hours.columns if name not in ("first_ms", "end_ms", "sent_ms", "active_ms", "demand")
+        ]
+        output.table("hours", hours.select(*columns).orderBy(*TRIED, "hour_ms"), form="csv")
+        output.table("rules", found.orderBy("kind", "user", "client_id"), form="csv")
+        waited = by_bucket.where("throttle_time_ms > 0")
+        count = waited.count()
+        worst = waited.orderBy(F.desc("throttle_time_ms"), *TRIED).limit(_SHOWN).collect()
+    for row in worst:
+        name = " / ".join(part for part in (row["bucket_user"], row["bucket_client_id"]) if part) or "(no name)"
+        sys.stdout.write(
+            f"{name}, {row['kind']}, broker {row['broker']}: throttled for {duration(row['throttle_time_ms'])} "
+            f"({row['throttled_share']:.2%} of its time), {size(row['delayed_amount'])} of {size(row['amount'])} "
+            f"later, by {duration(row['longest_delay_ms'])} at most; {size(row['achieved_rate'])}/s of "
+            f"{size(row['asked_rate'])}/s\n"
+        )
+    if count > _SHOWN:
+        sys.stdout.write(f"and {count - _SHOWN} more\n")
+    elif not count:
+        sys.stdout.write("nobody would have waited\n")
+    sys.stdout.write(f"{args.out}/entities\n")
+    return 0

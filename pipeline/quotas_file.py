@@ -1,0 +1,68 @@
+"""Quotas from a file, a proxy's configuration or its quotas alone; and quotas as a file that a proxy takes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from config.document import parse
+from config.errors import ConfigError
+from config.load import load_bytes
+from config.model import Default, ProxyConfig, QuotaRule
+from pipeline.errors import InputError
+
+# What stands for listeners where there are only quotas. ``check`` wants one.
+_LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
+
+
+def read_quotas(path: str) -> ProxyConfig:
+    """Return a configuration; its listeners are made up where the file has none.
+
+    Raises:
+        InputError: with every fault, as FILE:LINE: KEY: what is wrong.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError([f"{path}: cannot be read: {error.strerror or error}"]) from error
+    try:
+        text = data.decode("utf-8", "replace")
+        document = parse(text, file=path)
+        if isinstance(document.data, dict) and "listeners" not in document.data:
+            # Behind the rest, so that the lines of faults stay what they are.
+            data += f"\n{_LISTENER}\n".encode()
+        return load_bytes(data, file=path).config
+    except ConfigError as error:
+        raise InputError(str(error).splitlines()) from error
+
+
+def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str]) -> str:
+    """Return a configuration of these rules that ``kafka-quota-proxy check`` takes.
+
+    Args:
+        rules: each with a word why, "" for none; byte rates only.
+        head: what the first lines say, each of them as a comment.
+    """
+    lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", "", "quotas:"]
+    written = [f"  - {_rule(rule)}" + (f"  # {why}" if why else "") for rule, why in rules]
+    if not written:
+        lines[-1] = "quotas: []"
+    return "\n".join([*lines, *written]) + "\n"
+
+
+def _rule(rule: QuotaRule) -> str:
+    entity = {"user": rule.user, "client-id": rule.client_id}
+    parts = [f"{key}: {_text(name)}" for key, name in entity.items() if name is not None]
+    rates = {"producer_byte_rate": rule.producer_byte_rate, "consumer_byte_rate": rule.consumer_byte_rate}
+    parts += [f"{key}: {rate:.0f}" for key, rate in rates.items() if rate is not None]
+    return "{" + ", ".join(parts) + "}"
+
+
+def _text(name: str | Default) -> str:
+    """Return a name as YAML, in quotes; of what YAML cannot hold as it is, the escape."""
+    if isinstance(name, Default):
+        return str(name)
+    escaped = "".join(
+        f"\\{one}" if one in '"\\' else one if one.isprintable() and ord(one) < 0x10000 else f"\\U{ord(one):08x}"
+        for one in name
+    )
+    return f'"{escaped}"'

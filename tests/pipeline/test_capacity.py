@@ -1,0 +1,194 @@
+"""Percentiles, trends and limits, by frames of a few rows."""
+
+from math import ceil
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from pipeline.capacity import (
+    Suggestion,
+    brokers,
+    byte_usage,
+    config_of,
+    entities,
+    growth,
+    hourly,
+    oversubscription,
+    percentiles,
+    ramp,
+    rounded_up,
+    rules,
+    seasons,
+    suggestion,
+)
+from pipeline.replay import Demand, Replay
+from pipeline.whatif import Quotas
+from tests.pipeline.support import frame, record, rows
+
+DAY_S = 86_400
+
+
+def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
+    """Return a suggestion; what is not given is made up."""
+    values: dict[str, Any] = {
+        "kind": "produce",
+        "user": "alice",
+        "client_id": "etl",
+        "percentile": 1_000,
+        "peak": 5_000,
+        "part": 100,
+    }
+    return Suggestion(**(values | {"limit": 1_200, "why": ""} | given))
+
+
+def test_a_percentile_is_one_that_was_seen_and_not_below_the_true_one(spark: SparkSession) -> None:
+    amounts = [(at * 7_919) % 100_003 for at in range(1_000)]
+    records = frame(spark, [record(at_s=at, amount=amount) for at, amount in enumerate(amounts)])
+
+    (row,) = rows(percentiles(byte_usage(records).repartition(5), 99.0))
+
+    true = sorted(amounts)[ceil(0.99 * 1_000) - 1]
+    assert true <= row["percentile"] <= true * 1.011
+    assert row["percentile"] in amounts
+    assert row["peak"] == max(amounts)
+    assert (row["amount"], row["intervals"], row["active_ms"]) == (sum(amounts), 1_000, 1_000_000)
+
+
+def test_rates_are_of_the_interval_that_was_really_covered(spark: SparkSession) -> None:
+    given = [
+        record(amount=3_000, interval_ms=3_000),
+        record(at_s=9, amount=50, interval_ms=0, client_id="b", broker=None),
+    ]
+
+    found = rows(byte_usage(frame(spark, [*given, record(kind="request")])), "client_id")
+
+    assert [(row["client_id"], row["rate"], row["broker"]) for row in found] == [("b", 500, -1), ("etl", 1_000, 1)]
+
+
+def test_an_entity_has_what_it_used_on_its_busiest_broker(spark: SparkSession) -> None:
+    log = [record(at_s=at, broker=broker, amount=broker * 1_000) for at in range(10) for broker in (1, 2, 3)]
+
+    (row,) = rows(entities(percentiles(byte_usage(frame(spark, log)), 90.0)))
+
+    assert (row["percentile"], row["peak"], row["brokers"], row["amount"]) == (3_000, 3_000, 3, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rounded"), [(0, 0), (1, 1), (999, 999), (1_000, 1_000), (1_001, 1_010), (123_400, 124_000), (0.2, 1)]
+)
+def test_limits_are_rounded_up_to_three_digits(rate: float, rounded: int) -> None:
+    assert rounded_up(rate) == rounded
+
+
+def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None:
+    log = [record(at_s=at, amount=10_000) for at in range(3)]
+    log += [
+        record(at_s=at, user=user, client_id=name)
+        for at, (user, name) in enumerate([("", ""), ("<other>", "<other>"), ("a", "<shared>")])
+    ]
+    log += [record(at_s=1, user="slow", amount=10, enforced=True, throttled_requests=3)]
+    rows_of = entities(percentiles(byte_usage(frame(spark, log)), 99.0)).orderBy("user", "client_id").collect()
+
+    nameless, other, shared, alice, slow = (suggestion(row, headroom=1.5) for row in rows_of)
+
+    assert (alice.limit, alice.why) == (15_000, "")
+    assert (nameless.limit, other.limit, shared.limit) == (None, None, None)
+    assert "without a client-id" in nameless.why
+    assert "max_buckets" in other.why == shared.why
+    assert slow.limit == 1_000  # less would be taken for a forgotten unit
+    assert "was throttled" in slow.why
+
+
+@given(
+    amounts=st.lists(st.integers(0, 100_000), min_size=1, max_size=60),
+    interval_ms=st.sampled_from([100, 1_000, 10_000, 60_000]),
+    requests=st.integers(1, 100),
+)
+def test_under_the_limit_that_never_waits_nobody_does(amounts: list[int], interval_ms: int, requests: int) -> None:
+    demands = [Demand(at * interval_ms, interval_ms, amount, requests, 1) for at, amount in enumerate(amounts)]
+    peak = max(amount * 1_000 // interval_ms for amount in amounts) + 1
+    one = suggested(peak=peak, part=max(amounts))
+    one = one._replace(limit=max(1, one.never_waits))
+    replay = Replay(Quotas(config=config_of([one])).bucket("produce", "alice", "etl"))
+    for demand in demands:
+        replay.take(demand)
+
+    assert sum(hour.throttle_time_ms for hour in replay.end().hours.values()) == 0
+
+
+def test_a_limit_is_raised_until_it_is_one_that_never_waits() -> None:
+    one = suggested(limit=1_200, peak=1_000_000, part=0)
+    seen = [one]
+    while (higher := seen[-1].raised()).limit != seen[-1].limit:
+        seen.append(higher)
+
+    assert [one.limit for one in seen] == [1_200, 1_800, 2_700, 4_050, 6_080, 9_120, 1_200_000]
+
+
+def test_a_ramp_ends_at_the_limit_and_begins_where_nobody_feels_it() -> None:
+    steps = ramp(suggested(limit=1_000, peak=13_000, part=2_000), 4)
+
+    assert steps[-1] == 1_000
+    assert steps == sorted(steps, reverse=True)
+    assert len(steps) == 4
+    assert ramp(suggested(limit=None), 4) == []
+
+
+def test_an_entity_has_one_rule_for_both_kinds() -> None:
+    ((rule, why),) = rules(
+        [suggested(why="raised"), suggested(kind="fetch", limit=7_000), suggested(user="x", limit=None)]
+    )
+
+    assert (rule.user, rule.client_id) == ("alice", "etl")
+    assert (rule.producer_byte_rate, rule.consumer_byte_rate) == (1_200.0, 7_000.0)
+    assert why == "produce raised"
+
+
+def test_hours_and_weekdays_are_told_apart_in_utc(spark: SparkSession) -> None:
+    log = [record(at_s=5 * DAY_S + 3 * 3_600, amount=3_600_000), record(at_s=12 * DAY_S + 3 * 3_600), record(at_s=1)]
+
+    found = {(row["weekday"], row["hour"]): row["rate"] for row in rows(seasons(byte_usage(frame(spark, log))))}
+
+    assert set(found) == {(5, 3), (0, 0)}  # a Saturday, twice, and a Monday
+    assert found[5, 3] == pytest.approx(3_601_000 / 2 / 3_600)
+
+
+def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: SparkSession) -> None:
+    log = [record(at_s=day * DAY_S, amount=3_600 * (1_000 + 10 * day)) for day in range(10)]
+    log[4]["amount"] *= 50
+    log += [record(at_s=day * DAY_S, client_id="new") for day in range(4)]
+
+    found = rows(growth(hourly(byte_usage(frame(spark, log)))), "client_id")
+
+    assert [row["days"] for row in found] == [10, 4]
+    # 10 B/s a day, of 1,055 in the middle of the days.
+    assert found[0]["percent_in_30_days"] == pytest.approx(10 * 30 * 100 / 1_055, rel=0.03)
+    assert found[1]["percent_in_30_days"] is None
+
+
+def test_the_limits_of_all_who_used_a_broker_stand_beside_what_it_can_do(spark: SparkSession) -> None:
+    log = [
+        record(broker=1),
+        record(broker=1, client_id="b", amount=59_000),
+        record(broker=2),
+        record(broker=2, kind="fetch"),
+    ]
+    used = byte_usage(frame(spark, log))
+    limits = spark.createDataFrame(
+        [("produce", "alice", "etl", 1_500), ("produce", "alice", "b", None), ("fetch", "alice", "etl", 500)],
+        "kind string, user string, client_id string, limit long",
+    )
+
+    found = rows(
+        oversubscription(brokers(used), percentiles(used, 99.0), limits, {(1, "produce"): 1_000.0}), "kind", "broker"
+    )
+
+    assert [(row["kind"], row["broker"], row["limits"], row["limited"], row["oversubscription"]) for row in found] == [
+        ("fetch", 2, 500, 1, None),
+        ("produce", 1, 1_500, 1, 1.5),
+        ("produce", 2, 1_500, 1, None),
+    ]
+    assert found[1]["peak"] == 1_000  # 60,000 in a minute

@@ -1,0 +1,114 @@
+"""Other quotas, tried on frames of a few rows."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
+
+from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
+from pipeline.replay import Demand, Replay
+from pipeline.whatif import TRIED, Quotas, forecast, outcomes, resolved
+from tests.pipeline.support import START_MS, frame, record, rows
+
+ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
+
+
+def quotas(*rules: QuotaRule, **given: Any) -> Quotas:  # noqa: ANN401  (fields of a configuration)
+    """Return quotas to try."""
+    return Quotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
+
+
+def load(seconds: int = 60, **given: Any) -> list[dict[str, Any]]:  # noqa: ANN401  (values of any column)
+    """Return a record a second."""
+    return [record(at_s=at, amount=3_000, requests=3, **given) for at in range(seconds)]
+
+
+def test_names_get_the_bucket_and_the_limit_that_a_proxy_gives_them(spark: SparkSession) -> None:
+    names = [("alice", "etl"), ("alice", "other"), ("bob", "x"), ("", "x"), ("root", "x")]
+    records = frame(spark, [record(user=user, client_id=client) for user, client in names] + load(1, kind="request"))
+    given = quotas(
+        QuotaRule(user="alice", client_id="etl", producer_byte_rate=5.0),
+        QuotaRule(user=DEFAULT, producer_byte_rate=7.0),
+        principals=Principals(exempt=frozenset({"root"})),
+    )
+
+    found = {(row["user"], row["client_id"]): row for row in rows(resolved(records, given))}
+
+    tags = {name: (row["bucket_user"], row["bucket_client_id"], row["limit"]) for name, row in found.items()}
+    assert tags == {
+        ("alice", "etl"): ("alice", "etl", 5.0),
+        ("alice", "other"): ("alice", "", 7.0),
+        ("bob", "x"): ("bob", "", 7.0),
+        ("", "x"): ("", "x", None),
+        ("root", "x"): ("root", "x", None),
+    }
+    assert found["bob", "x"]["rule"] == "user <default>, client-id None"
+
+
+def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
+    given = quotas(ETL)
+    records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
+
+    hours = rows(forecast(records, resolved(records, given), given), *TRIED)
+
+    expected = Replay(given.bucket("produce", "alice", "etl"))
+    for at in range(60):
+        expected.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1))
+    (hour,) = expected.end().hours.values()
+    assert [(row["broker"], row["amount"]) for row in hours] == [(1, 180_000), (2, 60_000)]
+    assert hours[0]["throttle_time_ms"] == hour.throttle_time_ms > 0
+    assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
+
+
+def test_it_does_not_matter_how_rows_lie_and_where_a_batch_ends(spark: SparkSession) -> None:
+    given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
+    log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
+    one = frame(spark, log).coalesce(1)
+    whole = forecast(one, resolved(one, given), given)
+    whole.cache().count()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    try:
+        many = frame(spark, log[::-1]).repartition(5)
+        assertDataFrameEqual(forecast(many, resolved(many, given), given), whole)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        whole.unpersist()
+
+
+def test_who_cannot_exceed_a_limit_is_not_replayed_and_who_can_is(spark: SparkSession) -> None:
+    below, above = (
+        QuotaRule(user="alice", producer_byte_rate=6_000.0),
+        QuotaRule(user="alice", producer_byte_rate=3_000.0),
+    )
+    records = frame(spark, load(30))
+
+    assert forecast(records, resolved(records, quotas(below)), quotas(below)).isEmpty()
+    assert not forecast(records, resolved(records, quotas(above)), quotas(above)).isEmpty()
+
+
+def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> None:
+    given = quotas(ETL)
+    records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
+    found = resolved(records, given)
+
+    first, second = rows(outcomes(records, found, forecast(records, found, given)), "proxy")
+
+    assert (first["amount"], first["limit"], first["broker"], second["broker"]) == (90_000, 1_000.0, 1, -1)
+    assert first["asked_rate"] == 3_000
+    assert first["achieved_rate"] == pytest.approx(1_100, rel=0.1)  # 90 s for 90,000, less what passes at once
+    # 90 s, less ten seconds' worth at most, and 30 of them were the log's own.
+    assert 50_000 <= first["late_ms"] <= 60_000
+    assert first["throttled_share"] > 0.9
+
+
+def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
+    records = frame(spark, load(30))
+    even = Quotas(config=quotas(ETL).config, shaping=Shaping.PACED)
+    waits = {}
+    for name, given in (("sampled", quotas(ETL)), ("paced", even)):
+        (row,) = rows(outcomes(records, resolved(records, given), forecast(records, resolved(records, given), given)))
+        waits[name] = row["delayed_amount"]
+
+    # Kafka's windows let the first ten seconds' worth pass; a token bucket lets one.
+    assert waits["paced"] > waits["sampled"] > 0
