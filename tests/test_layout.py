@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
-PACKAGES = ("config", "protocol", "proxy")
+PACKAGES = ("config", "protocol", "proxy", "pipeline")
 
 # Modules without a test module of their own, and where they are tested instead. `__init__` modules are maps.
 EXCEPTIONS = {
@@ -37,6 +37,18 @@ EXCEPTIONS = {
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
     "proxy/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
     "proxy/commands/run.py": "tests/end_to_end/test_reload.py",
+    # What a user types is tested as he types it.
+    "pipeline/arguments.py": "tests/pipeline/test_main.py",
+    "pipeline/commands/running.py": "tests/pipeline/test_main.py",
+    **{
+        f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
+        for name in ("simulate", "capacity", "whatif", "chargeback", "rebalance", "balance")
+    },
+    # The columns and the errors of all others; what Spark and its file systems do shows where they are used.
+    "pipeline/record.py": "tests/pipeline/test_reading.py",
+    "pipeline/errors.py": "tests/pipeline/test_main.py",
+    "pipeline/session.py": "tests/pipeline/test_main.py",
+    "pipeline/files.py": "tests/pipeline/test_writing.py",
 }
 
 

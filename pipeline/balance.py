@@ -1,0 +1,100 @@
+"""Limits of a whole cluster, divided over its proxies by demand, each with a floor. DataFrame -> DataFrame, no I/O.
+
+Of a limit L each of n proxies gets ``floor`` * L / n, and of the rest the part that its demand is of all demand. Shares
+are whole bytes, rounded down: together they are never more than L. Whoever was not seen has an even share of the rule
+that would hold for him, L / n.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from config.model import DEFAULT, QuotaRule
+from pipeline.record import BYTE_KINDS
+
+_RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+
+
+class Share(NamedTuple):
+    """What one bucket may use at one proxy, bytes per second."""
+
+    proxy: str
+    kind: str
+    user: str
+    client_id: str
+    rate: int
+
+
+def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
+    """Return ``amount``, what each bucket under a limit used at each proxy, beside that ``limit``.
+
+    Args:
+        records: of the log.
+        entities: as ``whatif.resolved`` returns them.
+        last_ms: how much of the log's end counts; None: all of it.
+    """
+    used = records.where(F.col("kind").isin(*BYTE_KINDS))
+    if last_ms is not None:
+        end = used.agg((F.max("start_ms") - last_ms).alias("since_ms"))
+        used = used.join(F.broadcast(end), how="cross").where("start_ms > since_ms")
+    limited = entities.where("limit IS NOT NULL").drop("rule")
+    joined = used.drop("limit").join(F.broadcast(limited), on=["kind", "user", "client_id"], how="inner")
+    return joined.groupBy("proxy", "kind", "bucket_user", "bucket_client_id").agg(
+        F.first("limit").alias("limit"), F.greatest(F.sum("amount"), F.lit(0)).alias("amount")
+    )
+
+
+def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
+    """Return each proxy's share of a limit, at least 1; together they are at most the limit, where that is possible.
+
+    Args:
+        limit: bytes per second.
+        demands: bytes by proxy; who is not in it had none.
+        proxies: all of them.
+        floor: of an even share, 0 to 1.
+    """
+    total = sum(demands.values())
+    even = 1 / len(proxies)
+    by_demand = {proxy: demands.get(proxy, 0) / total if total else even for proxy in proxies}
+    return {proxy: max(1, int(limit * (floor * even + (1 - floor) * by_demand[proxy]))) for proxy in proxies}
+
+
+def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
+    """Return the shares of all buckets in the rows of ``demand``."""
+    demands: dict[tuple[str, str, str], dict[str, int]] = {}
+    limits: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        bucket = (row["kind"], row["bucket_user"], row["bucket_client_id"])
+        demands.setdefault(bucket, {})[row["proxy"]] = row["amount"]
+        limits[bucket] = row["limit"]
+    return [
+        Share(proxy, *bucket, rate)
+        for bucket in sorted(demands)
+        for proxy, rate in divided(limits[bucket], demands[bucket], proxies, floor=floor).items()
+    ]
+
+
+def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
+    """Return a proxy's rules: even shares of all that the cluster has, and those of its buckets in their place."""
+    of_entity: dict[tuple[object, object], QuotaRule] = {}
+    for rule in rules:
+        even: dict[str, Any] = {
+            key: float(max(1, int(rate // proxies)))
+            for key in _RATE_KEYS.values()
+            if (rate := getattr(rule, key)) is not None
+        }
+        if even:
+            of_entity[rule.user, rule.client_id] = replace(rule, **even)
+    for share in given:
+        if share.proxy == proxy:
+            names = (share.user or None, share.client_id or None)
+            mine: dict[str, Any] = {_RATE_KEYS[share.kind]: float(share.rate)}
+            rule = of_entity.get(names) or QuotaRule(user=names[0], client_id=names[1])
+            of_entity[names] = replace(rule, **mine)
+    return sorted(
+        of_entity.values(),
+        key=lambda rule: tuple(str(name if name is not DEFAULT else "") for name in (rule.user, rule.client_id)),
+    )

@@ -1,0 +1,37 @@
+"""``kafka-quota-pipeline balance``: a cluster's limits as one file for each proxy."""
+
+import argparse
+import sys
+from urllib.parse import quote
+
+from pipeline.balance import demand, rules_of, shares
+from pipeline.commands.running import running, say, usage_of
+from pipeline.errors import UsageError
+from pipeline.quotas_file import as_file, read_quotas
+from pipeline.whatif import Quotas, resolved
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write OUT/PROXY/quotas.yaml for each proxy of the log."""
+    config = read_quotas(args.limits)
+    with running(args) as (spark, output):
+        records = usage_of(args, spark, output).records
+        say("measuring demand")
+        proxies = [row["proxy"] for row in records.select("proxy").distinct().orderBy("proxy").collect()]
+        if not proxies:
+            raise UsageError(f"--usage {args.usage}: has no record, and so no proxy to divide for")
+        used = output.keep("demand", demand(records, resolved(records, Quotas(config=config)), last_ms=args.last))
+        output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
+        # A row for each entity and proxy: what the files are to hold anyway.
+        given = shares([row.asDict() for row in used.collect()], proxies, floor=args.floor)
+        files = []
+        for proxy in proxies:
+            rules = [(rule, "") for rule in rules_of(proxy, given, config.quotas, len(proxies))]
+            head = [
+                f"Of {proxy}: its part of the limits of {args.limits}, divided over {len(proxies)} proxies by demand."
+            ]
+            name = f"{quote(proxy, safe='')}/quotas.yaml"
+            output.text(name, as_file(rules, head=head))
+            files.append(f"{args.out}/{name}")
+    sys.stdout.write("".join(f"{file}\n" for file in files))
+    return 0

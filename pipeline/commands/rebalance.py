@@ -1,0 +1,126 @@
+"""``kafka-quota-pipeline rebalance``: the throttle for tonight."""
+
+import argparse
+import sys
+
+from pipeline.commands.running import running, say, usage_of
+from pipeline.errors import InputError
+from pipeline.reassignment import read_plan, read_sizes
+from pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour
+from pipeline.report import duration, size
+from pipeline.tables import capacities
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Write and print what each broker needs; return 1 where the given throttle never ends."""
+    now, target = read_sizes(args.sizes), read_plan(args.plan)
+    unknown = [
+        f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
+        for topic, number in target
+        if (topic, number) not in now
+    ]
+    if unknown:
+        raise InputError(unknown)
+    known = capacities(args.capacities) if args.capacities else {}
+    found = loads(now, target)
+    with running(args) as (spark, output):
+        records = usage_of(args, spark, output).records
+        say("measuring what clients use")
+        # 24 rows a broker and kind.
+        hours = client_hours(records).orderBy("broker", "kind", "hour").collect()
+        output.table(
+            "clients",
+            spark.createDataFrame(hours, "broker int, kind string, hour long, peak double, mean double").orderBy(
+                "broker", "kind", "hour"
+            ),
+            form="csv",
+        )
+        means: dict[int, float] = {}
+        for row in hours:
+            means[row["hour"]] = means.get(row["hour"], 0.0) + row["mean"]
+        first = quietest_hour(means, args.window)
+        within = None if first is None else {(first + at) % 24 for at in range(min(24, -(-args.window // 3_600_000)))}
+        peaks: dict[tuple[int, str], float] = {}
+        for row in hours:
+            if within is None or row["hour"] in within:
+                peaks[row["broker"], row["kind"]] = max(peaks.get((row["broker"], row["kind"]), 0.0), row["peak"])
+        needed = max((load.rate_to_end_in(args.window) for load in found), default=0.0)
+        rate = args.throttle or needed
+        output.text("brokers.csv", _table(found, rate, args.window, peaks, known))
+    write = sys.stdout.write
+    if not found:
+        write("nothing to copy: every replica of the plan is there already\n")
+        return 0
+    for load in found:
+        write(f"{_words(load, rate, args.window, peaks, known)}\n")
+    if first is not None:
+        write(f"clients use least from {first:02d}:00 UTC on\n")
+    write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
+    never = [load for load in found if load.time_ms(rate) is None]
+    if args.throttle:
+        slowest = max((load.time_ms(rate) or 0.0 for load in found), default=0.0)
+        least = max(load.incoming_rate for load in found)
+        write(
+            f"at {size(rate)}/s: never, the smallest rate that ends is above {size(least)}/s\n"
+            if never
+            else f"at {size(rate)}/s: {duration(slowest)}\n"
+        )
+    write(f"{args.out}/brokers.csv\n")
+    return 1 if never else 0
+
+
+def _whole_rate(rate: float) -> int:
+    return int(-(-rate // 1))
+
+
+def _left(
+    load: Load, rate: float, peaks: dict[tuple[int, str], float], known: dict[tuple[int, str], float]
+) -> float | None:
+    """Return what is left for clients of what the broker can do, above what they use; None where that is not known.
+
+    A leader sends as it does to consumers, a follower takes as it does from producers.
+    """
+    kind = "fetch" if load.side is Side.LEADER else "produce"
+    capacity = known.get((load.broker, kind))
+    return None if capacity is None else capacity - rate - peaks.get((load.broker, kind), 0.0)
+
+
+def _words(
+    load: Load, rate: float, window_ms: int, peaks: dict[tuple[int, str], float], known: dict[tuple[int, str], float]
+) -> str:
+    time_ms = load.time_ms(rate)
+    does = "sends" if load.side is Side.LEADER else "gets"
+    ends = (
+        f"never ends: {size(load.incoming_rate)}/s come in, the throttle is {size(rate)}/s"
+        if time_ms is None
+        else f"ends in {duration(time_ms)}"
+    )
+    needs = f"needs {size(load.rate_to_end_in(window_ms))}/s; at {size(rate)}/s it {ends}"
+    words = f"broker {load.broker} {does} {size(load.left_bytes)}: {needs}"
+    left = _left(load, rate, peaks, known)
+    if left is None:
+        return words
+    return (
+        f"{words}; leaves clients {size(left)}/s more than they use"
+        if left >= 0
+        else f"{words}; clients lack {size(-left)}/s"
+    )
+
+
+def _table(
+    found: list[Load],
+    rate: float,
+    window_ms: int,
+    peaks: dict[tuple[int, str], float],
+    known: dict[tuple[int, str], float],
+) -> str:
+    lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
+    for load in found:
+        time_ms, left = load.time_ms(rate), _left(load, rate, peaks, known)
+        hours = "never" if time_ms is None else f"{time_ms / 3_600_000:.3f}"
+        needed = _whole_rate(load.rate_to_end_in(window_ms))
+        lines.append(
+            f"{load.broker},{load.side.value},{load.left_bytes},{load.incoming_rate:.0f},{needed},{_whole_rate(rate)},{hours},"
+            + ("" if left is None else f"{left:.0f}")
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,87 @@
+"""Who pays, by frames of a few rows."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.chargeback import NOBODY, Owner, bill, charged, gaps, month_of, steps_back
+from tests.pipeline.support import START_MS, frame, record, rows
+
+DAY_S = 86_400
+DAY_MS = DAY_S * 1_000
+
+
+def owners_of(spark: SparkSession, records: list[dict[str, Any]], *owners: Owner) -> dict[str, int]:
+    """Return bytes by owner."""
+    days = charged(frame(spark, records), owners)
+    return {row["owner"]: row["bytes"] for row in rows(days.groupBy("owner").sum("bytes").toDF("owner", "bytes"))}
+
+
+def test_the_more_specific_line_counts_and_nothing_is_lost(spark: SparkSession) -> None:
+    names = [("alice", "etl"), ("alice", "x"), ("bob", "etl"), ("bob", "y")]
+    log = [record(user=user, client_id=client, amount=10**at) for at, (user, client) in enumerate(names)]
+    log += [record(kind="request", amount=7), record(kind="fetch", user="bob", client_id="y", amount=50_000)]
+
+    found = owners_of(
+        spark, log, Owner(None, "etl", "tools"), Owner("alice", None, "team a"), Owner("alice", "etl", "etl of a")
+    )
+
+    assert found == {"etl of a": 1, "team a": 10, "tools": 100, NOBODY: 51_000}
+
+
+def test_an_owner_who_changes_pays_until_the_day(spark: SparkSession) -> None:
+    log = [record(at_s=day * DAY_S + second, amount=10**day) for day in range(3) for second in (0, DAY_S - 1)]
+    change_ms = START_MS + DAY_MS
+
+    found = owners_of(
+        spark, log, Owner("alice", None, "old", until_ms=change_ms), Owner("alice", None, "new", from_ms=change_ms)
+    )
+
+    assert found == {"old": 2, "new": 220}
+
+
+def test_bytes_of_a_month_are_billed(spark: SparkSession) -> None:
+    days = charged(frame(spark, [record(amount=1_500_000_000)] * 1 + [record(at_s=DAY_S, amount=500_000_000)]), [])
+
+    assert [(row["owner"], row["bytes"], row["cost"]) for row in rows(bill(days, 0.05))] == [
+        (NOBODY, 2_000_000_000, 0.1)
+    ]
+    assert [(row["day"], row["bytes"]) for row in rows(days, "day")] == [
+        ("2026-09-07", 1_500_000_000),
+        ("2026-09-08", 500_000_000),
+    ]
+
+
+@pytest.mark.parametrize(("month", "days"), [("2026-09", 30), ("2026-02", 28), ("2026-12", 31)])
+def test_a_month_has_its_days(month: str, days: int) -> None:
+    from_ms, until_ms = month_of(month)
+
+    assert until_ms - from_ms == days * DAY_MS
+
+
+def test_a_missing_hour_is_found_within_the_log_and_at_the_ends_of_a_month(spark: SparkSession) -> None:
+    log = [record(at_s=hour * 3_600 + 5, proxy=proxy) for proxy in ("p1", "p2") for hour in range(24)]
+    del log[7], log[7]  # of p1
+
+    records = frame(spark, log)
+    within = rows(gaps(records, None))
+    month = rows(gaps(records, (START_MS - 2 * 3_600_000, START_MS + DAY_MS)), "proxy", "from_ms")
+
+    assert [(row["proxy"], row["from_ms"] - START_MS, row["until_ms"] - START_MS) for row in within] == [
+        ("p1", 7 * 3_600_000, 9 * 3_600_000)
+    ]
+    assert [(row["proxy"], row["from_ms"] - START_MS) for row in month] == [
+        ("p1", -7_200_000),
+        ("p1", 7 * 3_600_000),
+        ("p2", -7_200_000),
+    ]
+
+
+def test_a_clock_that_stepped_back_shows_in_intervals_that_overlap(spark: SparkSession) -> None:
+    steady = [record(at_s=at, client_id=name) for at in range(60) for name in ("etl", "x")]
+    again = [record(at_s=at + 0.4) for at in range(20, 25)]
+
+    (row,) = rows(steps_back(frame(spark, [*steady, *again, record(at_s=0.5, proxy="p2")])))
+
+    assert (row["proxy"], row["from_ms"] - START_MS, row["until_ms"] - START_MS) == ("p1", 20_400, 25_400)

@@ -1,0 +1,198 @@
+"""The command line, from words to files."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from config.load import load
+from config.model import DEFAULT
+from pipeline.__main__ import main
+from proxy.__main__ import main as check
+from tests.pipeline.support import START_MS, record, write_log
+
+
+@pytest.mark.parametrize("command", ["simulate", "capacity", "whatif", "chargeback", "rebalance", "balance"])
+def test_help_of_each_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+
+    assert end.value.code == 0
+    assert f"example: kafka-quota-pipeline {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["simulate", "--out", "x", "--days", "0"], "number of days above 0"),
+        (["simulate", "--out", "x", "--interval", "10"], "has no unit"),
+        (["simulate", "--out", "x", "--start", "tomorrow"], "is no day"),
+        (["simulate", "--out", "x", "--conf", "memory"], "is no KEY=VALUE"),
+        (["capacity", "--out", "x"], "--usage"),
+        (["capacity", "--out", "x", "--usage", "u", "--percentile", "100"], "50 to 99.99"),
+        (["capacity", "--out", "x", "--usage", "u", "--headroom", "0.5"], "at least 1"),
+    ],
+)
+def test_a_wrong_argument_is_answered_at_once(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+
+    assert end.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "usage"
+
+    status = main(
+        ["simulate", "--out", str(out), "--entities", "1", "--brokers", "1", "--days", "2", "--interval", "6h"]
+    )
+
+    assert status == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert sorted(path.name for path in (out / "days").glob("day=*")) == ["day=2026-09-07", "day=2026-09-08"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_log_that_is_not_there_is_a_sentence_and_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["capacity", "--usage", str(tmp_path / "none"), "--out", str(tmp_path / "plan")])
+
+    assert status == 2
+    assert "there is no such file or directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage, plan, forecast = (str(tmp_path / name) for name in ("usage", "plan", "forecast"))
+    size = ["--entities", "3", "--brokers", "1", "--days", "0.5", "--interval", "30s", "--format", "json.gz"]
+    assert main(["simulate", "--out", usage, *size]) == 0
+
+    assert main(["capacity", "--usage", usage, "--out", plan]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{plan}/report.html"
+    assert main(["whatif", "--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast]) == 0
+
+    assert check(["check", f"{plan}/quotas.yaml"]) == 0
+    suggestions = table(plan, "suggestions")
+    assert len(suggestions) == 6
+    for row in suggestions:
+        assert float(row["limit"]) >= float(row["percentile"])
+    outcome = table(forecast, "entities")
+    assert len(outcome) == 6
+    for row in outcome:
+        assert float(row["throttled_share"]) <= 0.01
+    page = Path(plan, "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") >= 3
+    assert "app-0001" in page
+    with Path(plan, "ramp.csv").open(encoding="utf-8") as file:
+        assert {row["step"] for row in csv.DictReader(file)} == {"1", "2", "3", "4"}
+
+
+def table(out: str, name: str) -> list[dict[str, str]]:
+    """Return the rows of a table that was written as CSV."""
+    (path,) = Path(out, name).glob("*.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A duplicated file, a missing hour, a clock that stepped back, an owner who changed: sums equal the log's."""
+    hours = [hour for hour in range(48) if hour != 30]
+    log = [record(at_s=hour * 3_600, amount=10**9 + hour) for hour in hours]
+    log += [record(at_s=10 * 3_600 + 0.5, amount=7)]
+    write_log(tmp_path / "usage" / "a.jsonl", log)
+    write_log(tmp_path / "usage" / "again.jsonl", log[:20])
+    owners = tmp_path / "owners.csv"
+    owners.write_text(
+        "user,client_id,owner,from,until\nalice,,old,,2026-09-08\nalice,,new,2026-09-08,\n", encoding="utf-8"
+    )
+    words = [
+        "--usage",
+        str(tmp_path / "usage"),
+        "--owners",
+        str(owners),
+        "--out",
+        str(tmp_path / "bill"),
+        "--price",
+        "2",
+    ]
+
+    status = main(["chargeback", *words])
+
+    total = sum(one["amount"] for one in log)
+    said = capsys.readouterr().out
+    assert status == 0
+    assert sum(int(row["bytes"]) for row in table(str(tmp_path / "bill"), "bill")) == total
+    assert {row["owner"]: row["bytes"] for row in table(str(tmp_path / "bill"), "bill")} == {
+        "old": str(sum(one["amount"] for one in log if one["start_ms"] < START_MS + 86_400_000)),
+        "new": str(sum(one["amount"] for one in log if one["start_ms"] >= START_MS + 86_400_000)),
+    }
+    assert "20 records came more than once" in said
+    assert "p1 logged nothing from 2026-09-08 06:00:00 to 2026-09-08 07:00:00 UTC" in said
+    assert "the clock of p1 stepped back on 2026-09-07" in said
+    assert f"billed {total:,} bytes, of {total:,} in the log" in said
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_throttle_that_is_too_low_is_said_to_never_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usage = write_log(tmp_path / "usage.jsonl", [record(kind="fetch", amount=3_600_000_000)])
+    plan, sizes, brokers = tmp_path / "plan.json", tmp_path / "sizes.csv", tmp_path / "capacities.csv"
+    plan.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}', encoding="utf-8")
+    sizes.write_text(
+        "topic,partition,leader,replicas,size_bytes,incoming_byte_rate\nt,0,1,1,36GB,2MB\n", encoding="utf-8"
+    )
+    brokers.write_text("broker,produce,fetch\n1,100MB,100MB\n", encoding="utf-8")
+    words = [
+        "--usage",
+        str(usage),
+        "--plan",
+        str(plan),
+        "--sizes",
+        str(sizes),
+        "--window",
+        "1h",
+        "--out",
+        str(tmp_path / "x"),
+    ]
+
+    assert main(["rebalance", *words, "--capacities", str(brokers)]) == 0
+    ends = capsys.readouterr().out
+    assert main(["rebalance", *words, "--throttle", "2MB"]) == 1
+    never = capsys.readouterr().out
+
+    assert "--throttle 12000000 (12 MB/s)" in ends
+    # The log has nothing but the hour after midnight: from 01:00 on there is all of the capacity, less the throttle.
+    assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
+    assert "clients use least from 01:00 UTC on" in ends
+    assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
+    assert "at 2 MB/s: never" in never
+
+
+@pytest.mark.usefixtures("spark")
+def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = [
+        record(at_s=at, proxy=proxy, amount=amount)
+        for at in range(3)
+        for proxy, amount in (("a/b", 3_000), ("c", 1_000))
+    ]
+    usage = write_log(tmp_path / "usage.jsonl", log)
+    limits = tmp_path / "cluster.yaml"
+    limits.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
+
+    status = main(
+        ["balance", "--usage", str(usage), "--limits", str(limits), "--out", str(tmp_path / "shares"), "--floor", "0"]
+    )
+
+    files = capsys.readouterr().out.split()
+    assert status == 0
+    assert files == [f"{tmp_path}/shares/a%2Fb/quotas.yaml", f"{tmp_path}/shares/c/quotas.yaml"]
+    rates = [[(rule.user, rule.producer_byte_rate) for rule in load(file).config.quotas] for file in files]
+    assert rates == [[(DEFAULT, 500_000.0), ("alice", 750_000.0)], [(DEFAULT, 500_000.0), ("alice", 250_000.0)]]

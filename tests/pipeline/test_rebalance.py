@@ -1,0 +1,69 @@
+"""KIP-73's formulas, by numbers that can be reckoned by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from pipeline.rebalance import Load, Partition, Side, client_hours, loads, quietest_hour
+from tests.pipeline.support import frame, record, rows
+
+HOUR_MS = 3_600_000
+
+
+def test_a_new_replica_is_sent_by_the_leader_and_got_by_the_follower() -> None:
+    now = {
+        ("orders", 0): Partition(1, frozenset({1, 2}), 1_000, 10.0),
+        ("orders", 1): Partition(2, frozenset({2, 1}), 500, 5.0),
+        ("orders", 2): Partition(3, frozenset({3}), 9_999, 1.0),
+    }
+
+    found = loads(now, {("orders", 0): [1, 3, 4], ("orders", 1): [2, 3]})
+
+    assert found == [
+        Load(1, Side.LEADER, 2_000, 20.0),  # to two new followers
+        Load(2, Side.LEADER, 500, 5.0),
+        Load(3, Side.FOLLOWER, 1_500, 15.0),
+        Load(4, Side.FOLLOWER, 1_000, 10.0),
+    ]
+
+
+def test_what_is_there_already_is_not_copied() -> None:
+    now = {("orders", 0): Partition(1, frozenset({1, 2, 3}), 1_000, 10.0)}
+
+    assert loads(now, {("orders", 0): [3, 1]}) == []
+
+
+def test_it_never_ends_where_as_much_comes_in_as_the_throttle_lets_through() -> None:
+    load = Load(1, Side.LEADER, 36_000_000, 1_000.0)
+
+    assert load.time_ms(1_000.0) is None
+    assert load.time_ms(11_000.0) == HOUR_MS
+    assert load.rate_to_end_in(HOUR_MS) == 11_000.0
+
+
+@given(left=st.integers(1, 2**50), incoming=st.floats(0, 1e9), window_ms=st.integers(1_000, 10**9))
+def test_the_rate_for_a_window_ends_in_the_window(left: int, incoming: float, window_ms: int) -> None:
+    load = Load(1, Side.LEADER, left, incoming)
+
+    time_ms = load.time_ms(load.rate_to_end_in(window_ms))
+
+    assert time_ms == pytest.approx(window_ms, rel=1e-6) or left * 1_000 / window_ms < incoming * 1e-9
+
+
+def test_clients_use_what_their_busiest_hour_says(spark: SparkSession) -> None:
+    log = [record(at_s=day * 86_400 + 7 * 3_600, amount=(day + 1) * 3_600) for day in range(3)]
+    log += [record(broker=None), record(kind="leader_replication")]
+
+    (row,) = rows(client_hours(frame(spark, log)))
+
+    assert (row["broker"], row["kind"], row["hour"], row["peak"], row["mean"]) == (1, "produce", 7, 3.0, 2.0)
+
+
+def test_the_quietest_hours_may_go_over_midnight() -> None:
+    busy = dict.fromkeys(range(24), 10.0) | {23: 1.0, 0: 1.0, 1: 1.0, 12: 0.0}
+
+    assert quietest_hour(busy, 3 * HOUR_MS) == 23
+    assert quietest_hour(busy, 1) == 12
+    assert quietest_hour(busy, 100 * HOUR_MS) == 0
+    assert quietest_hour({}, HOUR_MS) is None
