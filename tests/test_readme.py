@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from config.load import load_bytes
+from pipeline.__main__ import parser as pipeline_parser
 from proxy.__main__ import _parser
 
 REPOSITORY = Path(__file__).parent.parent
@@ -95,6 +96,14 @@ def test_each_command_line_that_is_shown_is_understood(line: str) -> None:
         status = end.code if isinstance(end.code, int) else 1
 
     assert status == 0
+
+
+@pytest.mark.parametrize("line", [part for line in commands("kafka-quota-pipeline") for part in line.split(" && ")])
+def test_each_command_line_of_the_pipeline_is_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
+
+    if len(words) > 1:  # else it is merely named
+        assert pipeline_parser(words[0]).parse_args(words).command == words[0]
 
 
 def test_the_pages_show_something_to_test() -> None:
