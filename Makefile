@@ -57,9 +57,10 @@ $(BIN)/pip:
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-# hatchling builds the package: installed first and used without isolation, so that its version is pinned like the others
-# and installing once more needs no network as long as the versions stay.
+# hatchling builds the package, and setuptools Spark's, which comes as a source: installed first and used without
+# isolation, so that their versions are pinned like the others and installing once more needs no network as long as they
+# stay.
 .venv/%.installed: pyproject.toml constraints.txt | $(BIN)/pip
-	$(PIP) hatchling editables
+	$(PIP) hatchling editables setuptools
 	$(PIP) --no-build-isolation --editable '.[$*]'
 	@touch $@
