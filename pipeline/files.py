@@ -22,16 +22,35 @@ class Files:
         fs, at = self._at(path)
         return len(fs.listStatus(at)) == 0
 
+    def is_blank(self, path: str) -> bool:
+        """Whether a file has no byte."""
+        fs, at = self._at(path)
+        return int(fs.getFileStatus(at).getLen()) == 0
+
     def delete(self, path: str) -> None:
         """Delete a file or a directory with all that is in it; nothing where there is none."""
         fs, at = self._at(path)
         fs.delete(at, True)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a directory in one step; ``target`` must not be there."""
+        """Move a file or a directory in one step; ``target`` must not be there."""
         fs, at = self._at(source)
         if not fs.rename(at, self._jvm.org.apache.hadoop.fs.Path(target)):
             raise OSError(f"{source} could not be renamed to {target}")
+
+    def names(self, path: str) -> list[str]:
+        """Return the names of what is in a directory, in order."""
+        fs, at = self._at(path)
+        return sorted(status.getPath().getName() for status in fs.listStatus(at))
+
+    def read(self, path: str) -> str:
+        """Return a small file of UTF-8."""
+        fs, at = self._at(path)
+        stream = fs.open(at)
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it."""

@@ -1,0 +1,39 @@
+"""A checkpoint is one job's, and the job stays what it was."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.checkpoint import job_of
+from pipeline.errors import UsageError
+from pipeline.files import Files
+
+
+def test_the_same_directory_is_the_same_job_and_another_one_another(spark: SparkSession, tmp_path: Path) -> None:
+    files = Files(spark)
+    first = job_of(files, f"{tmp_path}/a", {"--window": "1000ms"})
+
+    assert job_of(files, f"{tmp_path}/a/", {"--window": "1000ms"}) == first
+    assert job_of(files, f"{tmp_path}/b", {"--window": "1000ms"}) != first
+
+
+def test_a_job_that_was_killed_while_it_was_named_is_named_anew(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "job.json.tmp").write_text('{"id": "3f', encoding="utf-8")
+
+    assert len(job_of(Files(spark), f"{tmp_path}/a", {})) == 12
+
+
+def test_what_a_job_was_begun_with_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
+    job_of(Files(spark), f"{tmp_path}/a", {"--window": "1000ms"})
+
+    with pytest.raises(UsageError, match="begun with --window 1000ms, and goes on only so; for --window 2000ms"):
+        job_of(Files(spark), f"{tmp_path}/a", {"--window": "2000ms"})
+
+
+def test_somebody_elses_directory_is_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
+
+    with pytest.raises(UsageError, match=r"has no job\.json"):
+        job_of(Files(spark), str(tmp_path), {})
