@@ -15,7 +15,8 @@ from pipeline.arguments import add_arguments
 _PROGRAM: Final = "kafka-quota-pipeline"
 _COMMON: Final = (
     "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
-    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in OUT/quarantine."
+    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in\n"
+    "OUT/quarantine (alerts counts it only)."
 )
 
 
@@ -60,6 +61,16 @@ _COMMANDS: Final = {
         "divide cluster-wide limits over brokers by demand",
         "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n\n"
         "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.",
+    ),
+    "alerts": _Command(
+        "follow the log, and tell once who is over a limit or near it",
+        "example: kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage \\\n"
+        "             --to kafka://broker1:9092/kafka-quota-alerts --checkpoint /var/lib/alerts\n\n"
+        "For each bucket and window of event time one alert at the most: over (it was throttled, or used more than\n"
+        "the limit allows in the window) or near. It comes when a record is newer than the window by --late. What is\n"
+        "older than the newest record by more than --late may be left out, and is counted.\n"
+        "Killed at any moment it goes on from --checkpoint, and each alert is there once; readers of the topic need\n"
+        "isolation.level=read_committed. SIGTERM and Ctrl-C end it.",
     ),
 }
 

@@ -13,7 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Declare the arguments of ``command``."""
     if command != "simulate":
         parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
-    parser.add_argument("--out", required=True, metavar="DIR", help="where the results appear, all of them at once")
+    if command != "alerts":
+        parser.add_argument("--out", required=True, metavar="DIR", help="where the results appear, all of them at once")
     _OWN[command](parser)
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="where it runs, such as local[2] or spark://HOST:7077")
@@ -87,6 +88,22 @@ def _balance(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _alerts(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the topic that gets the alerts")
+    place.add_argument("--out", metavar="DIR", help="or the directory: a file of JSON Lines for each batch with alerts")
+    parser.add_argument(
+        "--checkpoint", required=True, metavar="DIR", help="where the stream remembers how far it is; one for each job"
+    )
+    parser.add_argument("--near", type=_share, default=0.8, metavar="X", help="of a limit: near is above it (0.8)")
+    parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="that use is added up in (1m)")
+    parser.add_argument(
+        "--late", type=_duration, default=120_000, metavar="TIME", help="how long a window waits for records (2m)"
+    )
+    parser.add_argument("--every", type=_duration, default=10_000, metavar="TIME", help="look for new records (10s)")
+    parser.add_argument("--once", action="store_true", help="take what is there, then end")
+
+
 _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
     "simulate": _simulate,
     "capacity": _capacity,
@@ -94,6 +111,7 @@ _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
     "chargeback": _chargeback,
     "rebalance": _rebalance,
     "balance": _balance,
+    "alerts": _alerts,
 }
 
 

@@ -25,6 +25,11 @@ _TEXT: Final = "*.{jsonl,json,ndjson,jsonl.gz,json.gz,ndjson.gz}"
 _GZ: Final = "*.gz"
 _PARQUET: Final = "*.parquet"
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+# What a batch of a stream takes at the most, where much has been waiting: so much is soon done again after a crash.
+_RECORDS_AT_ONCE: Final = "1000000"
+_BYTES_AT_ONCE: Final = str(256 << 20)
+# Spark asks three times where a topic ends, and that long; a minute each by Kafka's defaults, without a word.
+_PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
 _DAMAGED: Final = "is damaged: nothing of it was counted"
 _NO_FAULT: Final = "fault string, text string, source string, line long"
 
@@ -129,17 +134,36 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
+def followed(spark: SparkSession, usage: str) -> DataFrame:
+    """Return the lines of a log that grows as a stream: of a topic, or of the files of a directory.
+
+    Files are taken once they are complete, a batch of them in the order in which they were last changed. Where a line
+    of a file stands is not known: ``block`` and ``position`` are null.
+
+    Raises:
+        UsageError: there is nothing to read.
+    """
+    if usage.startswith("kafka://"):
+        return topic(spark, usage, is_stream=True)
+    _loaded(spark, "binaryFile", usage)  # a stream of what is not there would wait for it in silence
+    files = spark.readStream.format("text").options(
+        pathGlobFilter=_TEXT, recursiveFileLookup="true", ignoreMissingFiles="true", maxBytesPerTrigger=_BYTES_AT_ONCE
+    )
+    nowhere = F.lit(None).cast("long")
+    source = F.regexp_replace(F.col("_metadata.file_path"), "^file:(//)?", "").alias("source")
+    return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))
+
+
 def topic(spark: SparkSession, usage: str, *, is_stream: bool = False) -> DataFrame:
     """Return the lines of ``kafka://HOST:PORT/TOPIC``: a line's place is its partition and offset.
 
     Raises:
         UsageError: no such address, or Spark has no connector.
     """
-    parts = urlsplit(usage)
-    name = parts.path.strip("/")
-    if not (parts.netloc and name):
-        raise UsageError(f"--usage {usage}: write kafka://HOST:PORT/TOPIC, with a comma between several HOST:PORT")
-    options = {"kafka.bootstrap.servers": parts.netloc, "subscribe": name, "startingOffsets": "earliest"}
+    servers, name = kafka_place(usage, "--usage")
+    options = {"kafka.bootstrap.servers": servers, "subscribe": name, "startingOffsets": "earliest"}
+    if is_stream:
+        options |= {"maxOffsetsPerTrigger": _RECORDS_AT_ONCE, **_PATIENCE}
     source = spark.readStream if is_stream else spark.read
     try:
         rows = source.format("kafka").options(**options).load()
@@ -156,6 +180,19 @@ def topic(spark: SparkSession, usage: str, *, is_stream: bool = False) -> DataFr
         F.col("partition").cast("long").alias("block"),
         F.col("offset").alias("position"),
     )
+
+
+def kafka_place(place: str, argument: str) -> tuple[str, str]:
+    """Return the servers, with commas, and the topic of ``kafka://HOST:PORT/TOPIC``.
+
+    Raises:
+        UsageError: it is no such address; the error names the ``argument``.
+    """
+    parts = urlsplit(place)
+    name = parts.path.strip("/")
+    if parts.scheme != "kafka" or not (parts.netloc and name):
+        raise UsageError(f"{argument} {place}: write kafka://HOST:PORT/TOPIC, with a comma between several HOST:PORT")
+    return parts.netloc, name
 
 
 def _lines(spark: SparkSession, path: str) -> DataFrame:

@@ -17,7 +17,7 @@ from pipeline.writing import Output, staged
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     """Give a session and an output that appears as ``--out`` at the end."""
     spark = session(master=args.master, conf=dict(args.conf))
-    with staged(spark, args.out, explain=_explain if args.explain else None) as output:
+    with staged(spark, args.out, explain=explain if args.explain else None) as output:
         yield spark, output
 
 
@@ -36,7 +36,8 @@ def say(words: str) -> None:
     sys.stderr.flush()
 
 
-def _explain(name: str, frame: DataFrame) -> None:
+def explain(name: str, frame: DataFrame) -> None:
+    """Show the plan of a table."""
     # DataFrame.explain prints to stdout, where the results go.
     with contextlib.redirect_stdout(sys.stderr):
         sys.stdout.write(f"== {name.strip('/')} ==\n")

@@ -12,7 +12,7 @@ from proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
 
 
-@pytest.mark.parametrize("command", ["simulate", "capacity", "whatif", "chargeback", "rebalance", "balance"])
+@pytest.mark.parametrize("command", ["simulate", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts"])
 def test_help_of_each_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])

@@ -23,6 +23,15 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 _LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
 # Kafka 3.9 brings this one, which says nothing without a file of its own.
 _OTHER_BINDING: Final = "slf4j-reload4j"
+# What the connector needs beside Spark's own jars, each without what it names itself: most of that is in Spark, and
+# some of it is in no repository of Maven's own. The token provider is for delegation tokens only.
+_SPARK_CONNECTOR: Final = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+_ALONE: Final = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _PATIENCE_S: Final = 300
 
 _Artifact = tuple[str, str, str]  # group, name, version
@@ -63,21 +72,30 @@ def clients_classpath(version: str) -> str:
     return _classpath(f"kafka-clients-{version}", [("org.apache.kafka", "kafka-clients", version), _LOG_BINDING])
 
 
+def spark_connector() -> list[Path]:
+    """Return the jars that Spark reads Kafka with. Else as ``kafka_classpath``."""
+    return sorted(_libraries(f"spark-kafka-{_SPARK_CONNECTOR[0][2]}", _SPARK_CONNECTOR, alone=True).glob("*.jar"))
+
+
 def _classpath(name: str, wanted: Sequence[_Artifact]) -> str:
+    return f"{_libraries(name, wanted)}/*"
+
+
+def _libraries(name: str, wanted: Sequence[_Artifact], *, alone: bool = False) -> Path:
     java()
     libraries = cache_directory() / name
     if not libraries.is_dir():
-        _resolve(wanted, libraries)
-    return f"{libraries}/*"
+        _resolve(_pom(wanted, _ALONE if alone else ""), libraries)
+    return libraries
 
 
-def _resolve(wanted: Sequence[_Artifact], libraries: Path) -> None:
+def _resolve(project: str, libraries: Path) -> None:
     maven = _command("mvn", "Maven", "maven")
     libraries.parent.mkdir(parents=True, exist_ok=True)
     download = Path(tempfile.mkdtemp(prefix=f".{libraries.name}-", dir=libraries.parent))
     try:
         pom = download / "pom.xml"
-        pom.write_text(_pom(wanted))
+        pom.write_text(project)
         settings = [f"-DoutputDirectory={download / 'jars'}", f"-DexcludeArtifactIds={_OTHER_BINDING}"]
         run([maven, "-q", "-B", "-f", pom, _COPY_DEPENDENCIES, *settings], timeout_s=_PATIENCE_S)
         try:
@@ -89,10 +107,10 @@ def _resolve(wanted: Sequence[_Artifact], libraries: Path) -> None:
         shutil.rmtree(download, ignore_errors=True)
 
 
-def _pom(wanted: Sequence[_Artifact]) -> str:
+def _pom(wanted: Sequence[_Artifact], more: str) -> str:
     dependencies = "\n".join(
         f"    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{number}</version></dependency>"
+        f"<version>{number}</version>{more}</dependency>"
         for group, name, number in wanted
     )
     return f"""<project>

@@ -1,0 +1,225 @@
+"""``kafka-quota-pipeline alerts``: a stream that tells who is over a limit or near it, each once.
+
+It runs until it is told to end (SIGTERM, Ctrl-C), or with ``--once`` until it has seen what is there. It may be killed
+at any moment, and goes on from ``--checkpoint`` where it was.
+"""
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.alerts import alerts, encoded, marked_ahead, once
+from pipeline.checkpoint import job_of, spark_part
+from pipeline.commands.running import explain, say
+from pipeline.delivery import Delivery, FileDelivery, TopicDelivery
+from pipeline.errors import PipelineError
+from pipeline.files import Files
+from pipeline.parsing import parsed
+from pipeline.reading import followed, kafka_place
+from pipeline.session import session
+
+# Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
+# they help. It stays what it was when the job began.
+_PARTITIONS: Final = "4"
+_POLL_S: Final = 0.5
+_FAILED: Final = "terminated with exception: "
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the stream until its end."""
+    conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
+    spark = session(master=args.master, conf=conf)
+    # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
+    spark.sparkContext.setLogLevel("FATAL")
+    lines = followed(spark, args.usage)
+    job = job_of(Files(spark), args.checkpoint, _settings(args))
+    delivery = _delivery(spark, args, job)
+    stream = _Stream(delivery)
+    frame = encoded(_found(lines, args))
+    if args.explain:
+        explain("alerts", frame)
+    delivery.begin()
+    try:
+        with _told_to_end() as end:
+            writer = frame.writeStream.foreachBatch(stream.deliver).option(
+                "checkpointLocation", spark_part(args.checkpoint)
+            )
+            trigger = (
+                writer.trigger(availableNow=True)
+                if args.once
+                else writer.trigger(processingTime=f"{args.every} milliseconds")
+            )
+            say(f"following {args.usage}" if not args.once else f"reading {args.usage}")
+            stream.run(trigger.start(), end)
+    finally:
+        delivery.end()
+    say(stream.seen.words("ended"))
+    sys.stdout.write(f"{args.to or args.out}\n")
+    return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, str]:
+    # The brokers that are asked first may change, the topic may not.
+    def name(place: str) -> str:
+        return urlsplit(place).path if place.startswith("kafka://") else place.rstrip("/")
+
+    place = {"--to": name(args.to)} if args.to else {"--out": name(args.out)}
+    times = {"--window": f"{args.window}ms", "--late": f"{args.late}ms"}
+    return {"--usage": name(args.usage), **place, **times}
+
+
+def _delivery(spark: SparkSession, args: argparse.Namespace, job: str) -> Delivery:
+    if args.to:
+        servers, topic = kafka_place(args.to, "--to")
+        return TopicDelivery(servers, topic, job)
+    return FileDelivery(spark, args.out, job)
+
+
+def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
+    rows = marked_ahead(parsed(lines), F.current_timestamp(), late_ms=args.late)
+    where = F.concat_ws(" at ", "source", "position")
+    rows = rows.observe(
+        "read",
+        F.count("*").alias("lines"),
+        F.count("fault").alias("bad"),
+        F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", where, "fault"))).alias("bad_one"),
+        F.count_if("is_ahead").alias("ahead"),
+        F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
+    )
+    records = once(rows.where("fault IS NULL AND NOT is_ahead"), late_ms=args.late)
+    found = alerts(records, window_ms=args.window, near=args.near)
+    return found.observe("found", F.count("*").alias("alerts"))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What batches had in them."""
+
+    lines: int = 0
+    alerts: int = 0
+    bad: int = 0
+    ahead: int = 0
+    late: int = 0
+    twice: int = 0
+    bad_one: str | None = None
+    ahead_one: str | None = None
+
+    def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
+        """Add what a batch's progress says."""
+        observed = progress["observedMetrics"]
+        if "read" in observed:
+            read = observed["read"]
+            self.lines += read["lines"]
+            self.bad += read["bad"]
+            self.ahead += read["ahead"]
+            self.bad_one = read["bad_one"] or self.bad_one
+            self.ahead_one = read["ahead_one"] or self.ahead_one
+        if "found" in observed:
+            self.alerts += observed["found"]["alerts"]
+        for operator in progress["stateOperators"]:
+            # The windows behind it would count groups, and see nothing late that this one has let through.
+            if operator["operatorName"] == "dedupe":
+                self.late += operator["numRowsDroppedByWatermark"]
+                self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
+
+    def words(self, when: str) -> str:
+        """Return it as a line."""
+        left_out = [
+            (self.late, "too late"),
+            (self.twice, "more than once"),
+            (self.ahead, f"from the future (look at the clock of {self.ahead_one})"),
+            (self.bad, f"bad, such as {self.bad_one}"),
+        ]
+        parts = [f"{count:,} {what}" for count, what in left_out if count]
+        said = f"{when}: {self.lines:,} lines, {self.alerts:,} alerts"
+        return f"{said}; left out: {', '.join(parts)}" if parts else said
+
+
+class _Stream:
+    """Delivers batches in Spark's thread, and follows the query in the main one."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.seen = _Seen()
+        self._delivery = delivery
+        self._fault: PipelineError | None = None
+        self._is_ending = False
+        self._delivering = Lock()
+        self._told = ""  # the timestamp of the last progress that was said
+
+    def deliver(self, rows: DataFrame, batch: int) -> None:
+        """Deliver a batch; between two of them the stream may be ended."""
+        with self._delivering:
+            if self._is_ending:
+                raise InterruptedError
+            try:
+                self._delivery.deliver(rows, batch)
+            except PipelineError as fault:
+                self._fault = fault
+                raise
+
+    def run(self, query: StreamingQuery, end: Event) -> None:
+        """Return when the query has ended, or has been ended because that was asked for.
+
+        Raises:
+            PipelineError: it failed.
+        """
+        try:
+            while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
+                self._tell(query)
+            if query.isActive:
+                # No batch is cut off in its middle: that would be made good at the next start, but noisily.
+                with self._delivering:
+                    self._is_ending = True
+                query.stop()
+            self._tell(query)
+        except StreamingQueryException as error:
+            raise self._fault or PipelineError(_sentence(error)) from error
+        except (Py4JError, OSError):
+            # Whoever ends a whole group of processes ends the JVM at the same time.
+            if not end.is_set():
+                raise
+
+    def _tell(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        if last is None or last["timestamp"] == self._told:
+            return
+        # What is older than the last hundred is gone, which are more than there can be in a moment.
+        for progress in query.recentProgress:
+            if progress["timestamp"] > self._told:
+                batch = _Seen()
+                batch.add(progress)
+                self.seen.add(progress)
+                if batch.lines or batch.alerts:
+                    until = progress["eventTime"].get("max") or progress["eventTime"].get("watermark", "")
+                    say(batch.words(f"{until} batch {progress['batchId']}"))
+        self._told = last["timestamp"]
+
+
+def _sentence(error: StreamingQueryException) -> str:
+    text = str(error)
+    cause = text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
+    return f"{cause}\nStarted again with the same --checkpoint it goes on where it was"
+
+
+@contextmanager
+def _told_to_end() -> Iterator[Event]:
+    """Give an event that SIGTERM and Ctrl-C set."""
+    end = Event()
+    before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield end
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

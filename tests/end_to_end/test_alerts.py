@@ -1,0 +1,453 @@
+"""Alerts by a job that is killed and resumed ten times: each is there once. ``make test-pipeline``."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final, Protocol
+
+import confluent_kafka
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.delivery import TopicDelivery
+from pipeline.errors import PipelineError
+from pipeline.session import session
+from tests.end_to_end.support.artifacts import spark_connector
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import Process, wait_until
+from tests.pipeline.support import lines, record
+
+pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
+
+REPOSITORY: Final = Path(__file__).parents[2]
+BASE_MS: Final = 1_767_225_600_000  # 1 January 2026, 00:00 UTC
+WINDOW_S: Final = 10
+LATE_S: Final = 30
+# How much later than others a record may come and still has to count.
+OUT_OF_ORDER_S: Final = 20
+LIMIT: Final = 1_000.0
+NEAR: Final = 0.8
+# So much event time goes by in a second.
+SPEED: Final = 20
+KILLS: Final = 10
+PARTITIONS: Final = 3
+# How a window of a bucket is filled: of its limit.
+FILLED: Final = (0.4, 0.78, 0.82, 0.95, 1.05, 1.5)
+BUCKETS: Final[tuple[dict[str, Any], ...]] = tuple(
+    {"proxy": f"p{broker or 0}", "broker": broker, "kind": kind, "user": user, "client_id": client_id}
+    for broker in (1, 2, None)
+    for kind in ("produce", "fetch")
+    for user, client_id in (("alice", "etl"), ("bob", ""), ('ü"', "<other>"))
+)
+
+Record = dict[str, Any]
+Send = Callable[[Iterable[Record]], None]
+
+
+class Reader(Protocol):
+    """What a reader of the alerts has seen, each as it came."""
+
+    seen: list[Record]
+
+    def read(self) -> None:
+        """Add what is new."""
+
+
+def seeded(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311  (the same run again)
+
+
+def identity(one: Record) -> tuple[Any, ...]:
+    return tuple(one[name] for name in ("start_ms", "proxy", "broker", "kind", "user", "client_id", "listener"))
+
+
+def expected(log: Iterable[Record]) -> list[Record]:
+    """The alerts of a log, in plain Python: the oracle."""
+    windows: dict[tuple[Any, ...], list[Record]] = {}
+    for one in {identity(one): one for one in log}.values():
+        start_ms = one["start_ms"] - one["start_ms"] % (WINDOW_S * 1_000)
+        windows.setdefault((start_ms, *identity(one)[1:]), []).append(one)
+    found = []
+    for (start_ms, proxy, broker, kind, user, client_id, listener), ones in windows.items():
+        amount, throttled, waited = (
+            sum(one[name] for one in ones) for name in ("amount", "throttled_requests", "throttle_time_ms")
+        )
+        use = amount / (LIMIT * WINDOW_S)
+        level = "over" if throttled or use > 1 else "near" if use > NEAR else None
+        if level:
+            found.append(
+                {
+                    "start_ms": start_ms, "window_ms": WINDOW_S * 1_000, "level": level, "proxy": proxy,
+                    "broker": broker, "kind": kind, "user": user, "client_id": client_id, "listener": listener,
+                    "limit": LIMIT, "amount": amount, "use": use, "requests": len(ones),
+                    "throttled_requests": throttled, "throttle_time_ms": waited, "enforced": True,
+                }
+            )  # fmt: skip
+    return found
+
+
+class Log:
+    """A usage log that grows: out of order, with copies, and now and then with a record that comes much too late."""
+
+    def __init__(self, send: Send, reader: Reader, seed: int) -> None:
+        self.sent: list[Record] = []  # without what came too late
+        self.late = 0
+        self._send, self._reader = send, reader
+        self._random = seeded(seed)
+        self._filled: dict[tuple[int, int], float] = {}
+        self._waiting: list[tuple[float, int, Record]] = []
+        self._end = Event()
+        self._fault: BaseException | None = None
+        self._thread = Thread(target=self._run)
+
+    def __enter__(self) -> Log:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.complete()
+
+    def complete(self) -> None:
+        """Send what is left, and what closes the windows of all."""
+        self._end.set()
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self) -> None:
+        try:
+            started = time.monotonic()
+            second = 0
+            while not self._end.is_set():
+                self._write(second)
+                self._send_until(second)
+                if second % 40 == 39:
+                    self._send_too_late()
+                second += 1
+                self._end.wait(max(0.0, started + second / SPEED - time.monotonic()))
+            self._send_until(second + OUT_OF_ORDER_S)
+            # The watermark is that of the batch before: two steps close all.
+            for more in (1_000, 2_000):
+                self._send([self._record(second + more, BUCKETS[0], amount=0)])
+                time.sleep(1)
+        except BaseException as fault:  # noqa: BLE001  (raised where it is seen)
+            self._fault = fault
+
+    def _write(self, second: int) -> None:
+        chance = self._random
+        for number, bucket in enumerate(BUCKETS):
+            filled = self._filled.setdefault((second // WINDOW_S, number), chance.choice(FILLED))
+            amount = int(LIMIT * filled * chance.uniform(0.9, 1.1))
+            waits = {"throttled_requests": 1, "throttle_time_ms": 9} if chance.random() < 0.005 else {}
+            one = self._record(second, bucket, amount=amount, **waits)
+            for _ in range(2 if chance.random() < 0.05 else 1):
+                delay = chance.uniform(0, OUT_OF_ORDER_S) if chance.random() < 0.2 else 0
+                heapq.heappush(self._waiting, (second + delay, chance.getrandbits(60), one))
+
+    def _send_until(self, second: int) -> None:
+        due = []
+        while self._waiting and self._waiting[0][0] <= second:
+            due.append(heapq.heappop(self._waiting)[2])
+        self.sent += due
+        self._send(due)
+
+    def _send_too_late(self) -> None:
+        """For a window that is closed, as its alerts are there: it would make an alert anew, or another one."""
+        self._reader.read()
+        if self._reader.seen:
+            newest_ms = max(one["start_ms"] for one in self._reader.seen)
+            at_s = (newest_ms - BASE_MS) // 1_000 - self._random.randrange(3) * WINDOW_S + 0.5
+            self._send([self._record(at_s, self._random.choice(BUCKETS), throttled_requests=1)])
+            self.late += 1
+
+    def _record(self, at_s: float, bucket: Record, **given: Any) -> Record:  # noqa: ANN401
+        return record(start_ms=BASE_MS + int(at_s * 1_000), limit=LIMIT, **bucket, **given)
+
+
+class TopicReader:
+    """Reads what is committed."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self.seen: list[Record] = []
+        self.keys: list[tuple[str, int]] = []
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                **QUIET,
+            }
+        )
+        every = [confluent_kafka.TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
+        self._consumer.assign(every)
+
+    def read(self) -> None:
+        while messages := self._consumer.consume(1_000, timeout=1):
+            for message in messages:
+                key, value, partition = message.key(), message.value(), message.partition()
+                assert message.error() is None
+                assert key is not None
+                assert value is not None
+                assert partition is not None
+                self.seen.append(json.loads(value))
+                self.keys.append((key.decode(), partition))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class FileReader:
+    """Reads each file when it is there, and never again."""
+
+    def __init__(self, out: Path) -> None:
+        self.seen: list[Record] = []
+        self._out = out
+        self._read: set[Path] = set()
+
+    def read(self) -> None:
+        for path in sorted(set(self._out.glob("*.jsonl")) - self._read):
+            self._read.add(path)
+            self.seen += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def to_topic(kafka: Kafka, topic: str, seed: int) -> Send:
+    """Return what sends records to random partitions and waits until they are there."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0, **QUIET})
+    chance = seeded(seed)
+
+    def send(log: Iterable[Record]) -> None:
+        for one in log:
+            producer.produce(topic, lines([one]).strip(), partition=chance.randrange(PARTITIONS))
+        assert producer.flush(30) == 0
+
+    return send
+
+
+def to_files(directory: Path) -> Send:
+    """Return what writes a file for each call, which appears once it is complete."""
+    directory.mkdir()
+    count = 0
+
+    def send(log: Iterable[Record]) -> None:
+        nonlocal count
+        if text := lines(log):
+            part = directory / f"usage-{count:06}.jsonl.part"
+            part.write_text(text, encoding="utf-8")
+            part.rename(part.with_suffix(""))
+            count += 1
+
+    return send
+
+
+class Job:
+    """The command, which is started, killed and started again."""
+
+    def __init__(self, directory: Path, *words: str) -> None:
+        self.log = directory / "job.log"
+        self._checkpoint = directory / "checkpoint"
+        jars = ",".join(str(jar) for jar in spark_connector())
+        self._command = [
+            sys.executable, "-m", "pipeline", "alerts", *words, "--checkpoint", str(self._checkpoint),
+            "--window", f"{WINDOW_S}s", "--late", f"{LATE_S}s", "--near", str(NEAR), "--every", "50ms",
+            "--master", "local[2]", "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
+        ]  # fmt: skip
+
+    def start(self, *more: str) -> Process:
+        env = {"PYTHONPATH": str(REPOSITORY)}
+        return Process([*self._command, *more], log=self.log, env=env, cwd=REPOSITORY)
+
+    def numbers(self, part: str) -> int:
+        """The last batch that is planned (``offsets``), or done (``commits``); -1: none."""
+        directory = self._checkpoint / "spark" / part
+        with suppress(FileNotFoundError):
+            return max((int(path.name) for path in directory.iterdir() if path.name.isdigit()), default=-1)
+        return -1
+
+
+def kill_often(job: Job, reader: Reader, chance: random.Random) -> tuple[int, int]:
+    """Kill the job ten times, and return how often in the midst of a batch, and in one that was delivered already."""
+    within = delivered = 0
+    for number in range(KILLS):
+        process = job.start()
+        before = job.numbers("commits")
+        wait_until(
+            lambda: job.numbers("commits") > before or not process.is_running,  # noqa: B023  (called at once)
+            timeout_s=120,
+            what="does a batch",
+        )
+        assert process.is_running, process.log_tail()
+        time.sleep(chance.uniform(0, 3))
+        reader.read()
+        count, planned = len(reader.seen), job.numbers("offsets")
+        if number % 2:
+            wait_until(lambda: job.numbers("offsets") > planned, timeout_s=120, what="plans a batch", poll_s=0.002)  # noqa: B023
+            time.sleep(chance.uniform(0, 0.8))
+        else:
+            wait_until(lambda: _has_more(reader, count), timeout_s=120, what="delivers alerts", poll_s=0.002)  # noqa: B023
+        if number % 3:
+            process.kill()
+        else:
+            # The JVM lives on for a moment, and may go on with what it is at.
+            process.signal(signal.SIGKILL)
+        is_within = job.numbers("offsets") > job.numbers("commits")
+        within += is_within
+        delivered += is_within and not number % 2
+    return within, delivered
+
+
+def _has_more(reader: Reader, count: int) -> bool:
+    reader.read()
+    return len(reader.seen) > count
+
+
+def as_texts(alerts: Iterable[Record]) -> list[str]:
+    return sorted(json.dumps(one, sort_keys=True) for one in alerts)
+
+
+def prove(job: Job, log: Log, reader: Reader, chance: random.Random) -> None:
+    """Kill, resume, end; then compare with the oracle."""
+    with log:
+        within, delivered = kill_often(job, reader, chance)
+    wanted = expected(log.sent)
+    process = job.start()
+
+    def is_complete() -> bool:
+        reader.read()
+        return len(reader.seen) >= len(wanted) or not process.is_running
+
+    wait_until(is_complete, timeout_s=180, what="all alerts are there")
+    status = process.stop()
+    again = job.start("--once")
+    wait_until(lambda: not again.is_running, timeout_s=120, what="sees that there is nothing more")
+    reader.read()
+
+    assert status == 0, process.log_tail()
+    assert again.exit_status == 0, again.log_tail()
+    assert as_texts(reader.seen) == as_texts(wanted)
+    assert log.late > 3
+    assert "too late" in job.log.read_text()
+    assert within > 0
+    sys.stdout.write(
+        f"{len(log.sent):,} records, {log.late} too late; {len(wanted):,} alerts, each once; {KILLS} kills, {within} "
+        f"within a batch, {delivered} just after alerts had been seen of it; {job.numbers('commits') + 1} batches\n"
+    )
+
+
+def test_from_topic_to_topic_each_alert_is_read_once_though_the_job_is_killed(kafka_4: Kafka, tmp_path: Path) -> None:
+    seed = int(os.environ.get("ALERTS_SEED", "1"))
+    usage, alerts = (create_topic(kafka_4, partitions=PARTITIONS) for _ in range(2))
+    reader = TopicReader(kafka_4, alerts)
+    job = Job(
+        tmp_path,
+        *("--usage", f"kafka://{kafka_4.bootstrap_servers}/{usage}"),
+        *("--to", f"kafka://{kafka_4.bootstrap_servers}/{alerts}"),
+    )
+
+    try:
+        prove(job, Log(to_topic(kafka_4, usage, seed), reader, seed), reader, seeded(seed))
+    finally:
+        reader.close()
+
+    # All of a bucket lies in one partition.
+    assert len(set(reader.keys)) == len({key for key, _ in reader.keys})
+
+
+def test_from_files_to_files_each_alert_is_there_once_though_the_job_is_killed(tmp_path: Path) -> None:
+    seed = int(os.environ.get("ALERTS_SEED", "1"))
+    reader = FileReader(tmp_path / "alerts")
+    job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--out", str(tmp_path / "alerts"))
+
+    prove(job, Log(to_files(tmp_path / "usage"), reader, seed), reader, seeded(seed))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    spark = session(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, is_quiet=True)
+    yield spark
+    spark.stop()
+
+
+@contextmanager
+def delivering(kafka: Kafka, topic: str) -> Iterator[TopicDelivery]:
+    """A delivery of one and the same job, as a process has it that was just started."""
+    delivery = TopicDelivery(kafka.bootstrap_servers, topic, topic)
+    delivery.begin()
+    try:
+        yield delivery
+    finally:
+        delivery.end()
+
+
+def numbered(spark: SparkSession, *numbers: int) -> DataFrame:
+    rows = [(f"k{one}", f'{{"n":{one}}}', BASE_MS) for one in numbers]
+    return spark.createDataFrame(rows, "key string, value string, start_ms long")
+
+
+def read_numbers(kafka: Kafka, topic: str) -> list[int]:
+    reader = TopicReader(kafka, topic)
+    try:
+        reader.read()
+    finally:
+        reader.close()
+    return sorted(one["n"] for one in reader.seen)
+
+
+def test_a_batch_that_was_committed_is_not_sent_by_the_next_process(kafka_4: Kafka, spark: SparkSession) -> None:
+    topic = create_topic(kafka_4, partitions=PARTITIONS)
+    with delivering(kafka_4, topic) as killed:
+        killed.deliver(numbered(spark, 1, 2), 7)
+
+        with delivering(kafka_4, topic) as resumed:
+            resumed.deliver(numbered(spark, 1, 2), 7)
+            resumed.deliver(numbered(spark, 3), 8)
+
+    assert read_numbers(kafka_4, topic) == [1, 2, 3]
+
+
+def test_what_was_sent_and_not_committed_is_never_seen(kafka_4: Kafka, spark: SparkSession) -> None:
+    topic = create_topic(kafka_4, partitions=PARTITIONS)
+    with delivering(kafka_4, topic) as killed:
+        assert killed._producer is not None
+        killed._producer.begin_transaction()
+        killed._producer.send(topic, value=b'{"n":1}').get(30)
+
+        with delivering(kafka_4, topic) as resumed:
+            resumed.deliver(numbered(spark, 1, 2), 0)
+
+    assert read_numbers(kafka_4, topic) == [1, 2]
+
+
+def test_a_process_that_was_thought_dead_is_refused(kafka_4: Kafka, spark: SparkSession) -> None:
+    topic = create_topic(kafka_4, partitions=PARTITIONS)
+    with delivering(kafka_4, topic) as old, delivering(kafka_4, topic) as new:
+        new.deliver(numbered(spark, 1), 0)
+
+        with pytest.raises(PipelineError, match="same --checkpoint"):
+            old.deliver(numbered(spark, 1), 0)
+
+    assert read_numbers(kafka_4, topic) == [1]
+
+
+def test_where_no_broker_is_the_command_says_so(tmp_path: Path) -> None:
+    (tmp_path / "usage").mkdir()
+    job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--to", "kafka://127.0.0.1:1/alerts")
+
+    process = job.start()
+    wait_until(lambda: not process.is_running, timeout_s=90, what="gives up")
+
+    assert process.exit_status == 1
+    said = process.log_tail(1)
+    assert "--to kafka://127.0.0.1:1/alerts: " in said
+    assert "Traceback" not in process.output()

@@ -1,0 +1,141 @@
+"""The command over files: late and out of order, with copies and bad lines, ended and resumed."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.__main__ import main
+from tests.pipeline.support import record, write_log
+
+# Not in the future, whichever day it is.
+BASE_MS = 1_767_225_600_000
+
+
+def used(at_s: float, amount: int, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return a record under a limit of 100 bytes a second: 1,000 in a window of these tests."""
+    return record(start_ms=BASE_MS + int(at_s * 1_000), limit=100.0, amount=amount, **given)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    places = {"--usage": "usage", "--out": "alerts", "--checkpoint": "checkpoint"}
+    named = [word for name, place in places.items() for word in (name, str(tmp_path / place))]
+    (tmp_path / "usage").mkdir()
+    return [
+        "alerts",
+        *named,
+        "--window",
+        "10s",
+        "--late",
+        "20s",
+        "--every",
+        "10ms",
+        "--conf",
+        "spark.sql.shuffle.partitions=1",
+    ]
+
+
+def found(tmp_path: Path) -> list[tuple[int, str, str, int]]:
+    """Return the second, user, level and amount of each alert."""
+    every = [
+        json.loads(line)
+        for path in (tmp_path / "alerts").glob("*.jsonl")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+    return sorted(((one["start_ms"] - BASE_MS) // 1_000, one["user"], one["level"], one["amount"]) for one in every)
+
+
+@pytest.mark.usefixtures("spark")
+def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usage = tmp_path / "usage"
+    write_log(usage / "1.jsonl", [used(3, 900), used(12, 1_001), used(1, 50, user="bob", throttled_requests=1)])
+    (usage / "bad.jsonl").write_text("bad\n", encoding="utf-8")
+
+    # The watermark is at -8 s: nothing is closed yet.
+    assert main([*words, "--once"]) == 0
+    assert found(tmp_path) == []
+    # 14 s before the newest is not late, and the copy counts once. The next watermark is 9 s, then 15 s.
+    write_log(usage / "2.jsonl", [used(29, 1), used(3, 900), used(9.5, 50)])
+    assert main([*words, "--once"]) == 0
+    assert found(tmp_path) == []
+    write_log(usage / "3.jsonl", [used(35, 1)])
+    assert main([*words, "--once"]) == 0
+    first = found(tmp_path)
+    capsys.readouterr()
+    # The window from 0 s is closed; a clock that is years ahead closes none.
+    ahead = used(0, 1, proxy="p9") | {"start_ms": 4_000_000_000_000}
+    write_log(usage / "4.jsonl", [used(5, 5_000), used(52, 1_001), ahead])
+    assert main([*words, "--once"]) == 0
+
+    assert first == [(0, "alice", "near", 950), (0, "bob", "over", 50)]
+    assert found(tmp_path) == [*first, (10, "alice", "over", 1_001)]
+    said = capsys.readouterr()
+    assert "ended: 3 lines, 1 alerts; left out: 1 too late, 1 from the future (look at the clock of p9)" in said.err
+    assert said.out == f"{tmp_path}/alerts\n"
+
+
+@pytest.mark.usefixtures("spark")
+def test_it_follows_until_it_is_told_to_end(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "usage" / "1.jsonl", [used(0, 2_000), used(60, 1)])
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not found(tmp_path) and not ended.is_set():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    teller = threading.Thread(target=tell)
+    before = signal.getsignal(signal.SIGTERM)
+    teller.start()
+    try:
+        status = main(words)
+    finally:
+        ended.set()
+        teller.join()
+
+    assert status == 0
+    assert found(tmp_path) == [(0, "alice", "over", 2_000)]
+    assert "ended: 2 lines, 1 alerts" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.usefixtures("spark")
+def test_another_window_wants_another_checkpoint(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--once"]) == 0
+
+    assert main([*words, "--once", "--window", "20s"]) == 2
+
+    assert "begun with --window 10000ms" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_cannot_be_followed_is_said(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "usage").rmdir()
+
+    assert main(words) == 2
+    assert main([*words, "--usage", "kafka://127.0.0.1:1/usage"]) == 2
+
+    said = capsys.readouterr().err
+    assert "there is no such file or directory" in said
+    assert "spark.jars.packages" in said
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_it_wants_one_place_for_alerts(capsys: pytest.CaptureFixture[str]) -> None:
+    for places in ([], ["--out", "x", "--to", "kafka://h:1/t"]):
+        with pytest.raises(SystemExit):
+            main(["alerts", "--usage", "u", "--checkpoint", "c", *places])
+
+    said = capsys.readouterr().err
+    assert "one of the arguments --to --out is required" in said
+    assert "not allowed with" in said
