@@ -5,8 +5,6 @@ takes a tenth of a second, so this module is imported only where the file has ``
 """
 
 import logging
-from collections.abc import Mapping
-from pathlib import Path
 from socket import socket
 from typing import Any, Final
 
@@ -17,6 +15,7 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.protocol.metadata import MetadataRequest
 
 from config.model import Address, AdminClient
+from proxy.client_sasl import sasl_keywords
 
 CLIENT_ID: Final = "kafka-quota-proxy"
 # A poll that waits longer than this says less than the one after it.
@@ -119,7 +118,7 @@ def racks_in(metadata: Any) -> dict[int, str | None]:  # noqa: ANN401
     return {broker.node_id: broker.rack for broker in metadata.brokers}
 
 
-def _security(settings: AdminClient) -> Mapping[str, object]:
+def _security(settings: AdminClient) -> dict[str, object]:
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
         keywords |= {
@@ -128,11 +127,4 @@ def _security(settings: AdminClient) -> Mapping[str, object]:
             "ssl_keyfile": settings.ssl_keyfile,
             "ssl_check_hostname": settings.ssl_check_hostname,
         }
-    if settings.security_protocol.has_sasl and settings.sasl_mechanism and settings.sasl_password_file:
-        lines = Path(settings.sasl_password_file).read_text(encoding="utf-8").splitlines()
-        keywords |= {
-            "sasl_mechanism": settings.sasl_mechanism.value,
-            "sasl_plain_username": settings.sasl_username,
-            "sasl_plain_password": lines[0] if lines else "",
-        }
-    return keywords
+    return keywords | sasl_keywords(settings)

@@ -13,7 +13,6 @@ import ssl
 from collections.abc import Coroutine
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
@@ -21,6 +20,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 
 from config.model import AdminClient, UsageTopic
+from proxy.client_sasl import sasl_keywords
 from proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
@@ -164,11 +164,4 @@ def _security(client: AdminClient) -> dict[str, object]:
         )
         context.check_hostname = client.ssl_check_hostname
         keywords["ssl_context"] = context
-    if client.security_protocol.has_sasl and client.sasl_mechanism and client.sasl_password_file:
-        lines = Path(client.sasl_password_file).read_text(encoding="utf-8").splitlines()
-        keywords |= {
-            "sasl_mechanism": client.sasl_mechanism.value,
-            "sasl_plain_username": client.sasl_username,
-            "sasl_plain_password": lines[0] if lines else "",
-        }
-    return keywords
+    return keywords | sasl_keywords(client)
