@@ -37,7 +37,7 @@ def _slots_in_use(proxy: Proxy, seconds: float) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("seconds", [50, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("seconds", [32, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
 def test_polls_that_wait_hold_no_slot_and_no_group_rebalances(slow_kafka: Kafka, seconds: int) -> None:
     idle, busy = create_topic(slow_kafka), create_topic(slow_kafka)
     groups = {client_id: f"{client_id}-{idle}" for client_id in _GROUPS}
@@ -56,8 +56,8 @@ def test_polls_that_wait_hold_no_slot_and_no_group_rebalances(slow_kafka: Kafka,
             left_s = seconds - _QUIET_AFTER_S - _QUIET_S - 5
             with Load(port, busy, _WRITES, seconds=left_s, kind=Writes()) as writes:
                 written = writes.served()[_WRITES.client_id]
-            metrics = proxy.metrics()
             polled = polls.served()[_POLLS.client_id]
+            metrics = proxy.metrics()
         reports = {client_id: report.result() for client_id, report in running.items()}
 
     # A request that is neither a poll nor a write may have been seen on its way.
