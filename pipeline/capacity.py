@@ -21,8 +21,9 @@ _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000
 # Bins of a rate's logarithm, so many for each doubling: a percentile is at most 1.1 % too high, and never too low.
 _BINS: Final = 64
-# A trend from fewer days would be noise; of older ones it would be history.
-_LEAST_DAYS: Final = 5
+# A trend from fewer pairs of days would be noise, and two weeks of Monday to Friday have these; of older days it would
+# be history.
+_LEAST_PAIRS: Final = 5
 _TREND_DAYS: Final = 90
 # A rate below it is taken for a forgotten unit by ``check``, and stops a client for long.
 LEAST_LIMIT: Final = 1_000
@@ -192,21 +193,22 @@ def hourly(usage: DataFrame) -> DataFrame:
 def growth(hours: DataFrame) -> DataFrame:
     """Return for each entity the trend of its busiest hours, in per cent of their median for 30 days.
 
-    Theil and Sen's: the median of the slopes between any two days, of the mean rate in each day's busiest hour; of the
-    last 90 days, and null from fewer than five. One day that is unlike the others does not move it.
+    Theil and Sen's, by Hirsch's way with seasons: the median of the slopes between any two days that are whole weeks
+    apart, of the mean rate in each day's busiest hour; of the last 90 days, and null from fewer than five such pairs.
+    One day that is unlike the others does not move it, nor does a weekend at the end.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
     last = days.agg((F.max("day") - _TREND_DAYS).alias("oldest"))
     days = days.join(F.broadcast(last), how="cross").where("day > oldest").drop("oldest", "hours")
     later = days.select(*ENTITY, F.col("day").alias("later"), F.col("busiest").alias("then"))
-    slopes = days.join(later, on=[*ENTITY], how="inner").where("later > day")
+    slopes = days.join(later, on=[*ENTITY], how="inner").where("later > day AND (later - day) % 7 = 0")
     slope = F.expr("percentile((then - busiest) / (later - day), 0.5)").alias("slope")
     middle = days.groupBy(*ENTITY).agg(F.expr("percentile(busiest, 0.5)").alias("middle"), F.count("*").alias("days"))
-    trend = F.when((F.col("days") >= _LEAST_DAYS) & (F.col("middle") > 0), F.col("slope") * 3_000 / F.col("middle"))
-    return middle.join(slopes.groupBy(*ENTITY).agg(slope), on=[*ENTITY], how="left").select(
-        *ENTITY, "days", trend.alias("percent_in_30_days")
-    )
+    trend = F.when((F.col("pairs") >= _LEAST_PAIRS) & (F.col("middle") > 0), F.col("slope") * 3_000 / F.col("middle"))
+    return middle.join(
+        slopes.groupBy(*ENTITY).agg(slope, F.count("*").alias("pairs")), on=[*ENTITY], how="left"
+    ).select(*ENTITY, "days", trend.alias("percent_in_30_days"))
 
 
 def brokers(usage: DataFrame) -> DataFrame:

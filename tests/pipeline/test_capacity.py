@@ -1,6 +1,7 @@
 """Percentiles, trends and limits, by frames of a few rows."""
 
 from math import ceil
+from statistics import median
 from typing import Any
 
 import pytest
@@ -157,16 +158,28 @@ def test_hours_and_weekdays_are_told_apart_in_utc(spark: SparkSession) -> None:
 
 
 def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: SparkSession) -> None:
-    log = [record(at_s=day * DAY_S, amount=3_600 * (1_000 + 10 * day)) for day in range(10)]
+    log = [record(at_s=day * DAY_S, amount=3_600 * (1_000 + 10 * day)) for day in range(14)]
     log[4]["amount"] *= 50
-    log += [record(at_s=day * DAY_S, client_id="new") for day in range(4)]
+    log += [record(at_s=day * DAY_S, client_id="new") for day in range(11)]
 
     found = rows(growth(hourly(byte_usage(frame(spark, log)))), "client_id")
 
-    assert [row["days"] for row in found] == [10, 4]
-    # 10 B/s a day, of 1,055 in the middle of the days.
-    assert found[0]["percent_in_30_days"] == pytest.approx(10 * 30 * 100 / 1_055, rel=0.03)
+    assert [row["days"] for row in found] == [14, 11]
+    # 10 B/s a day, of 1,070 in the middle of the days.
+    assert found[0]["percent_in_30_days"] == pytest.approx(10 * 30 * 100 / 1_070, rel=0.02)
     assert found[1]["percent_in_30_days"] is None
+
+
+def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
+    """A log that begins with a Monday and ends with a Sunday would seem to shrink."""
+    weekdays = (1.0, 1.3, 0.8, 1.1, 0.9, 0.3, 0.3)
+    rates = [(1_000 + 10 * day) * weekdays[day % 7] for day in range(14)]
+    log = [record(at_s=day * DAY_S, amount=int(3_600 * rate)) for day, rate in enumerate(rates)]
+
+    (found,) = rows(growth(hourly(byte_usage(frame(spark, log)))))
+
+    # 9 B/s a day on the weekday in the middle.
+    assert found["percent_in_30_days"] == pytest.approx(9 * 30 * 100 / median(rates), rel=0.02)
 
 
 def test_the_limits_of_all_who_used_a_broker_stand_beside_what_it_can_do(spark: SparkSession) -> None:
