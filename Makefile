@@ -25,7 +25,7 @@ test-long: java .venv/dev.installed ## run the tests that take minutes each
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)
 
-test-pipeline: java .venv/dev.installed ## plan with logs of millions of records, on Spark
+test-pipeline: java .venv/dev.installed ## plan with logs of millions of records on Spark, look at the report with Chromium
 	$(BIN)/pytest -m pipeline $(ARGS)
 
 fuzz: .venv/dev.installed ## give ten million frames, damaged and not, to sessions and readers, write tests/fuzz/RECORD.md

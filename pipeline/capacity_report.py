@@ -1,15 +1,23 @@
-"""The page of ``capacity``: which limits, who would wait, when it is busy, and whether brokers could bear it all."""
+"""The page of ``capacity``: which limits, who would wait, whether brokers could bear it all, and when it is busy."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pipeline.capacity import Suggestion
-from pipeline.report import Section, bars, duration, heat_maps, page, rates_over_time, size, table
+from pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
+from pipeline.record import BYTE_KINDS
+from pipeline.report import Section, duration, figure, keys, page, plots, size, table
 
-_DAY_MS: Final = 86_400_000
+_HOUR_MS: Final = 3_600_000
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_HOURS_OF_WEEK: Final = 7 * 24
 _MOST_ROWS: Final = 200
+_MOST_BARS: Final = 8
+# As long as a rebalance or a batch of a night may take.
+_QUIET_HOURS: Final = 4
 
 Row = Mapping[str, Any]
+Entity = tuple[str, str, str]
 
 
 def label(user: str, client_id: str) -> str:
@@ -21,12 +29,12 @@ def capacity_page(
     *,
     suggestions: Sequence[Suggestion],
     top: Sequence[Row],
-    seasons: Iterable[Row],
+    seasons: Sequence[Row],
     brokers: Sequence[Row],
-    throttled: Mapping[tuple[str, str, str], Row],
-    growth: Mapping[tuple[str, str, str], float | None],
-    facts: Mapping[str, str],
-    notes: Iterable[str],
+    throttled: Mapping[Entity, Row],
+    growth: Mapping[Entity, float | None],
+    log: str,
+    notes: Sequence[str],
     percentile: float,
 ) -> str:
     """Return report.html.
@@ -38,106 +46,184 @@ def capacity_page(
         brokers: of ``capacity.oversubscription``.
         throttled: by entity, what a replay under its limit gave.
         growth: by entity, per cent in 30 days.
-        facts: for the head of the page.
-        notes: likewise.
+        log: what all of it is from, in words.
+        notes: what was wrong with the log, a sentence each.
         percentile: that limits were taken from.
     """
     sections = [
         Section(
-            "How much do the busiest use, beside their limits?",
-            "The highest rate on one broker within each hour. A limit holds for each broker by itself.",
-            _over_time(top, suggestions),
-        ),
-        Section(
-            "When is it busy?",
-            "The mean of all entities together, by weekday and hour. Rebalances and batches belong where it is dark.",
-            _heat_maps(seasons),
-        ),
-        Section(
-            "Who would have been throttled, and for how long?",
-            "The log replayed under the suggested limits by the proxy's own arithmetic: how long clients waited.",
+            "Who would be throttled, and for how long?",
+            "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
+            "silent, on all brokers together, and what part that is of the time of the log, on the broker where it is "
+            f"most. Limits were raised until that is at most {100 - percentile:.3g} % for everybody.",
             _throttled(throttled),
         ),
         Section(
             "If all used their limits at once, could the brokers bear it?",
-            "The sum of the limits of all who used a broker, its highest minute, and what it can do (--capacities).",
+            _brokers_words(brokers),
             _brokers(brokers),
         ),
         Section(
+            "How much do the busiest use, beside their limits?",
+            "The highest rate within each hour, on the broker where it was highest; a limit holds on each broker by "
+            "itself. What is above the line would come later, in the seconds after.",
+            _over_time(top, suggestions, throttled),
+        ),
+        Section(
+            "When is it busy, and when is there room?",
+            "The mean of all entities and brokers together, by weekday and hour, UTC. Rebalances and batches belong "
+            "where it is dark.",
+            _heat_maps(seasons),
+        ),
+        Section(
             "Which limits?",
-            f"p{percentile:g} is of the intervals in which the entity was active on its busiest broker. The first "
-            f"{_MOST_ROWS} of {len(suggestions)}; all of them are in suggestions/, and as rules in quotas.yaml.",
-            _limits(suggestions, throttled, growth),
+            f"Bytes per second, on each broker. p{percentile:g} is of the intervals in which the entity was active, on "
+            "its busiest broker; growth compares the same weekdays. " + _which(len(suggestions)),
+            _limits(suggestions, throttled, growth, percentile),
         ),
     ]
-    return page("Capacity: which quotas are safe to switch on", facts, sections, notes)
+    words = (
+        f"{log} Next: kafka-quota-proxy check quotas.yaml, put them in force with enforcement: observe, then switch on "
+        "in the steps of ramp.csv."
+    )
+    facts = _facts(suggestions, brokers, throttled)
+    return page("Capacity: which quotas are safe to switch on", facts, sections, words=words, notes=notes)
 
 
-def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion]) -> str:
+def _facts(
+    suggestions: Sequence[Suggestion], brokers: Sequence[Row], throttled: Mapping[Entity, Row]
+) -> list[tuple[str, str]]:
+    limited = [one for one in suggestions if one.limit is not None]
+    clients = len({one[1:3] for one in suggestions})
+    facts = [(f"{len(limited)}", f"limits suggested, for {clients:,} {'entity' if clients == 1 else 'entities'}")]
+    worst = max(throttled.items(), key=lambda item: item[1]["throttled_share"] or 0, default=None)
+    if worst is not None and worst[1]["throttled_share"]:
+        entity, row = worst
+        words = f"of its time silent, more than anybody else: {_named(entity)}"
+        facts.append((_share(row["throttled_share"]), words))
+    elif limited:
+        facts.append(("nobody", "would have been silent for a moment under them"))
+    known = [row for row in brokers if row["oversubscription"] is not None]
+    if known:
+        most = max(known, key=lambda row: row["oversubscription"])
+        words = f"the capacity, if all used their limits at once: {_side(most)}, {most['kind']}, the fullest"
+        facts.append((f"{most['oversubscription']:.2f} ×", words))
+    return facts
+
+
+def _which(count: int) -> str:
+    """Return how many there are in the table."""
+    shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
+    return f"{shown} are in suggestions/, and as rules in quotas.yaml."
+
+
+def _throttled(throttled: Mapping[Entity, Row]) -> str:
+    figures = []
+    for kind in BYTE_KINDS:
+        waited = sorted(
+            ((entity, row) for entity, row in throttled.items() if entity[0] == kind and row["silent_ms"]),
+            key=lambda item: (-item[1]["silent_ms"], item[0]),
+        )
+        if not waited:
+            continue
+        lines = [
+            Bar(label(*entity[1:]), row["silent_ms"], f"{duration(row['silent_ms'])}, {_share(row['throttled_share'])}")
+            for entity, row in waited[:_MOST_BARS]
+        ]
+        rest = len(waited) - len(lines)
+        all_of_it = duration(sum(row["silent_ms"] for _, row in waited))
+        words = f"{all_of_it} in all, of {len(waited)}" + (f"; the {len(lines)} longest" if rest else "")
+        figures.append(figure(f"{kind}: silent for", words, bars(lines)))
+    return plots(figures) if figures else "<p><b>Nobody.</b></p>"
+
+
+def _brokers_words(brokers: Sequence[Row]) -> str:
+    words = "The sum of the limits of all who used a broker, and the highest minute that it has seen. "
+    if not any(row["capacity"] for row in brokers):
+        return words + "What brokers can do is not known: tell it with --capacities."
+    return (
+        words + "All at once is the worst case: a sum above the capacity is a risk and no fault, a minute above it is."
+    )
+
+
+def _brokers(brokers: Sequence[Row]) -> str:
+    figures = []
+    for kind in BYTE_KINDS:
+        rows = [row for row in brokers if row["kind"] == kind]
+        rows.sort(key=lambda row: (-(row["oversubscription"] or 0), -(row["limits"] or 0), row["broker"], row["proxy"]))
+        if not rows:
+            continue
+        lines = [
+            Load(_side(row), row["limits"] or 0, row["peak"], row["capacity"], _load_words(row))
+            for row in rows[:_MOST_BARS]
+        ]
+        words = f"the {len(lines)} fullest of {len(rows)}" if len(rows) > len(lines) else "the fullest first"
+        figures.append(figure(kind, words, loads(lines)))
+    if not figures:
+        return ""
+    colours = {"limit pale": "sum of limits", "use": "highest minute"}
+    if any(row["capacity"] for row in brokers):
+        colours["tick"] = "capacity"
+    return keys(colours) + plots(figures)
+
+
+def _load_words(row: Row) -> str:
+    if row["oversubscription"] is None:
+        return f"{_rate(row['limits'])} of limits" if row["limits"] else "no limits"
+    return f"{row['oversubscription']:.2f} × capacity ({_rate(row['capacity'])})"
+
+
+def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled: Mapping[Entity, Row]) -> str:
     if not top:
         return "<p>Nothing was used.</p>"
     limits = {one[:3]: one.limit for one in suggestions}
     order = {one[:3]: at for at, one in enumerate(suggestions)}
     first = min(row["hour_ms"] for row in top)
-    hours = range(first, max(row["hour_ms"] for row in top) + 1, 3_600_000)
-    peaks: dict[tuple[str, str, str], dict[int, float]] = {}
+    hours = range(first, max(row["hour_ms"] for row in top) + 1, _HOUR_MS)
+    peaks: dict[Entity, dict[int, float]] = {}
     for row in top:
         peaks.setdefault((row["kind"], row["user"], row["client_id"]), {})[row["hour_ms"]] = row["peak"]
-    series: dict[str, tuple[Sequence[float | None], float | None]] = {
-        f"{label(*entity[1:])}, {entity[0]}": ([peaks[entity].get(hour) for hour in hours], limits.get(entity))
-        for entity in sorted(peaks, key=lambda entity: order.get(entity, len(order)))
-    }
-    return rates_over_time([(hour - first) / _DAY_MS for hour in hours], series)
+    figures = []
+    for entity in sorted(peaks, key=lambda entity: (order.get(entity, len(order)), entity)):
+        limit, silent = limits.get(entity), throttled.get(entity)
+        words = f"limit {_rate(limit)}" if limit is not None else "no limit"
+        words += f", peak {_rate(max(peaks[entity].values()))}"
+        if silent and silent["silent_ms"]:
+            words += f", silent for {_share(silent['throttled_share'])} of its time"
+        plot = rate_over_time(first, _HOUR_MS, [peaks[entity].get(hour) for hour in hours], limit)
+        figures.append(figure(_named(entity), words, plot))
+    return keys({"use": "highest rate of each hour", "limit": "limit, and what is above it"}) + plots(figures)
 
 
-def _heat_maps(seasons: Iterable[Row]) -> str:
+def _heat_maps(seasons: Sequence[Row]) -> str:
     maps: dict[str, dict[tuple[int, int], float]] = {}
     for row in seasons:
         maps.setdefault(row["kind"], {})[row["weekday"], row["hour"]] = row["rate"]
-    return heat_maps(dict(sorted(maps.items(), reverse=True))) if maps else ""
+    figures = [figure(kind, busy_and_quiet(maps[kind]), heat_map(maps[kind])) for kind in BYTE_KINDS if kind in maps]
+    return plots(figures) if figures else ""
 
 
-def _throttled(throttled: Mapping[tuple[str, str, str], Row]) -> str:
-    worst = sorted(throttled.items(), key=lambda item: (-item[1]["silent_ms"], item[0]))[:12]
-    worst = [item for item in worst if item[1]["silent_ms"]]
-    if not worst:
-        return "<p>Nobody.</p>"
-    names = [f"{label(*entity[1:])}, {entity[0]}" for entity, _ in worst]
-    return bars(
-        names, {"hours": [row["silent_ms"] / 3_600_000 for _, row in worst]}, unit="hours, all brokers together"
-    )
-
-
-def _brokers(brokers: Sequence[Row]) -> str:
-    def name(row: Row) -> str:
-        return f"{'?' if row['broker'] < 0 else row['broker']} ({row['proxy']}), {row['kind']}"
-
-    shown = sorted(brokers, key=lambda row: (-(row["oversubscription"] or 0), -(row["limits"] or 0)))[:20]
-    groups = {
-        "sum of limits": [(row["limits"] or 0) / 1e6 for row in shown],
-        "highest minute": [row["peak"] / 1e6 for row in shown],
-    }
-    if any(row["capacity"] for row in shown):
-        groups["capacity"] = [(row["capacity"] or 0) / 1e6 for row in shown]
-    rows = [
-        (
-            name(row),
-            _rate(row["peak"]),
-            _rate(row["limits"]),
-            _rate(row["capacity"]),
-            "" if row["oversubscription"] is None else f"{row['oversubscription']:.2f} ×",
-        )
-        for row in shown
-    ]
-    return bars([name(row) for row in shown], groups, unit="MB/s") + table(
-        ("broker (proxy), kind", "highest minute", "sum of limits", "capacity", "limits / capacity"), rows
-    )
+def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
+    """Return in words the busiest hour, and the quietest hours that follow each other, by weekday and hour."""
+    day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
+    words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
+    runs = {}
+    for start in range(_HOURS_OF_WEEK):
+        places = [divmod((start + at) % _HOURS_OF_WEEK, 24) for at in range(_QUIET_HOURS)]
+        if all(place in cells for place in places):
+            runs[start] = sum(cells[place] for place in places) / _QUIET_HOURS
+    if not runs:
+        return words
+    start = min(runs, key=lambda at: (runs[at], at))
+    (day, hour), (_, end) = divmod(start, 24), divmod(start + _QUIET_HOURS, 24)
+    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {_rate(runs[start])}"
 
 
 def _limits(
     suggestions: Sequence[Suggestion],
-    throttled: Mapping[tuple[str, str, str], Row],
-    growth: Mapping[tuple[str, str, str], float | None],
+    throttled: Mapping[Entity, Row],
+    growth: Mapping[Entity, float | None],
+    percentile: float,
 ) -> str:
     rows = []
     for one in suggestions[:_MOST_ROWS]:
@@ -146,17 +232,31 @@ def _limits(
             (
                 label(one.user, one.client_id),
                 one.kind,
+                _rate(one.limit) or "none",
                 _rate(one.percentile),
                 _rate(one.peak),
-                _rate(one.limit) or "none",
-                duration(row["throttle_time_ms"]) if row and row["throttle_time_ms"] else "",
-                f"{row['throttled_share']:.2%}" if row and row["throttled_share"] else "",
-                "" if trend is None else f"{trend:+.0f} %",
+                duration(row["silent_ms"]) if row and row["silent_ms"] else "",
+                _share(row["throttled_share"]) if row and row["throttled_share"] else "",
+                # Who falls by more than all of it is gone before.
+                "" if trend is None else f"{max(trend, -100):+.0f} %".replace("-", "−"),
                 one.why,
             )
         )
-    columns = ("entity", "kind", "percentile", "peak", "limit", "would wait", "of its time", "growth in 30 d", "")
-    return table(columns, rows, names=2)
+    columns = ("entity", "kind", "limit", f"p{percentile:g}", "peak", "silent", "of its time", "growth in 30 d", "")
+    return table(columns, rows, names=2, words=1)
+
+
+def _named(entity: Entity) -> str:
+    return f"{label(*entity[1:])}, {entity[0]}"
+
+
+def _side(row: Row) -> str:
+    broker = "a broker not known" if row["broker"] < 0 else f"broker {row['broker']}"
+    return f"{broker} ({row['proxy']})"
+
+
+def _share(share: float) -> str:
+    return f"{share * 100:.2g} %" if share < 0.995 else f"{share:.0%}".replace("%", " %")
 
 
 def _rate(rate: float | None) -> str:

@@ -1,46 +1,51 @@
-"""A page in one file: no network, dark where the reader's system is, and as wide as a phone.
+"""A page in one file: no network, dark where the reader's system is, and as narrow as a phone.
 
-Plots are SVG within the page, drawn by matplotlib; text in them has the colour of the page's own.
+A page says first what was found, in numbers, then answers questions, one a section. ``plots`` draws what is in them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from io import StringIO
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import matplotlib as mpl
-from cycler import cycler
-from matplotlib.figure import Figure
-
-# What text and axes are drawn in, to be the page's own colour in its place.
-_INK: Final = "#010203"
-# Told apart on white and on black, and by who does not see red or green (Okabe and Ito).
-_COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-_STYLE: Final[Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "kafka-quota-pipeline",  # the same data, the same file
-    "font.family": "sans-serif",
-    "font.size": 11,
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.prop_cycle": cycler(color=_COLOURS),
-}
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Colours that are told apart on white and on black, and by who does not see red or green (after Okabe and Ito).
 _CSS: Final = """
-:root { color-scheme: light dark; --line: #8885; --ink: #1b1f24; --paper: #fff }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e6ea; --paper: #14171b } }
+:root { color-scheme: light dark; --ink: #1b1f24; --faint: #59626c; --paper: #fff; --line: #8885; --use: #0072b2;
+        --limit: #d55e00 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e3e6ea; --faint: #a2abb5; --paper: #14171b; --use: #56b4e9; --limit: #ff9248 } }
+* { box-sizing: border-box }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
-       max-width: 70rem; padding: 1rem }
-h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin: 2.5rem 0 .25rem }
-p { max-width: 45rem; margin: .4rem 0 }
-.wide { overflow-x: auto } svg { max-width: 100%; height: auto; min-width: 34rem; display: block }
-table { border-collapse: collapse; font-size: .9rem } td, th { padding: .2rem .6rem; text-align: right;
-       border-bottom: 1px solid var(--line); white-space: nowrap } td.name, th.name { text-align: left }
-.facts { display: flex; flex-wrap: wrap; gap: .5rem 2rem; padding: 0 } .facts div { min-width: 7rem }
-.facts b { display: block; font-size: 1.4rem }
+       max-width: 70rem; padding: 1rem; overflow-wrap: anywhere }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: .5rem 0 1rem }
+h2 { font-size: 1.2rem; line-height: 1.3; margin: 3rem 0 .25rem }
+p, ul { max-width: 46rem; margin: .4rem 0 } ul { padding-left: 1.2rem } a { color: var(--use) }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 1rem 2rem;
+         margin: 0 0 1rem; padding: 1rem 0; border: solid var(--line); border-width: 1px 0 }
+.facts b { display: block; font-size: 1.7rem; line-height: 1.2 }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem 2rem }
+figure { margin: .75rem 0 0; max-width: 36rem } figcaption { font-size: .9rem; line-height: 1.35 }
+figcaption span { color: var(--faint); display: block }
+svg { display: block; width: 100%; height: auto }
+.key { display: inline-block; width: .8em; height: .8em; margin: 0 .35em 0 0; background: var(--ink) }
+.key.use { background: var(--use) } .key.limit { background: var(--limit) } .key.pale { opacity: .45 }
+.key.tick { width: 3px; margin: 0 .6em 0 .2em }
+.keys { font-size: .9rem } .keys span { margin-right: 1.2em; white-space: nowrap }
+.wide { overflow-x: auto; max-width: 100% } table { border-collapse: collapse; font-size: .9rem; margin-top: .75rem }
+td, th { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap;
+         font-variant-numeric: tabular-nums } th { vertical-align: bottom }
+td.name, th.name { text-align: left }
+td:first-child { white-space: normal; min-width: 8rem; max-width: 24rem }
+@media (min-width: 48rem) { td:first-child { min-width: 12rem } }
+td.words { text-align: left; white-space: normal;
+         min-width: 14rem; max-width: 24rem }
+td:first-child, th:first-child { position: sticky; left: 0; background: var(--paper); padding-left: 0 }
 """
+# What XML has no place for, and what would break a line or turn the direction of the text after it.
+_NOT_SHOWN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+_NOTES_SHOWN: Final = 8
 
 
 class Section(NamedTuple):
@@ -51,83 +56,80 @@ class Section(NamedTuple):
     body: str
 
 
-def page(title: str, facts: Mapping[str, str], sections: Iterable[Section], notes: Iterable[str]) -> str:
-    """Return the page. ``facts`` are numbers by what they are; ``notes`` what a reader has to know, a sentence each."""
-    shown = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in facts.items())
-    body = "".join(f"<h2>{escape(s.title)}</h2><p>{escape(s.words)}</p>{s.body}" for s in sections)
-    ends = "".join(f"<p>{escape(note)}</p>" for note in notes)
+def page(
+    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], *, words: str, notes: Sequence[str]
+) -> str:
+    """Return the page.
+
+    Args:
+        title: what is decided with it.
+        facts: what was found, as a number and what it is; the most important first.
+        sections: in order.
+        words: what the numbers are from, and what to do with them.
+        notes: what was wrong with the log, a sentence each.
+    """
+    shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
+    body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_CSS}</style></head>\n"
-        f'<body><h1>{escape(title)}</h1><div class="facts">{shown}</div>{ends}{body}</body></html>\n'
+        f"<title>{text_of(title)}</title><style>{_CSS}</style></head>\n"
+        f'<body><h1>{text_of(title)}</h1><div class="facts">{shown}</div>{_paragraph(words)}{_notes(notes)}{body}'
+        "</body></html>\n"
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1) -> str:
-    """Return a table; its first ``names`` columns are names, the others numbers."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int = 1, words: int = 0) -> str:
+    """Return a table; its first ``names`` columns are names, its last ``words`` sentences, the others numbers."""
 
     def cells(tag: str, values: Sequence[str]) -> str:
-        kinds = [' class="name"' if at < names else "" for at in range(len(values))]
-        return "".join(f"<{tag}{kind}>{escape(value)}</{tag}>" for kind, value in zip(kinds, values, strict=True))
+        last = len(values) - words
+        kinds = ["name" if at < names else "words" if at >= last else "" for at in range(len(values))]
+        return "".join(
+            f'<{tag} class="{kind}">{text_of(value)}</{tag}>' if kind else f"<{tag}>{text_of(value)}</{tag}>"
+            for kind, value in zip(kinds, values, strict=True)
+        )
 
     lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f'<div class="wide"><table><tr>{cells("th", columns)}</tr>{lines}</table></div>'
 
 
-def rates_over_time(days: Sequence[float], series: Mapping[str, tuple[Sequence[float | None], float | None]]) -> str:
-    """Return a plot for each name: its rates (None: nothing) over ``days``, and its limit as a line across."""
-    with _figure(len(series), height=1.9) as (figure, axes):
-        for axis, (name, (rates, limit)) in zip(axes, series.items(), strict=True):
-            values = [float("nan") if rate is None else rate / 1e6 for rate in rates]
-            axis.fill_between(days, values, step="post", alpha=0.35, linewidth=0)
-            axis.step(days, values, where="post", linewidth=0.8)
-            if limit is not None:
-                axis.axhline(limit / 1e6, color=_COLOURS[5], linestyle="--", linewidth=1.4)
-                axis.annotate(f"limit {size(limit)}/s", (1, limit / 1e6), xycoords=("axes fraction", "data"),
-                              ha="right", va="bottom", fontsize=9)  # fmt: skip
-            axis.set_title(name, loc="left", fontsize=11)
-            axis.set_ylim(bottom=0)
-            axis.set_ylabel("MB/s")
-        axes[-1].set_xlabel("days from the log's beginning, UTC")
-    return _svg(figure)
+def plots(figures: Iterable[str]) -> str:
+    """Return figures side by side, as many as have room."""
+    return f'<div class="plots">{"".join(figures)}</div>'
 
 
-def heat_maps(maps: Mapping[str, Mapping[tuple[int, int], float]]) -> str:
-    """Return a map of weekday (0 is Monday) by hour for each name."""
-    with _figure(len(maps), height=2.3) as (figure, axes):
-        for axis, (name, cells) in zip(axes, maps.items(), strict=True):
-            grid = [[cells.get((day, hour), float("nan")) / 1e6 for hour in range(24)] for day in range(7)]
-            image = axis.imshow(grid, aspect="auto", cmap="viridis")
-            axis.set_title(f"{name}, MB/s", loc="left", fontsize=11)
-            axis.set_yticks(range(7), _DAYS)
-            axis.set_xticks(range(0, 24, 3))
-            figure.colorbar(image, ax=axis, pad=0.01)
-        axes[-1].set_xlabel("hour, UTC")
-    return _svg(figure)
+def figure(name: str, words: str, svg: str) -> str:
+    """Return a plot under its name and what it says in words, which is also what is read out in its place."""
+    # A screen reader takes the caption for the picture; it would spell out the numbers at the axes otherwise.
+    drawn = svg.replace("<svg", f'<svg role="img" aria-label="{escape(shown(f"{name}: {words}"))}"', 1)
+    return f"<figure><figcaption><b>{text_of(name)}</b><span>{text_of(words)}</span></figcaption>{drawn}</figure>"
 
 
-def bars(names: Sequence[str], groups: Mapping[str, Sequence[float | None]], *, unit: str) -> str:
-    """Return horizontal bars: for each name one of each group."""
-    with _figure(1, height=0.9 + 0.3 * len(names) * max(1, len(groups)) ** 0.7) as (figure, axes):
-        thickness = 0.8 / max(1, len(groups))
-        for at, (label, values) in enumerate(groups.items()):
-            places = [place + at * thickness - 0.4 + thickness / 2 for place in range(len(names))]
-            axes[0].barh(places, [value or 0 for value in values], height=thickness, label=label)
-        axes[0].set_yticks(range(len(names)), names)
-        axes[0].invert_yaxis()
-        axes[0].set_xlabel(unit)
-        if len(groups) > 1:
-            axes[0].legend(frameon=False, loc="best", fontsize=9)
-    return _svg(figure)
+def keys(colours: Mapping[str, str]) -> str:
+    """Return what the colours are, by their classes in the style above."""
+    shown = "".join(f'<span><i class="key {kind}"></i>{text_of(name)}</span>' for kind, name in colours.items())
+    return f'<p class="keys">{shown}</p>'
+
+
+def text_of(name: str) -> str:
+    """Return what anybody may have called himself as HTML that shows it and does nothing else."""
+    return escape(shown(name), quote=False)
+
+
+def shown(name: str) -> str:
+    """Return a name with a mark in the place of each character that is not to be seen."""
+    return _NOT_SHOWN.sub("\ufffd", name)
 
 
 def size(amount: float) -> str:
     """Return bytes in words, in powers of 1,000 as the configuration has them: 12.3 MB."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(amount) >= factor:
-            return f"{amount / factor:.3g} {unit}" if abs(amount) < 1_000 * factor else f"{amount / factor:,.0f} {unit}"
-    return f"{amount:.0f} B"
+    for unit, factor in (("B", 1), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        # As it is shown: 999.6 kB are 1 MB, and not 1e+03 kB.
+        rounded = f"{amount / factor:.0f}" if factor == 1 else f"{amount / factor:.3g}"
+        if abs(float(rounded)) < 1_000:
+            return f"{rounded} {unit}"
+    return f"{amount / 1e12:,.0f} TB" if abs(amount) >= 1e15 else f"{amount / 1e12:.3g} TB"
 
 
 def duration(ms: float) -> str:
@@ -138,18 +140,14 @@ def duration(ms: float) -> str:
     return f"{ms:.0f} ms"
 
 
-@contextmanager
-def _figure(count: int, *, height: float) -> Iterator[tuple[Figure, Any]]:
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9, height * count + 0.3), layout="constrained")
-        axes = figure.subplots(count, 1, squeeze=False, sharex=True)[:, 0]
-        yield figure, axes
-        figure.canvas.draw()
+def _paragraph(words: str) -> str:
+    return f"<p>{text_of(words)}</p>" if words else ""
 
 
-def _svg(figure: Figure) -> str:
-    text = StringIO()
-    with mpl.rc_context(_STYLE):
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    svg = text.getvalue()
-    return f'<div class="wide">{svg[svg.index("<svg") :].replace(_INK, "currentColor")}</div>'
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = [f"<li>{text_of(note)}</li>" for note in notes]
+    first, rest = items[:_NOTES_SHOWN], items[_NOTES_SHOWN:]
+    more = f"<details><summary>{len(rest)} more</summary><ul>{''.join(rest)}</ul></details>" if rest else ""
+    return f"<ul>{''.join(first)}</ul>{more}"

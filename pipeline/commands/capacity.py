@@ -128,13 +128,6 @@ def _write(
         F.min("start_ms"), F.max(F.col("start_ms") + F.col("interval_ms")), F.sum("amount"), F.count("*")
     ).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
-    facts = {
-        "records": f"{count:,}",
-        "from (UTC)": _day(first_ms),
-        "until": _day(last_ms),
-        "bytes": size(amount),
-        "entities": f"{len({one[1:3] for one in suggested}):,}",
-    }
     text = capacity_page(
         suggestions=suggested,
         top=[row.asDict() for row in hours.join(F.broadcast(top), on=[*ENTITY], how="left_semi").collect()],
@@ -142,7 +135,7 @@ def _write(
         brokers=[row.asDict() for row in sums.collect()],
         throttled=happened,
         growth={(row["kind"], row["user"], row["client_id"]): row["percent_in_30_days"] for row in trends.collect()},
-        facts=facts,
+        log=f"From {count:,} records, {size(amount)} from {_day(first_ms)} to {_day(last_ms)} UTC.",
         notes=[*usage.words(), *_unlimited(suggested)],
         percentile=args.percentile,
     )

@@ -1,11 +1,44 @@
 """The page of ``capacity``, from values."""
 
+from typing import Any
+
 from pipeline.capacity import Suggestion
-from pipeline.capacity_report import capacity_page, label
+from pipeline.capacity_report import busy_and_quiet, capacity_page, label
 from tests.pipeline.support import START_MS
 
 ONE = Suggestion("produce", "alice", "etl", 1_000_000, 5_000_000, 10, 2_000_000, "raised")
 KEY = ("produce", "alice", "etl")
+BROKER = {
+    "proxy": "p1",
+    "broker": 1,
+    "kind": "produce",
+    "peak": 3e6,
+    "limits": 2e6,
+    "capacity": 1e6,
+    "oversubscription": 2.0,
+}
+EMPTY: dict[str, Any] = {
+    "suggestions": [],
+    "top": [],
+    "seasons": [],
+    "brokers": [],
+    "throttled": {},
+    "growth": {},
+    "log": "",
+    "notes": [],
+    "percentile": 99.0,
+}
+FULL: dict[str, Any] = {
+    "suggestions": [ONE],
+    "top": [{"kind": "produce", "user": "alice", "client_id": "etl", "hour_ms": START_MS, "peak": 4e6}],
+    "seasons": [{"kind": "produce", "weekday": 0, "hour": 3, "rate": 1e6}],
+    "brokers": [BROKER],
+    "throttled": {KEY: {"silent_ms": 7_200_000, "throttle_time_ms": 9_000_000, "throttled_share": 0.005}},
+    "growth": {KEY: 12.4},
+    "log": "From 7 records.",
+    "notes": ["3 bad lines"],
+    "percentile": 99.0,
+}
 
 
 def test_a_name_in_words() -> None:
@@ -13,37 +46,75 @@ def test_a_name_in_words() -> None:
 
 
 def test_the_page_answers_with_numbers_that_were_given() -> None:
-    text = capacity_page(
-        suggestions=[ONE],
-        top=[{"kind": "produce", "user": "alice", "client_id": "etl", "hour_ms": START_MS, "peak": 4e6}],
-        seasons=[{"kind": "produce", "weekday": 0, "hour": 3, "rate": 1e6}],
-        brokers=[
-            {
-                "proxy": "p1",
-                "broker": 1,
-                "kind": "produce",
-                "peak": 3e6,
-                "limits": 2e6,
-                "capacity": 1e6,
-                "oversubscription": 2.0,
-            }
-        ],
-        throttled={KEY: {"silent_ms": 7_200_000, "throttle_time_ms": 9_000_000, "throttled_share": 0.005}},
-        growth={KEY: 12.4},
-        facts={"bytes": "1 GB"},
-        notes=["3 bad lines"],
-        percentile=99.0,
-    )
+    text = capacity_page(**FULL)
 
-    for shown in ("alice / etl", "1 MB/s", "5 MB/s", "2 MB/s", "2.5 h", "0.50%", "+12 %", "3 bad lines", "raised"):
-        assert shown in text, shown
-    assert "2.00 ×" in text
-    assert text.count("<svg") == 4
+    for said in (
+        "alice / etl",
+        "1 MB/s",
+        "5 MB/s",
+        "2 MB/s",
+        "2 h",
+        "0.5 %",
+        "+12 %",
+        "3 bad lines",
+        "raised",
+        ">p99<",
+    ):
+        assert said in text, said
+    assert "2.00 × capacity (1 MB/s)" in text
+    assert "From 7 records." in text
+    assert text.count("<svg role=") == 4
+
+
+def test_the_page_begins_with_what_decides() -> None:
+    head = capacity_page(**FULL).partition("<h2>")[0]
+
+    assert "<b>1</b>limits suggested, for 1 entity" in head
+    assert "<b>0.5 %</b>of its time silent, more than anybody else: alice / etl, produce" in head
+    assert "<b>2.00 ×</b>the capacity, if all used their limits at once: broker 1 (p1), produce" in head
+
+
+def test_where_nobody_waits_and_no_capacity_is_known_it_says_so() -> None:
+    quiet = {KEY: FULL["throttled"][KEY] | {"silent_ms": 0, "throttled_share": 0.0}}
+    unknown = [BROKER | {"capacity": None, "oversubscription": None}]
+
+    text = capacity_page(**FULL | {"throttled": quiet, "brokers": unknown})
+
+    assert "<b>nobody</b>would have been silent for a moment" in text
+    assert "<b>Nobody.</b>" in text
+    assert "tell it with --capacities" in text
+    assert "2 MB/s of limits" in text
+    assert 'class="key tick"' not in text
+
+
+def test_of_many_entities_the_longest_waits_are_drawn_and_the_busiest_are_listed() -> None:
+    many = [ONE._replace(client_id=f"c{at:03}") for at in range(300)]
+    waits = {one[:3]: {"silent_ms": 1_000 + at, "throttled_share": 0.001} for at, one in enumerate(many)}
+
+    text = capacity_page(**FULL | {"suggestions": many, "throttled": waits})
+
+    assert "The 200 that use most, of 300: all are in suggestions/" in text
+    assert "of 300; the 8 longest" in text
+    assert "alice / c299" in text.partition("Which limits?")[0]
+    assert "alice / c199" in text.partition("Which limits?")[2]
+    assert "alice / c200<" not in text.partition("Which limits?")[2]
+
+
+def test_who_shrinks_is_gone_before_he_is_negative() -> None:
+    assert "−100 %" in capacity_page(**FULL | {"growth": {KEY: -571.0}})
+
+
+def test_the_busiest_hour_and_the_quietest_hours_are_said() -> None:
+    cells = {(day, hour): 5e6 for day in range(7) for hour in range(24)}
+    cells[2, 13] = 9e6
+    cells |= {(6, 22): 1e6, (6, 23): 1e6, (0, 0): 1e6, (0, 1): 1e6}
+
+    assert busy_and_quiet(cells) == "busiest Wed 13:00, 9 MB/s; quietest Sun 22:00 to 02:00, 1 MB/s"
+    assert busy_and_quiet({(0, 3): 1e6}) == "busiest Mon 03:00, 1 MB/s"
 
 
 def test_an_empty_log_is_a_page_too() -> None:
-    text = capacity_page(
-        suggestions=[], top=[], seasons=[], brokers=[], throttled={}, growth={}, facts={}, notes=[], percentile=99.0
-    )
+    text = capacity_page(**EMPTY)
 
     assert "Nobody." in text
+    assert "<b>0</b>limits suggested, for 0 entities" in text

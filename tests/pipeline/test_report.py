@@ -2,65 +2,91 @@
 
 import re
 from html.parser import HTMLParser
-from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.report import Section, bars, duration, heat_maps, page, rates_over_time, size, table
+from pipeline.report import Section, duration, figure, keys, page, plots, shown, size, table
 
 
 class Elements(HTMLParser):
-    """Collects what a page would fetch."""
+    """Collects what a page would fetch, and what runs in it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fetched: list[str] = []
+        self.scripts = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script" or any(name.startswith("on") for name, _ in attrs)
         self.fetched += [
-            f"{tag} {name}" for name, value in attrs if name in ("src", "href") and not (value or "").startswith("#")
+            f"{tag} {name}"
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href", "srcset", "data") and not (value or "").startswith("#")
         ]
 
 
-def svgs(text: str) -> list[ElementTree.Element]:
-    """Return the plots of a page, parsed."""
-    return [ElementTree.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]  # noqa: S314  (ours)
-
-
-def test_a_page_escapes_what_clients_call_themselves_and_fetches_nothing() -> None:
-    plot = rates_over_time([0, 1], {"<b>evil</b> & co": ([1e6, None], 2e6)})
-    text = page(
-        "T", {"bytes": "1 GB"}, [Section("Who?", "<i>", plot + table(["a", "b"], [("<script>", "1")]))], ["note"]
-    )
-
+def read(text: str) -> Elements:
+    """Return what a page has in it."""
     found = Elements()
     found.feed(text)
-
-    assert found.fetched == []
-    assert "<script>" not in text
-    assert "<b>evil" not in text
-    assert "prefers-color-scheme: dark" in text
-    assert 'name="viewport"' in text
+    return found
 
 
-def test_a_plot_is_drawn_in_the_colour_of_the_page_and_is_the_same_each_time() -> None:
-    maps = heat_maps({"produce": {(0, 0): 1e6, (6, 23): 5e6}})
-    both = bars(["1", "2"], {"limits": [1.0, 2.0], "peak": [0.5, None]}, unit="MB/s")
-
-    assert len(svgs(maps)) == len(svgs(both)) == 1
-    assert "currentColor" in maps
-    assert "#010203" not in maps
-    assert maps == heat_maps({"produce": {(0, 0): 1e6, (6, 23): 5e6}})
-    assert ">Sun<" in maps
-    assert ">limits<" in both
+HOSTILE = "<script>alert(1)</script><b onclick='x'>&\"\x00\n\u202e$\\frac{"
 
 
-def test_a_limit_is_written_beside_its_line() -> None:
-    assert ">limit 2 MB/s<" in rates_over_time([0, 1], {"etl": ([1e6, 3e6], 2e6)})
+def test_a_page_shows_what_clients_call_themselves_and_does_not_obey_it() -> None:
+    body = plots([figure(HOSTILE, HOSTILE, "<svg></svg>")]) + table([HOSTILE], [[HOSTILE]]) + keys({"use": HOSTILE})
+
+    found = page(HOSTILE, [("1", HOSTILE)], [Section(HOSTILE, HOSTILE, body)], words=HOSTILE, notes=[HOSTILE])
+
+    assert (read(found).fetched, read(found).scripts) == ([], 0)
+    assert "<b onclick" not in found
+    assert "\x00" not in found
+    assert found.count("&lt;script&gt;alert(1)") == 14
+
+
+def test_a_page_fetches_nothing_and_is_made_for_the_dark_and_for_a_phone() -> None:
+    found = page("T", [], [], words="", notes=[])
+
+    assert read(found).fetched == []
+    assert not re.search(r"url\(|@import|http", found)
+    dark = found.partition("prefers-color-scheme: dark")[2]
+    assert {"--ink", "--paper", "--use", "--limit", "--faint"} <= set(re.findall(r"--\w+(?=:)", dark[:200]))
+    assert 'name="viewport" content="width=device-width' in found
+    assert "color-scheme: light dark" in found
+
+
+def test_a_plot_has_its_words_for_who_does_not_see_it() -> None:
+    found = figure("alice, produce", 'limit "2" MB/s', "<svg><path/></svg>")
+
+    assert '<svg role="img" aria-label="alice, produce: limit &quot;2&quot; MB/s">' in found
+    assert "<b>alice, produce</b><span>limit" in found
+
+
+def test_of_many_notes_some_are_shown_and_all_are_there() -> None:
+    found = page("T", [], [], words="", notes=[f"note {at}" for at in range(20)])
+
+    assert "<summary>12 more</summary>" in found
+    assert found.count("<li>") == 20
+
+
+def test_what_cannot_be_seen_is_marked() -> None:
+    assert shown("a\x00b\nc\u202ed\ud800e ü 漢") == "a\ufffdb\ufffdc\ufffdd\ufffde ü 漢"
 
 
 @pytest.mark.parametrize(
-    ("amount", "words"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (12_345_678, "12.3 MB"), (5e15, "5,000 TB")]
+    ("amount", "words"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (999.7, "1 kB"),
+        (1_500, "1.5 kB"),
+        (999_600, "1 MB"),
+        (12_345_678, "12.3 MB"),
+        (5e15, "5,000 TB"),
+        (-1_500, "-1.5 kB"),
+    ],
 )
 def test_sizes_in_words(amount: float, words: str) -> None:
     assert size(amount) == words

@@ -1,0 +1,183 @@
+"""Plots as SVG within a page, drawn by matplotlib: as wide as a phone, and larger where there is room.
+
+Their colours are the page's, which changes them in the dark. Names that clients gave themselves are text, and no
+formulas: matplotlib would read one between two dollars.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any, Final, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.collections import PolyCollection
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from pipeline.report import shown, size
+
+# Stand for the page's own colours, which matplotlib does not know.
+_INK, _USE, _LIMIT = "#010203", "#010204", "#010205"
+_COLOURS: Final = {_INK: "currentColor", _USE: "var(--use)", _LIMIT: "var(--limit)"}
+# Of a phone that shows 390 pixels, without the page's margins; in inches of 72.
+_WIDTH: Final = 358 / 72
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kafka-quota-pipeline",  # the same data, the same file
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "timezone": "UTC",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Of ticks at years, months, days, hours, minutes and seconds; and of those where the next larger one begins.
+_DATES: Final = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
+_ROUND_DATES: Final = ["", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
+_LONGEST_NAME: Final = 34
+# More points than a plot has pixels show nothing more.
+_MOST_POINTS: Final = 720
+_RATE: Final = FuncFormatter(lambda rate, _at: f"{size(rate)}/s" if rate else "0")
+
+
+class Bar(NamedTuple):
+    """One line of ``bars``; ``words`` say its number."""
+
+    name: str
+    value: float
+    words: str
+
+
+class Load(NamedTuple):
+    """One line of ``loads``, in bytes per second; ``words`` say how they compare."""
+
+    name: str
+    limits: float
+    peak: float
+    capacity: float | None
+    words: str
+
+
+def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], limit: float | None) -> str:
+    """Return a rate (bytes per second, None: nothing) over time, and in another colour what is above the limit."""
+    together = -(-len(rates) // _MOST_POINTS) or 1
+    values = [max(rate or 0 for rate in rates[at : at + together]) for at in range(0, len(rates), together)]
+    start = datetime.fromtimestamp(start_ms / 1_000, UTC)
+    # The last value lasts as long as the others.
+    times = [start + timedelta(milliseconds=step_ms * together * at) for at in range(len(values) + 1)]
+    values.append(values[-1] if values else 0.0)
+    times = times if len(times) == len(values) else [start] * len(values)
+    with _figure(1.35) as (figure, axis):
+        within = values if limit is None else [min(value, limit) for value in values]
+        axis.fill_between(times, within, step="post", color=_USE, alpha=0.4, linewidth=0)
+        axis.step(times, within, where="post", linewidth=0.7, color=_USE)
+        if limit is not None:
+            above = [max(value, limit) for value in values]
+            # With a line of its own, for an hour of a month is thinner than any.
+            axis.fill_between(times, limit, above, step="post", color=_LIMIT, linewidth=0.8)
+        axis.set_ylim(0, 1.05 * max([limit or 0, 1, *values]))
+        axis.set_xlim(times[0], max(times[-1], times[0] + timedelta(milliseconds=step_ms)))
+        axis.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axis.yaxis.set_major_formatter(_RATE)
+        where = AutoDateLocator(minticks=3, maxticks=7)  # type: ignore[no-untyped-call]
+        axis.xaxis.set_major_locator(where)
+        form = ConciseDateFormatter(  # type: ignore[no-untyped-call]
+            where, tz=UTC, formats=_DATES, zero_formats=_ROUND_DATES, show_offset=False
+        )
+        axis.xaxis.set_major_formatter(form)
+    return _svg(figure)
+
+
+def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
+    """Return a map of rates (bytes per second) by weekday (0 is Monday) and hour. What is not there stays empty."""
+    places = sorted(cells)
+    low, high = 0.06, 0.94
+    corners = ((low, low), (high, low), (high, high), (low, high))
+    tiles = [[(hour + across, day + down) for across, down in corners] for day, hour in places]
+    with _figure(2.2) as (figure, axis):
+        # Read by who does not see colours well, and in print: it grows in lightness alone.
+        drawn = PolyCollection(tiles, array=[cells[place] for place in places], cmap="viridis", linewidth=0)
+        drawn.set_clim(0, max(cells.values(), default=0) or 1)
+        axis.add_collection(drawn)
+        axis.set_xlim(0, 24)
+        axis.set_ylim(7, 0)
+        axis.set_yticks([day + 0.5 for day in range(7)], _DAYS)
+        axis.set_xticks(range(0, 25, 3), [f"{hour:02}" for hour in range(0, 25, 3)])
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+        scale = figure.colorbar(drawn, ax=axis, orientation="horizontal", aspect=40, pad=0.02, format=_RATE)
+        scale.ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        scale.outline.set_visible(False)
+    return _svg(figure)
+
+
+def bars(lines: Sequence[Bar]) -> str:
+    """Return a bar for each line, its name above it."""
+    with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
+        axis.barh(range(len(lines)), [line.value for line in lines], height=0.34, color=_LIMIT)
+        axis.set_xlim(0, max((line.value for line in lines), default=0) or 1)
+    return _svg(figure)
+
+
+def loads(lines: Sequence[Load]) -> str:
+    """Return for each line the sum of limits, within it the highest use, and a mark at the capacity."""
+    with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
+        places = range(len(lines))
+        axis.barh(places, [line.limits for line in lines], height=0.4, color=_LIMIT, alpha=0.45)
+        axis.barh(places, [line.peak for line in lines], height=0.18, color=_USE)
+        for place, line in enumerate(lines):
+            if line.capacity is not None:
+                axis.plot([line.capacity] * 2, [place - 0.2, place + 0.28], color=_INK, linewidth=2.5)
+        axis.set_xlim(
+            0, 1.01 * max((max(line.limits, line.peak, line.capacity or 0) for line in lines), default=0) or 1
+        )
+        axis.spines["bottom"].set_visible(True)
+        axis.xaxis.set_visible(True)
+        axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.xaxis.set_major_formatter(_RATE)
+    return _svg(figure)
+
+
+@contextmanager
+def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
+    """Give axes with a line for each name, the words at its end. A name above its bar may be as long as the plot."""
+    with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
+        for place, (name, said) in enumerate(words):
+            for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):
+                axis.annotate(text, (at, place - 0.26), xycoords=("axes fraction", "data"), ha=side, va="bottom")
+        axis.set_ylim(len(words) - 0.6, -0.75)
+        axis.yaxis.set_visible(False)
+        axis.xaxis.set_visible(False)
+        axis.spines[:].set_visible(False)
+        yield figure, axis
+
+
+@contextmanager
+def _figure(height: float) -> Iterator[tuple[Figure, Any]]:
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        yield figure, figure.subplots()
+        figure.canvas.draw()
+
+
+def _short(name: str) -> str:
+    return shown(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…")
+
+
+def _svg(figure: Figure) -> str:
+    text = StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].strip()
+    for stand_in, colour in _COLOURS.items():
+        svg = svg.replace(stand_in, colour)
+    # The page says how wide it is, and a page has each id once.
+    svg = re.sub(r' (?:width|height)="[\d.]+pt"', "", svg, count=2)
+    wanted = set(re.findall(r'(?:url\(|href=")#([^")]+)', svg))
+    return re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in wanted else "", svg)

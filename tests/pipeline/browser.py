@@ -1,0 +1,98 @@
+"""A real browser for tests of pages: Chromium without a window, told what to do in plain HTTP (WebDriver)."""
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_BINARIES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# Nothing of it talks to anybody.
+_ARGUMENTS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+)  # fmt: skip
+
+
+class Browser:
+    """One window.
+
+    Args:
+        driver: where the driver listens.
+        binary: the browser's.
+        profile: its directory.
+    """
+
+    def __init__(self, driver: str, binary: str, profile: Path) -> None:
+        self._url = driver
+        options = {"binary": binary, "args": [*_ARGUMENTS, f"--user-data-dir={profile}"]}
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options}
+        answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+        self._url = f"{driver}/session/{answer['sessionId']}"
+
+    def open(self, page: Path) -> None:
+        """Show a file."""
+        self._call("POST", "/url", {"url": page.resolve().as_uri()})
+
+    def look(self, *, width: int, scheme: str) -> None:
+        """Be so wide, in CSS pixels, and prefer light or dark."""
+        is_phone = width < 600
+        self._tell("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=is_phone)
+        self._tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def run(self, script: str) -> Any:  # noqa: ANN401  (what the script returns)
+        """Run a script in the page, and return what it returns."""
+        return self._call("POST", "/execute/sync", {"script": script, "args": []})
+
+    def picture(self, file: Path) -> None:
+        """Write all of the page as PNG."""
+        found = self._tell("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(found["data"]))
+
+    def close(self) -> None:
+        """End the browser."""
+        self._call("DELETE", "")
+
+    def _tell(self, command: str, **params: object) -> Any:  # noqa: ANN401
+        return self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, method=method, data=data)  # noqa: S310  (our own address)
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.load(answer)["value"]
+
+
+@contextmanager
+def browser(directory: Path) -> Iterator[Browser]:
+    """Give a browser; it is the machine's, and a test that needs one fails where there is none."""
+    binary = next(filter(None, map(shutil.which, _BINARIES)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        lacking = "chromedriver" if binary else "Chromium"
+        pytest.fail(f"{lacking} is not on the PATH: apt-get install chromium chromium-driver", pytrace=False)
+    with subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            window = Browser(f"http://127.0.0.1:{_port(process)}", binary, directory / "profile")
+            try:
+                yield window
+            finally:
+                window.close()
+        finally:
+            process.kill()
+
+
+def _port(process: subprocess.Popen[str]) -> str:
+    said = []
+    for line in process.stdout or ():
+        said.append(line)
+        if found := re.search(r"started successfully on port (\d+)", line):
+            return found[1]
+    pytest.fail(f"chromedriver ended: {''.join(said)}")
