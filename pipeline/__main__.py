@@ -1,7 +1,8 @@
 """The command line: ``kafka-quota-pipeline COMMAND …``.
 
 Results go to ``--out`` and their summary to stdout, progress and errors to stderr. Exit status: 0 done, 1 failed, 2
-wrong usage or an input that is wrong. Spark is imported when a command runs, so that ``--help`` comes at once.
+wrong usage or an input that is wrong, 141 no reader any more. Spark is imported when a command runs, so that ``--help``
+comes at once.
 """
 
 import argparse
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 from pipeline.arguments import add_arguments
 
 _PROGRAM: Final = "kafka-quota-pipeline"
+# What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
+_NOBODY_READS: Final = 141
 _COMMON: Final = (
     "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
     "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in\n"
@@ -81,7 +84,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; those of the process if None.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            # Here and not at exit, where nobody could catch that the reader has gone.
+            sys.stdout.flush()
+    except BrokenPipeError:  # "kafka-quota-pipeline … | head"
+        # Or the interpreter would try, and complain, once more. Of "2>&1 | head" the one is as broken as the other.
+        for name in ("stdout", "stderr"):
+            try:
+                getattr(sys, name).flush()
+            except BrokenPipeError:
+                setattr(sys, name, None)
+        return _NOBODY_READS
+
+
+def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
     args = parser(command).parse_args(given)
     try:

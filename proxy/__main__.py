@@ -1,6 +1,7 @@
 """The command line: ``kafka-quota-proxy COMMAND …``.
 
-Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration.
+Results go to stdout, errors to stderr. Exit status: 0 done, 1 failed, 2 wrong usage or invalid configuration, 141 no
+reader any more.
 A command's module is imported only when that command runs, so that ``check`` starts in no time and needs no extra.
 """
 
@@ -12,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final, NamedTuple
 
 _PROGRAM: Final = "kafka-quota-proxy"
+# What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
+_NOBODY_READS: Final = 141
 
 
 class _Command(NamedTuple):
@@ -61,16 +64,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; those of the process if None.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            # Here and not at exit, where nobody could catch that the reader has gone.
+            sys.stdout.flush()
+    except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
+        # Or the interpreter would try, and complain, once more. Of "2>&1 | head" the one is as broken as the other.
+        for name in ("stdout", "stderr"):
+            try:
+                getattr(sys, name).flush()
+            except BrokenPipeError:
+                setattr(sys, name, None)
+        return _NOBODY_READS
+
+
+def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
     try:
         args = _parser(command).parse_args(given)
         status: int = importlib.import_module(f"proxy.commands.{args.command}").execute(args)
-        # Here and not at exit, where nobody could catch that the reader has gone.
-        sys.stdout.flush()
-    except BrokenPipeError:  # "kafka-quota-proxy explain … | head"
-        sys.stdout = None  # or the interpreter would try, and complain, once more
-        return 1
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in ("proxy", "protocol", "config"):
             raise

@@ -1,6 +1,10 @@
 """The command line, from words to files."""
 
 import csv
+import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +56,38 @@ def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.Cap
     assert status == 0
     assert capsys.readouterr().out == f"{out}\n"
     assert sorted(path.name for path in (out / "days").glob("day=*")) == ["day=2026-09-07", "day=2026-09-08"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_who_reads_no_further_does_not_lose_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in ``kafka-quota-pipeline … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    out = tmp_path / "usage"
+
+    # Without a buffer, or it would be closed with words that nobody takes.
+    with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as nobody_reads:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdout", nobody_reads)
+        status = main(
+            ["simulate", "--out", str(out), "--entities", "1", "--brokers", "1", "--days", "1", "--interval", "12h"]
+        )
+
+    assert status == 141
+    assert (out / "days").is_dir()
+
+
+def test_help_that_nobody_reads_ends_without_a_word() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    try:
+        command = [sys.executable, "-m", "pipeline", "capacity", "--help"]
+        environment = os.environ | {"PYTHONUNBUFFERED": ""}
+        ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, text=True, check=False)
+    finally:
+        os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (141, "")
 
 
 @pytest.mark.usefixtures("spark")

@@ -1,5 +1,6 @@
 """The command line as a user meets it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,4 +95,40 @@ def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
         _, errors = "", process.stderr.read() if process.stderr else ""
         status = process.wait()
 
-    assert (status, errors) == (1, "")
+    assert (status, errors) == (141, "")
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["explain", "--help"], ["explain", "config/example.yaml"], ["check", "config/example.yaml"]]
+)
+def test_who_reads_no_further_ends_it_without_a_word(words: list[str]) -> None:
+    """As in ``kafka-quota-proxy explain … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "proxy", *words],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_who_reads_no_errors_either_gets_the_same_status() -> None:
+    """As in ``kafka-quota-proxy check … 2>&1 | head``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    try:
+        ended = subprocess.run([sys.executable, "-m", "proxy", "check", "no such file"], stdout=writing, stderr=writing)
+    finally:
+        os.close(writing)
+
+    assert ended.returncode == 141
