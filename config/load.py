@@ -37,6 +37,7 @@ from config.model import (
     UsageLog,
     UsageTopic,
 )
+from config.packages import check_packages
 from config.schema import (
     FairCallQueueSection,
     FileSection,
@@ -67,7 +68,8 @@ class Loaded:
 def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     """Read and check a file: about 0.4 s for 10,000 rules, so not in an event loop's thread.
 
-    The certificates and keys that it names are read as well, unless ``reads_files`` is false.
+    The certificates and keys that it names are read as well, and the packages that it needs are looked for, unless
+    ``reads_files`` is false.
 
     Raises:
         ConfigError: With every fault of the file, warnings among them.
@@ -101,6 +103,7 @@ def _load(data: bytes, *, file: str, reads_files: bool) -> Loaded:
     if reads_files:
         faults += check_files(document, Path(file).parent, now=datetime.now(UTC))
         faults += check_admin_client_files(document, Path(file).parent)
+        faults += check_packages(document)
     try:
         section = FileSection.model_validate(document.data)
     except ValidationError as error:
