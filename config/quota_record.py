@@ -1,0 +1,267 @@
+"""The quota topic: its keys and values as bytes, and as values. No I/O, no clock.
+
+A compacted topic of one partition. A key is JSON in UTF-8, without spaces, its keys in the order that is given here;
+null is the default entity, as in Kafka's own API, and an absent key is not part of the entity::
+
+    {"user":"alice","client-id":"etl"}                a rule, for every proxy
+    {"proxy":"p1","user":"alice","client-id":"etl"}   the share of one proxy
+    {"news":"balance"}                                news: shares hold for some time longer
+
+A value is a JSON object. That of a rule or a share has quota keys, ``{"producer_byte_rate":5242880.0}``; that of news
+is ``{"published_ms":1767225600000,"lease_ms":10000}``. A null, empty or ``{}`` value deletes what the key had.
+
+A key has one form only, or compaction would keep an old record beside the one that replaced it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NoReturn
+
+from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED, Default, EntityName
+
+DEFAULT_TOPIC: Final = "kafka-quota-store"
+# Kafka's own: an int16 says how long a client-id is.
+MAX_NAME_BYTES: Final = 32_767
+# Two such names, were each byte of them escaped.
+MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
+MAX_VALUE_BYTES: Final = 65_536
+# A lease by mistake of a month would be none.
+MAX_LEASE_MS: Final = 3_600_000
+
+_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
+# Of byte rates, what "no limit" is as a float.
+_MOST: Final[Mapping[str, int]] = {
+    key: int(float(UNLIMITED)) if key in _BYTE_RATES else 2**31 - 1 for key in CLIENT_QUOTAS
+}
+_WHOLE: Final = ("connections",)
+_MAX_UNIX_MS: Final = 2**53
+_PROXY: Final = "proxy"
+_ENTITY_KEYS: Final = ("user", "client-id")
+_NEWS: Final = {"news": "balance"}
+# What names a proxy in the usage log.
+_PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_SHOWN: Final = 100
+
+_write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+class FaultKind(Enum):
+    """Which half of a record was not understood."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What holds for an entity at every proxy. At least one of ``user`` and ``client_id`` is set.
+
+    ``limits`` has quota keys as in the operator's file; empty: there is no rule any more.
+    """
+
+    user: EntityName = None
+    client_id: EntityName = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What holds for an entity at one proxy, in place of the rule, for as long as news come; otherwise as ``Rule``."""
+
+    proxy: str
+    user: EntityName = None
+    client_id: EntityName = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Shares hold for ``lease_ms`` from now on. With 0, what a deletion says, they hold no longer."""
+
+    published_ms: int = 0  # Unix time, of the publisher's clock
+    lease_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFault:
+    """A record that was not understood."""
+
+    kind: FaultKind
+    key: str  # as much of it as a message has room for
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} of {self.key}: {self.message}"
+
+
+QuotaRecord = Rule | Share | News
+
+
+class _NotUnderstoodError(ValueError):
+    pass
+
+
+def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
+    """Return key and value; None deletes.
+
+    Raises:
+        ValueError: ``decode`` would not understand it, a name that is no text in Unicode among them.
+    """
+    given = _value_of(record)
+    key, value = _key_of(record), _write(given).encode() if given else None
+    read = decode(key, value)
+    if read != record:
+        raise ValueError(f"would be read as: {read}")
+    return key, value
+
+
+def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
+    """Return what a record of the topic says, whatever its bytes are. Nothing is raised."""
+    try:
+        record = _decode_key(key)
+    except _NotUnderstoodError as error:
+        return RecordFault(kind=FaultKind.KEY, key=_shown(key), message=str(error))
+    try:
+        return _with_value(record, value)
+    except _NotUnderstoodError as error:
+        return RecordFault(kind=FaultKind.VALUE, key=_shown(key), message=str(error))
+
+
+def _key_of(record: QuotaRecord) -> bytes:
+    if isinstance(record, News):
+        return _write(_NEWS).encode()
+    names: dict[str, str | None] = {_PROXY: record.proxy} if isinstance(record, Share) else {}
+    for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id), strict=True):
+        if name is not None:
+            names[key] = None if isinstance(name, Default) else name
+    return _write(names).encode()
+
+
+def _value_of(record: QuotaRecord) -> Mapping[str, object]:
+    if isinstance(record, News):
+        return {"published_ms": record.published_ms, "lease_ms": record.lease_ms} if record.lease_ms else {}
+    return dict(record.limits)
+
+
+def _decode_key(key: bytes | None) -> QuotaRecord:
+    if key is None:
+        raise _NotUnderstoodError("there is none")
+    if len(key) > MAX_KEY_BYTES:
+        raise _NotUnderstoodError(f"{len(key)} bytes are too many")
+    names = _object(key)
+    record: QuotaRecord
+    if names == _NEWS:
+        record = News()
+    else:
+        if not names.keys() <= {_PROXY, *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
+            raise _NotUnderstoodError("names no entity; user or client-id is wanted, with or without proxy")
+        user, client_id = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
+        if _PROXY in names:
+            record = Share(proxy=_proxy_name(names[_PROXY]), user=user, client_id=client_id)
+        else:
+            record = Rule(user=user, client_id=client_id)
+    if _key_of(record) != key:
+        raise _NotUnderstoodError("another form of a key; written without spaces, in UTF-8, in the order of the format")
+    return record
+
+
+def _entity_name(name: object) -> EntityName:
+    if name is None:
+        return DEFAULT
+    if not isinstance(name, str) or not name:
+        raise _NotUnderstoodError("a name is text and not empty, or null for the default")
+    if name == DEFAULT.value:
+        raise _NotUnderstoodError(f"{DEFAULT.value} is no name; null is the default")
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError:
+        raise _NotUnderstoodError("a name holds half of a pair of surrogates") from None
+    if size_bytes > MAX_NAME_BYTES:
+        raise _NotUnderstoodError(f"a name has {size_bytes} bytes; {MAX_NAME_BYTES} is the most")
+    return name
+
+
+def _proxy_name(name: object) -> str:
+    if not isinstance(name, str) or not _PROXY_NAME.fullmatch(name):
+        raise _NotUnderstoodError("proxy is no name of one: 1 to 100 letters, digits, dots, underscores and hyphens")
+    return name
+
+
+def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
+    if not value:
+        return record
+    if len(value) > MAX_VALUE_BYTES:
+        raise _NotUnderstoodError(f"{len(value)} bytes are too many")
+    given = _object(value)
+    if isinstance(record, News):
+        return _news(given) if given else record
+    unknown = given.keys() - _MOST.keys()
+    if unknown:
+        raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
+    limits = {key: _limit(key, given[key]) for key in given}
+    if isinstance(record, Share):
+        return Share(proxy=record.proxy, user=record.user, client_id=record.client_id, limits=limits)
+    return Rule(user=record.user, client_id=record.client_id, limits=limits)
+
+
+def _limit(key: str, number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= _MOST[key]:
+        raise _NotUnderstoodError(f"{key} is a number above 0, at most {_MOST[key]}")
+    if key not in _WHOLE:
+        return float(number)
+    if number != int(number):
+        raise _NotUnderstoodError(f"{key} is a whole number")
+    return int(number)
+
+
+def _news(given: Mapping[str, object]) -> News:
+    unknown = given.keys() - {"published_ms", "lease_ms"}
+    if unknown:
+        raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
+    return News(
+        published_ms=_whole(given, "published_ms", least=0, most=_MAX_UNIX_MS),
+        lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS),
+    )
+
+
+def _whole(given: Mapping[str, object], key: str, *, least: int, most: int) -> int:
+    number = given.get(key)
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise _NotUnderstoodError(f"{key} is a whole number from {least} to {most}")
+    return number
+
+
+def _object(data: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except _NotUnderstoodError:
+        raise
+    except UnicodeDecodeError:
+        raise _NotUnderstoodError("is not UTF-8") from None
+    except (ValueError, RecursionError):  # ValueError: of a number of more than 4,300 digits, too
+        raise _NotUnderstoodError("is not JSON") from None
+    if not isinstance(found, dict):
+        raise _NotUnderstoodError("is not a JSON object")
+    return found
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _NotUnderstoodError("has a key twice")
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise _NotUnderstoodError(f"{text} is no number")
+
+
+def _shown(key: bytes | None) -> str:
+    return _cut(repr(key[: 4 * _SHOWN].decode("utf-8", "backslashreplace"))) if key is not None else "a record"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,187 @@
+"""Records of the quota topic: what is written is read, and what nobody wrote is counted and stops nothing."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED
+from config.quota_record import FaultKind, News, QuotaRecord, RecordFault, Rule, Share, decode, encode
+
+NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())
+ENTITIES = st.tuples(NAMES, NAMES).filter(any)
+RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
+LIMITS = st.dictionaries(st.sampled_from([key for key in CLIENT_QUOTAS if key != "connections"]), RATES)
+PROXIES = st.from_regex(r"[a-zA-Z0-9._-]{1,100}", fullmatch=True)
+RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
+    st.builds(lambda entity, limits: Rule(user=entity[0], client_id=entity[1], limits=limits), ENTITIES, LIMITS),
+    st.builds(
+        lambda proxy, entity, limits: Share(proxy=proxy, user=entity[0], client_id=entity[1], limits=limits),
+        PROXIES, ENTITIES, LIMITS,
+    ),
+    st.builds(News, published_ms=st.integers(0, 2**53), lease_ms=st.integers(1, 3_600_000)),
+    st.just(News()),
+)  # fmt: skip
+RULE = b'{"user":"alice"}'
+
+
+def fault(key: bytes | None, value: bytes | None) -> RecordFault:
+    found = decode(key, value)
+    assert isinstance(found, RecordFault)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "value"),
+    [
+        (
+            Rule(user="alice", client_id="etl", limits={"producer_byte_rate": 5242880.0}),
+            '{"user":"alice","client-id":"etl"}',
+            '{"producer_byte_rate":5242880.0}',
+        ),
+        (Rule(user=DEFAULT, limits={"connections": 7}), '{"user":null}', '{"connections":7}'),
+        (Rule(client_id="x"), '{"client-id":"x"}', None),
+        (
+            Share(proxy="p1", user="ä\n", client_id=DEFAULT, limits={"consumer_byte_rate": 1.0}),
+            '{"proxy":"p1","user":"ä\\n","client-id":null}',
+            '{"consumer_byte_rate":1.0}',
+        ),
+        (
+            News(published_ms=1767225600000, lease_ms=10000),
+            '{"news":"balance"}',
+            '{"published_ms":1767225600000,"lease_ms":10000}',
+        ),
+        (News(), '{"news":"balance"}', None),
+    ],
+)
+def test_the_format_is_what_is_documented(record: QuotaRecord, key: str, value: str | None) -> None:
+    data = (key.encode(), None if value is None else value.encode())
+
+    assert encode(record) == data
+    assert decode(*data) == record
+
+
+@given(RECORDS)
+def test_what_is_written_is_read(record: QuotaRecord) -> None:
+    assert decode(*encode(record)) == record
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}"])
+def test_nothing_deletes(value: bytes | None) -> None:
+    assert decode(RULE, value) == Rule(user="alice")
+    assert decode(b'{"news":"balance"}', value) == News()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"other"}', b'{"ip":"10.0.0.7"}',
+        b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":"<default>"}', b'{"user":NaN}',
+        b'{"proxy":"p1"}', b'{"proxy":"p 1","user":"a"}', b'{"proxy":null,"user":"a"}', b'{"proxy":7,"user":"a"}',
+        b'{"proxy":"' + b"p" * 101 + b'","user":"a"}', b'{"user":"a","news":"balance"}', b'{"user":"\\ud800"}',
+        b'{"user":"' + b"a" * 32_768 + b'"}', b'{"user":"' + b"a" * 1_000_000 + b'"}', b"[" * 100_000,
+        b'{"user":' + b"[" * 5_000 + b"]" * 5_000 + b"}", b'{"user":' + b"9" * 5_000 + b"}",
+    ],
+)  # fmt: skip
+def test_any_other_key_is_a_fault(key: bytes | None) -> None:
+    found = fault(key, b'{"producer_byte_rate":1.0}')
+
+    assert found.kind is FaultKind.KEY
+    assert len(str(found)) < 300
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'{"user": "a"}', b' {"user":"a"}', b'{"user":"a"}\n', b'{"client-id":"b","user":"a"}', b'{"user":"\\u0061"}',
+        b'{"user":"b","user":"a"}', b'{"user":"a","proxy":"p1"}', b'{"user":"\\u00e4"}', b'{"news": "balance"}',
+        b'\xef\xbb\xbf{"user":"a"}', b'{"user":"a\\/b"}',
+    ],
+)  # fmt: skip
+def test_a_key_has_one_form_only(key: bytes) -> None:
+    """Of two forms compaction keeps both, and the older one would be back after the deletion of the newer."""
+    assert fault(key, b'{"producer_byte_rate":1.0}').kind is FaultKind.KEY
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff", b"7", b"[]", b"null", b'"x"', b"{", b'{"producer_byte_rate":1.0', b'{"enforcement":"observe"}',
+        b'{"producer_byte_rate":1.0,"expires_ms":7}', b'{"producer_byte_rate":NaN}', b'{"producer_byte_rate":Infinity}',
+        b'{"producer_byte_rate":-Infinity}', b'{"producer_byte_rate":1e999}', b'{"producer_byte_rate":0}',
+        b'{"producer_byte_rate":-1}', b'{"producer_byte_rate":true}', b'{"producer_byte_rate":"1MiB"}',
+        b'{"producer_byte_rate":null}', b'{"producer_byte_rate":{}}', b'{"producer_byte_rate":9223372036854777856}',
+        b'{"producer_byte_rate":' + b"9" * 4_000 + b"}", b'{"producer_byte_rate":' + b"9" * 5_000 + b"}",
+        b'{"producer_byte_rate":1.0,"producer_byte_rate":2.0}', b'{"request_rate":2147483648}', b'{"connections":1.5}',
+        b'{"connections":0.5}', b'{"a":' * 10_000, b'{"producer_byte_rate":1.0' + b" " * 65_536 + b"}",
+        b'{"' + b"x" * 50_000 + b'":1}', b'{"\\ud800":1}', b'{"published_ms":1,"lease_ms":1}',
+    ],
+)  # fmt: skip
+def test_any_other_value_is_a_fault(value: bytes) -> None:
+    found = fault(RULE, value)
+
+    assert found.kind is FaultKind.VALUE
+    assert len(str(found)) < 300
+    str(found).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"published_ms":1}', b'{"lease_ms":1}', b'{"published_ms":1,"lease_ms":0}',
+        b'{"published_ms":1,"lease_ms":"1"}', b'{"published_ms":1,"lease_ms":-5}',
+        b'{"published_ms":1,"lease_ms":3600001}', b'{"published_ms":1,"lease_ms":1.5}',
+        b'{"published_ms":-1,"lease_ms":1}', b'{"published_ms":99999999999999999,"lease_ms":1}',
+        b'{"published_ms":true,"lease_ms":true}', b'{"published_ms":1,"lease_ms":1,"more":1}',
+    ],
+)  # fmt: skip
+def test_news_is_two_whole_numbers(value: bytes) -> None:
+    assert fault(b'{"news":"balance"}', value).kind is FaultKind.VALUE
+
+
+def test_the_longest_name_of_a_client_is_read() -> None:
+    record = Rule(client_id="\x01" * 32_767, user="\x01" * 32_767, limits={"producer_byte_rate": float(UNLIMITED)})
+
+    assert decode(*encode(record)) == record
+
+
+def test_what_could_not_be_read_is_not_written() -> None:
+    with pytest.raises(ValueError, match="names no entity"):
+        encode(Rule(limits={"producer_byte_rate": 1.0}))
+    with pytest.raises(ValueError, match="above 0"):
+        encode(Rule(user="a", limits={"producer_byte_rate": 0}))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        encode(Rule(user="a", limits={"producer_byte_rate": float("nan")}))
+    with pytest.raises(ValueError, match="surrogates"):
+        encode(Rule(user="\ud800", limits={"producer_byte_rate": 1.0}))
+    with pytest.raises(ValueError, match="is no name"):
+        encode(Share(proxy="p 1", user="a"))
+
+
+def test_a_message_shows_a_key_that_is_no_text() -> None:
+    assert str(fault(b"\xffa\n", None)) == r"key of '\\xffa\n': is not UTF-8"
+
+
+@given(st.binary(max_size=60) | st.none(), st.binary(max_size=60) | st.none())
+@example(b'{"user":"a"}', json.dumps({"producer_byte_rate": 10**400}).encode())
+def test_whatever_the_bytes_are_nothing_is_raised(key: bytes | None, value: bytes | None) -> None:
+    found = decode(key, value)
+
+    if not isinstance(found, RecordFault):
+        assert decode(*encode(found)) == found
+
+
+@given(RECORDS, st.data())
+def test_nor_where_a_record_is_damaged(record: QuotaRecord, data: st.DataObject) -> None:
+    key, value = encode(record)
+    halves = [bytearray(key), bytearray(value or b"")]
+    for _ in range(data.draw(st.integers(1, 3))):
+        half = data.draw(st.sampled_from(halves))
+        if half:
+            half[data.draw(st.integers(0, len(half) - 1))] = data.draw(st.integers(0, 255))
+
+    found = decode(*map(bytes, halves))
+
+    if not isinstance(found, RecordFault):
+        assert decode(*encode(found)) == found
