@@ -12,6 +12,7 @@ from config.errors import Fault, Severity, UnitError
 from config.fair_call_queue_checks import check_fair_call_queue
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
 from config.quota_checks import check_quotas
+from config.quotas_from_checks import check_quotas_from
 from config.raw import Say, address_of, addresses_of, elements, mapping_at
 from config.replication_checks import check_replication
 from config.units import default_broker_ports, parse_port_range
@@ -53,6 +54,7 @@ def check(document: Document) -> list[Fault]:
     check_replication(document, say, warn)
     check_fair_call_queue(document, say, warn)
     check_usage_log(document, say, warn)
+    check_quotas_from(document, say)
     return faults
 
 

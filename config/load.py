@@ -29,6 +29,7 @@ from config.model import (
     Principals,
     ProxyConfig,
     QuotaRule,
+    QuotasFrom,
     Replication,
     ReplicationPath,
     Sasl,
@@ -44,6 +45,7 @@ from config.schema import (
     KafkaSection,
     ListenerSection,
     PrincipalsSection,
+    QuotasFromSection,
     ReplicationSection,
     Section,
     UsageLogSection,
@@ -159,6 +161,8 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
         given["replication"] = _replication(section.replication, document)
     if "usage_log" in given:
         given["usage_log"] = _usage_log(section.usage_log, Path(document.file).parent)
+    if "quotas_from" in given:
+        given["quotas_from"] = _quotas_from(section.quotas_from, Path(document.file).parent)
     given["admin"] = Admin(**section.admin.given()) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
@@ -203,10 +207,19 @@ def _usage_log(section: UsageLogSection, directory: Path) -> UsageLog:
     if "directory" in files:
         given["files"] = UsageFiles(**files | {"directory": str(directory / files["directory"])})
     if "kafka" in given:
-        client = _with_paths(given.pop("kafka"), directory)
-        topic = {"topic": client.pop("topic")} if "topic" in client else {}
-        given["topic"] = UsageTopic(**topic, client=AdminClient(**client))
+        given["topic"] = UsageTopic(**_topic(given.pop("kafka"), directory))
     return UsageLog(**given)
+
+
+def _quotas_from(section: QuotasFromSection, directory: Path) -> QuotasFrom:
+    return QuotasFrom(**_topic(section.kafka, directory))
+
+
+def _topic(section: Section, directory: Path) -> dict[str, Any]:
+    """Return the client of a topic's cluster, and the topic's name where it is given."""
+    client = _with_paths(section, directory)
+    topic = {"topic": client.pop("topic")} if "topic" in client else {}
+    return {**topic, "client": AdminClient(**client)}
 
 
 def _with_paths(section: Section, directory: Path) -> dict[str, Any]:

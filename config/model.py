@@ -459,6 +459,17 @@ class UsageLog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasFrom:
+    """A Kafka topic that has rules for every proxy of a fleet, and shares for single ones: ``config.quota_record``."""
+
+    topic: str = "kafka-quota-store"
+    client: AdminClient = field(default_factory=AdminClient)
+
+    def __str__(self) -> str:
+        return f"kafka://{','.join(map(str, self.client.bootstrap_servers))}/{self.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
     """Where /metrics, /livez and /readyz are served."""
 
@@ -490,6 +501,7 @@ class ProxyConfig:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     ip_quotas: tuple[IpRule, ...] = ()
+    quotas_from: QuotasFrom | None = None  # None: the file has them all
     principals: Principals = field(default_factory=Principals)
     replication: Replication | None = None  # None: no replica is held back
     usage_log: UsageLog | None = None  # None: nothing is logged

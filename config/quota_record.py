@@ -22,7 +22,6 @@ from typing import Final, NoReturn
 
 from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED, Default, EntityName
 
-DEFAULT_TOPIC: Final = "kafka-quota-store"
 # Kafka's own: an int16 says how long a client-id is.
 MAX_NAME_BYTES: Final = 32_767
 # Two such names, were each byte of them escaped.

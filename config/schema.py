@@ -59,6 +59,7 @@ from config.units import (
     parse_port_range,
     parse_rate,
     parse_size,
+    shown,
 )
 
 _INT32_MAX: Final = 2**31 - 1
@@ -69,6 +70,7 @@ _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _LEAST_INTERVAL_MS: Final = 100
 _MOST_INTERVAL_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1_024
+_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9092/kafka-quota-store"
 # Kafka's Topic.validate.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _E = TypeVar("_E", bound=Enum)
@@ -667,6 +669,34 @@ class UsageLogSection(Section):
     kafka: UsageTopicSection = Field(cast("UsageTopicSection", None))
 
 
+class QuotaTopicSection(AdminClientSection):
+    """``quotas_from.kafka``: a topic with rules, and how its cluster is spoken to."""
+
+    topic: Annotated[str, PlainValidator(_topic)] = ""
+
+
+class QuotasFromSection(Section):
+    """``quotas_from``."""
+
+    kafka: QuotaTopicSection = Field(cast("QuotaTopicSection", None))
+
+
+def _quotas_from(value: object) -> object:
+    """Return the section that ``kafka://HOST:PORT,HOST:PORT/TOPIC`` stands for; a mapping as it is."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        raise TextWantedError(f"{_QUOTAS_FROM}, or a mapping with the key kafka", quotable=False)
+    if value == "broker":
+        raise ValueError(f"broker is not supported by this version; write {_QUOTAS_FROM}")
+    servers, slash, topic = value.removeprefix("kafka://").partition("/")
+    if not value.startswith("kafka://") or not slash:
+        raise ValueError(f"{shown(value)} is no topic; write {_QUOTAS_FROM}")
+    kafka = {"bootstrap_servers": servers, "topic": _topic(topic)}
+    parse_addresses(servers)
+    return {"kafka": kafka}
+
+
 class AdminSection(Section):
     """``admin``."""
 
@@ -702,6 +732,7 @@ class FileSection(Section):
     replication: ReplicationSection = Field(cast("ReplicationSection", None))
     fair_call_queue: FairCallQueueOrFalse = None
     usage_log: UsageLogSection = Field(cast("UsageLogSection", None))
+    quotas_from: Annotated[QuotasFromSection, BeforeValidator(_quotas_from)] = Field(cast("QuotasFromSection", None))
     admin: AdminSection | None = None
     log: LogSection | None = None
 
@@ -729,6 +760,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("fair_call_queue",): FairCallQueueSection,
     ("usage_log",): UsageLogSection,
     ("usage_log", "kafka"): UsageTopicSection,
+    ("quotas_from",): QuotasFromSection,
+    ("quotas_from", "kafka"): QuotaTopicSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

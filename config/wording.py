@@ -15,7 +15,7 @@ _NOT_YET: Final = "is not supported by this version; remove it"
 
 # Keys that are documented for later versions. They must not look like typing errors, nor be passed over.
 _UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
-    (): dict.fromkeys(("store", "quotas_from", "usage_log"), _NOT_YET),
+    (): dict.fromkeys(("store",), _NOT_YET),
     ("principals",): {"admins": _NOT_YET},
 }
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")

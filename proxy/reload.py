@@ -142,7 +142,9 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
         if field.name in _KAFKA_FIXED and getattr(running.kafka, field.name) != getattr(new.kafka, field.name)
     ]
     keys += [
-        key for key in ("upstream_bind", "usage_log", "admin", "log") if getattr(running, key) != getattr(new, key)
+        key
+        for key in ("upstream_bind", "quotas_from", "usage_log", "admin", "log")
+        if getattr(running, key) != getattr(new, key)
     ]
     return tuple(keys)
 

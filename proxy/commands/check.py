@@ -24,7 +24,8 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{warning}\n")
     config = loaded.config
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
-    sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}\n")
+    more = f", and those of {config.quotas_from}" if config.quotas_from else ""
+    sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}\n")
     return 0
 
 

@@ -117,11 +117,13 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"kafka-quota-proxy explain: --url {args.url}: {error}\n")
         return 1
     if args.json:
-        sys.stdout.write(_as_json(found, queues))
+        sys.stdout.write(_as_json(found, queues, loaded.config))
     else:
         names = [listener.name for listener in loaded.config.listeners]
         of_queues = _queue_hints(loaded.config) if queues is None else priority.lines(queues, names)
-        sys.stdout.write("".join(f"{line}\n" for line in (*_as_text(found, loaded), *of_queues)))
+        sys.stdout.write(
+            "".join(f"{line}\n" for line in (*_as_text(found, loaded), *_topic_hint(loaded.config), *of_queues))
+        )
     return 0
 
 
@@ -242,10 +244,11 @@ def _with_line(rule: QuotaRule | None, loaded: Loaded) -> QuotaRule | None:
     return replace(rule, source=loaded.kafka_sources.get(rule.source, rule.source)) if rule else None
 
 
-def _as_json(found: Explanation, queues: priority.Queues | None) -> str:
+def _as_json(found: Explanation, queues: priority.Queues | None, config: ProxyConfig) -> str:
     fields = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     of_queues = {} if queues is None else {"fair_call_queue": queues}
-    return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)} | of_queues, indent=2)}\n"
+    of_topic = {} if config.quotas_from is None else {"quotas_from": str(config.quotas_from)}
+    return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)} | of_topic | of_queues, indent=2)}\n"
 
 
 def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
@@ -370,6 +373,15 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
     if lost is not None:
         yield f"  lost         ip {lost.ip}, {_amount(_OF_IPS, lost.connection_creation_rate)} ({lost.source})"
         yield f"               {_OWN_RULE}"
+
+
+def _topic_hint(config: ProxyConfig) -> Iterator[str]:
+    if config.quotas_from is not None:
+        yield ""
+        yield (
+            f"quotas_from {config.quotas_from}: this is what the file says; the topic may have rules for other "
+            "entities, and shares for this proxy, and is not asked here"
+        )
 
 
 def _queue_hints(config: ProxyConfig) -> Iterator[str]:

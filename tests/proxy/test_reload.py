@@ -177,6 +177,14 @@ async def test_what_needs_a_restart_is_said_by_name(watched: Watched, caplog: py
     assert "listeners.clients.bind has changed, which takes effect at the next start only" in caplog.text
 
 
+async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.path.write_text(f"{TWO}quotas_from: kafka://k1:9092/store\n")
+
+    await watched.reloader.reload()
+
+    assert "quotas_from has changed, which takes effect at the next start only" in caplog.text
+
+
 async def test_what_needs_a_restart_is_measured_against_the_start(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,6 +21,14 @@ def test_a_valid_file_is_one_line_on_stdout(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr() == (f"{path}: valid, 1 listener, 2 quotas\n", "")
 
 
+def test_a_topic_with_more_rules_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"{VALID}quotas_from: kafka://k1:9092/store\n")
+
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: valid, 1 listener, 0 quotas, and those of kafka://k1:9092/store\n"
+
+
 def test_every_fault_is_a_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(f"{VALID}shapng: paced\nburst: 5\n")

@@ -469,6 +469,18 @@ async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
     assert "  identity     etl@10.0.0.7\n" in capsys.readouterr().out
 
 
+def test_a_topic_with_more_rules_is_said_not_to_be_asked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_text(f"{CONFIG}quotas_from: kafka://k1:9092,k2:9092/store\n")
+
+    assert main(["explain", str(path), "--user", "admin"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nquotas_from kafka://k1:9092,k2:9092/store: this is what the file says; the topic may have rules for other "
+        "entities, and shares for this proxy, and is not asked here\n"
+    )
+    assert main(["explain", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quotas_from"] == "kafka://k1:9092,k2:9092/store"
+
+
 @pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])
 @pytest.mark.parametrize(
     ("admin", "how"),

@@ -1,0 +1,94 @@
+"""``quotas_from``: where more rules come from, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import Loaded, load, load_bytes
+from config.model import Address, AdminClient, QuotasFrom, SaslMechanism, SecurityProtocol
+
+LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
+TWO = (Address(host="k1", port=9092), Address(host="k2", port=9093))
+
+
+def loaded(section: str) -> Loaded:
+    return load_bytes(f"{LISTENERS}quotas_from: {section}\n".encode(), file="d/f.yaml")
+
+
+def only_fault(section: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(section)
+    (fault,) = str(caught.value).splitlines()
+    return fault
+
+
+def test_without_the_key_the_file_has_all_rules() -> None:
+    assert load_bytes(LISTENERS.encode(), file="f.yaml").config.quotas_from is None
+
+
+def test_a_topic_is_a_url() -> None:
+    found = loaded("kafka://k1:9092,k2:9093/limits.of-all")
+
+    assert found.config.quotas_from == QuotasFrom(topic="limits.of-all", client=AdminClient(bootstrap_servers=TWO))
+    assert str(found.config.quotas_from) == "kafka://k1:9092,k2:9093/limits.of-all"
+    assert found.warnings == ()
+
+
+def test_or_a_mapping_for_a_cluster_that_wants_a_login(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    file = tmp_path / "f.yaml"
+    file.write_text(
+        f"{LISTENERS}quotas_from:\n  kafka:\n    bootstrap_servers: [k1:9092, k2:9093]\n"
+        "    security_protocol: SASL_PLAINTEXT\n    sasl_mechanism: SCRAM-SHA-512\n    sasl_username: proxy\n"
+        "    sasl_password_file: password\n"
+    )
+
+    assert load(file).config.quotas_from == QuotasFrom(
+        topic="kafka-quota-store",
+        client=AdminClient(
+            bootstrap_servers=TWO,
+            security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+            sasl_username="proxy",
+            sasl_password_file=str(tmp_path / "password"),
+        ),
+    )
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(
+        f"{LISTENERS}quotas_from: {{kafka: {{bootstrap_servers: 'k:1', security_protocol: SSL, ssl_cafile: no}}}}\n"
+    )
+    with pytest.raises(ConfigError, match=r"f.yaml:2: quotas_from.kafka.ssl_cafile:.*"):
+        load(file)
+
+
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [
+        ("broker", "d/f.yaml:2: quotas_from: broker is not supported by this version; write kafka://HOST:PORT"),
+        ("k1:9092/topic", "quotas_from: 'k1:9092/topic' is no topic; write kafka://HOST:PORT"),
+        ("kafka://k1:9092", "quotas_from: 'kafka://k1:9092' is no topic; write kafka://HOST:PORT"),
+        ("http://k1:9092/t", "is no topic"),
+        ("kafka://k1:9092/", "'' is no name of a topic"),
+        ("kafka://k1:9092/a/b", "'a/b' is no name of a topic"),
+        ("kafka://k1:9092/..", "'..' is no name of a topic"),
+        ("kafka://k1/t", "quotas_from: 'k1' is not an address"),
+        ("kafka:///t", "is not an address"),
+        ("kafka://k1:0/t", "has port 0"),
+        ("", "quotas_from: has no value; write kafka://HOST:PORT"),
+        ("7", "must be kafka://HOST:PORT"),
+        ("[kafka]", "must be kafka://HOST:PORT"),
+        ("{}", "quotas_from: names no topic; give kafka"),
+        ("{kafka: kafka}", "quotas_from.kafka: must be a mapping, not text"),
+        ("{kafka: {topic: t}}", "quotas_from.kafka.bootstrap_servers: is missing"),
+        ("{kafka: {bootstrap_servers: 'k:1', topc: t}}", "did you mean topic?"),
+        ("{kafka: {bootstrap_servers: 'k:1', topic: 'a b'}}", "quotas_from.kafka.topic: 'a b' is no name"),
+        ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
+        ("{kafka: {bootstrap_servers: 'k:1'}, broker: true}", "quotas_from.broker: unknown key"),
+    ],
+)
+def test_anything_else_is_refused(section: str, hint: str) -> None:
+    assert hint in only_fault(section)
