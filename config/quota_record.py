@@ -91,6 +91,7 @@ class RecordFault:
     kind: FaultKind
     key: str  # as much of it as a message has room for
     message: str
+    about: Rule | Share | News | None = None  # whose value it is, without one; None where the key is at fault
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
@@ -126,7 +127,7 @@ def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
     try:
         return _with_value(record, value)
     except _NotUnderstoodError as error:
-        return RecordFault(kind=FaultKind.VALUE, key=_shown(key), message=str(error))
+        return RecordFault(kind=FaultKind.VALUE, key=_shown(key), message=str(error), about=record)
 
 
 def _key_of(record: QuotaRecord) -> bytes:

@@ -121,7 +121,7 @@ def test_a_key_has_one_form_only(key: bytes) -> None:
 def test_any_other_value_is_a_fault(value: bytes) -> None:
     found = fault(RULE, value)
 
-    assert found.kind is FaultKind.VALUE
+    assert (found.kind, found.about) == (FaultKind.VALUE, Rule(user="alice"))
     assert len(str(found)) < 300
     str(found).encode()
 

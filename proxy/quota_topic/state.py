@@ -1,0 +1,327 @@
+"""Which rules of a quota topic hold at this proxy: those for all, its own shares while they have a lease, and the file.
+
+No I/O, no clock: records and the time go in, rules that have changed and what is to be said come out.
+
+* An entity that has a rule in the file is the file's alone.
+* A share stands in the place of the rule of the same entity, quota key by quota key, while the lease holds.
+* The lease ends ``lease_ms`` after the last news was *published*. When that was, a proxy cannot know by its clock
+  alone, for another's may differ. What is read live was written after the fetch before it had been sent, for that one
+  reached the end of the topic: from then on the lease counts, so that news that were long under way count for as much
+  less. At the start there is no such fetch, and the record's own timestamp has to do.
+* A topic that is read anew, after a failure, replaces what is known when its end is reached, not before.
+* A value that is not understood leaves in force what its key had.
+
+Changes are taken in portions, for a topic may change ten thousand rules at once and clients are not to wait for that.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from config.model import DEFAULT, EntityName, QuotaRule
+from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share
+from proxy.quota.entity import bounded
+
+# Of rules and of shares. Each takes about 1 kB at most, and a topic may have any number.
+MOST_ENTITIES: Final = 200_000
+# How many different keys are said to be not understood, or to be the file's; the others are counted.
+_MOST_SAID: Final = 100
+
+Entity = tuple[EntityName, EntityName]
+
+
+class Seen(NamedTuple):
+    """A record of the topic."""
+
+    offset: int
+    timestamp_ms: int  # Unix time
+    record: QuotaRecord | RecordFault
+
+
+class Notice(NamedTuple):
+    """Something to be said in the log."""
+
+    is_warning: bool
+    text: str
+
+
+class _Held(NamedTuple):
+    """What the topic says of one entity. Without limits: that there is nothing."""
+
+    limits: Mapping[str, float]
+    offset: int
+
+
+_Table = dict[Entity, _Held]
+
+
+class _Contents:
+    """The topic, as far as it was read."""
+
+    __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
+
+    def __init__(self) -> None:
+        self.rules: _Table = {}
+        self.shares: _Table = {}  # of this proxy
+        self.news_offset = -1
+        self.news_heard_ms: int | None = None
+        self.lease_until_ms: int | None = None
+
+
+class QuotaTopicState:
+    """What a quota topic has, and what of it holds.
+
+    Args:
+        proxy: Whose shares count, as the usage log names it.
+        topic: What rules give as their source, with the offset behind it.
+        file_rules: Those of the operator's file.
+        most: How many entities there may be, of rules and of shares.
+
+    Attributes:
+        records: How many were read, again after each failure. These are read by metrics as they are.
+        not_understood: How many of them were not understood.
+        has_lease: Whether shares hold.
+        lease_ends: How often they ceased to for want of news.
+        in_force: The topic's rules that hold, by entity.
+    """
+
+    def __init__(
+        self, *, proxy: str, topic: str, file_rules: Iterable[QuotaRule] = (), most: int = MOST_ENTITIES
+    ) -> None:
+        self.records = self.not_understood = self.lease_ends = 0
+        self.has_lease = False
+        self.in_force: dict[Entity, QuotaRule] = {}
+        self._proxy = proxy
+        self._topic = topic
+        self._most = most
+        self._file = _by_entity(file_rules)
+        self._now = _Contents()
+        self._next: _Contents | None = None  # what is read anew, until its end is reached
+        self._has_begun = False
+        self._touched: dict[Entity, None] = {}  # what is to be looked at for changes, in the order it came
+        self._notices: deque[Notice] = deque()
+        self._said_faults: set[str] = set()
+        self._said_overruled: set[Entity] = set()
+        self._is_full = False
+
+    # -- what comes in --
+
+    def begin(self) -> None:
+        """Take it that what comes now is the topic from its beginning on."""
+        # The first time there is nothing that would have to stay in force meanwhile.
+        self._next = _Contents() if self._has_begun else None
+        self._has_begun = True
+
+    def take(self, seen: Iterable[Seen], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
+        """Take up records in their order.
+
+        Args:
+            seen: The records.
+            since_ms: A time on the clock of ``now_ms`` before which none of them had been written, but for what was
+                read before; None where that is not known.
+            now_ms: The time, on a clock that does not step.
+            wall_ms: Unix time.
+        """
+        contents = self._next or self._now
+        for one in seen:
+            self.records += 1
+            record = one.record
+            if isinstance(record, RecordFault):
+                self._not_understood(one.offset, record)
+            elif isinstance(record, News):
+                self._hear(record, one, contents, since_ms=since_ms, now_ms=now_ms, wall_ms=wall_ms)
+            elif isinstance(record, Rule):
+                self._put(contents.rules, record, one.offset)
+            elif record.proxy == self._proxy:
+                self._put(contents.shares, record, one.offset)
+        self.advance(now_ms=now_ms)
+
+    def end_reached(self, *, now_ms: int) -> None:
+        """Take it that all that was in the topic has been taken."""
+        if self._next is not None:
+            before, self._now, self._next = self._now, self._next, None
+            self._is_full = False
+            for old, new in ((before.rules, self._now.rules), (before.shares, self._now.shares)):
+                for entity in [entity for entity, held in new.items() if not held.limits]:
+                    del new[entity]
+                # A lost topic says nothing of what it had, so both are gone through.
+                changed = [entity for entity in old.keys() | new.keys() if old.get(entity) != new.get(entity)]
+                self._touched.update(dict.fromkeys(changed))
+        self.advance(now_ms=now_ms)
+
+    def follow_file(self, rules: Iterable[QuotaRule]) -> None:
+        """Take the file's rules from now on."""
+        before, self._file = self._file, _by_entity(rules)
+        self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
+        self._said_overruled &= self._file.keys()
+
+    def advance(self, *, now_ms: int) -> None:
+        """Let the lease begin or end."""
+        until_ms = self._now.lease_until_ms
+        has_lease = until_ms is not None and now_ms < until_ms
+        if has_lease == self.has_lease:
+            return
+        self.has_lease = has_lease
+        self._touched.update(dict.fromkeys(self._now.shares))
+        count = _count(len(self._now.shares), "share")
+        if has_lease:
+            self._say(f"there is news: {count} of this proxy hold", is_warning=False)
+        else:
+            self.lease_ends += 1
+            self._say(f"no news for the time of the lease: {count} of this proxy hold no longer, the rules for all do")
+
+    # -- what comes out --
+
+    @property
+    def next_ms(self) -> int | None:
+        """When to ``advance`` if nothing comes; None: never."""
+        return self._now.lease_until_ms if self.has_lease else None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether there may be changes to take."""
+        return bool(self._touched)
+
+    @property
+    def rules(self) -> int:
+        """How many entities have a rule for every proxy."""
+        return len(self._now.rules)
+
+    @property
+    def shares(self) -> int:
+        """How many entities have a share of this proxy, with a lease or without."""
+        return len(self._now.shares)
+
+    @property
+    def news_heard_ms(self) -> int | None:
+        """When the last news had come, on the clock of ``now_ms``; None before the first."""
+        return self._now.news_heard_ms
+
+    def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
+        """Return rules that have come or changed, and None for those that went; so many entities are looked at.
+
+        ``in_force`` has them from then on. What is the file's is not among them.
+        """
+        found: dict[Entity, QuotaRule | None] = {}
+        for _ in range(len(self._touched) if most is None else min(most, len(self._touched))):
+            entity = next(iter(self._touched))
+            del self._touched[entity]
+            rule, before = self._rule(entity), self.in_force.get(entity)
+            if rule is None:
+                if self.in_force.pop(entity, None) is not None and entity not in self._file:
+                    found[entity] = None
+            elif before is None or replace(rule, source=before.source) != before:
+                self.in_force[entity] = found[entity] = rule
+        return found
+
+    def notices(self) -> Iterator[Notice]:
+        """Return what is to be said, each once."""
+        while self._notices:
+            yield self._notices.popleft()
+
+    # -- within --
+
+    def _rule(self, entity: Entity) -> QuotaRule | None:
+        """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""
+        rule = self._now.rules.get(entity)
+        share = self._now.shares.get(entity)
+        overruling = self._file.get(entity)
+        if overruling is not None:
+            if rule is not None or share is not None:
+                self._tell_of_overruled(entity, overruling)
+            return None
+        if share is not None and not self.has_lease:
+            share = None
+        last = share or rule
+        if last is None:
+            return None
+        limits = {**(rule.limits if rule else {}), **(share.limits if share else {})}
+        source = f"kafka://{self._topic}@{last.offset}"
+        return QuotaRule(user=entity[0], client_id=entity[1], source=source, **limits)  # type: ignore[arg-type]
+
+    def _put(self, table: _Table, record: Rule | Share, offset: int) -> None:
+        entity = _entity(record.user, record.client_id)
+        if self._next is None:
+            self._touched[entity] = None
+            if not record.limits:
+                table.pop(entity, None)
+                return
+        if entity not in table and len(table) >= self._most:
+            self.not_understood += 1
+            if not self._is_full:
+                self._is_full = True
+                self._say(
+                    f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
+                )
+            return
+        table[entity] = _Held(record.limits, offset)
+
+    def _hear(
+        self, news: News, one: Seen, contents: _Contents, *, since_ms: int | None, now_ms: int, wall_ms: int
+    ) -> None:
+        if since_ms is None:
+            since_ms = now_ms - max(0, wall_ms - one.timestamp_ms)
+        elif one.offset <= self._now.news_offset:
+            # Read once more, and as old as it was.
+            contents.news_offset, contents.news_heard_ms = self._now.news_offset, self._now.news_heard_ms
+            contents.lease_until_ms = self._now.lease_until_ms
+            return
+        contents.news_offset = one.offset
+        contents.news_heard_ms = since_ms
+        contents.lease_until_ms = since_ms + news.lease_ms
+
+    def _not_understood(self, offset: int, fault: RecordFault) -> None:
+        self.not_understood += 1
+        about = fault.about
+        if self._next is not None and about is not None:
+            self._carry_over(about)
+        if fault.key in self._said_faults or len(self._said_faults) >= _MOST_SAID:
+            return
+        self._said_faults.add(fault.key)
+        more = "; others are only counted from now on" if len(self._said_faults) == _MOST_SAID else ""
+        self._say(f"offset {offset} was not understood: {fault}{more}")
+
+    def _carry_over(self, about: QuotaRecord) -> None:
+        """Keep what the key had when it was understood last, where the topic itself has it no more."""
+        if self._next is None or isinstance(about, News) or (isinstance(about, Share) and about.proxy != self._proxy):
+            return
+        is_rule = isinstance(about, Rule)
+        known, new = (self._now.rules, self._next.rules) if is_rule else (self._now.shares, self._next.shares)
+        entity = _entity(about.user, about.client_id)
+        held = known.get(entity)
+        if held is not None and len(new) < self._most:
+            new.setdefault(entity, held)
+
+    def _tell_of_overruled(self, entity: Entity, rule: QuotaRule) -> None:
+        if entity not in self._said_overruled and len(self._said_overruled) < _MOST_SAID:
+            self._said_overruled.add(entity)
+            more = "; others are not said from now on" if len(self._said_overruled) == _MOST_SAID else ""
+            text = (
+                f"has a limit for {_words(entity)}, whose rule is in {rule.source}: the file's holds, remove one{more}"
+            )
+            self._say(text)
+
+    def _say(self, text: str, *, is_warning: bool = True) -> None:
+        self._notices.append(Notice(is_warning, text))
+
+
+def _entity(user: EntityName, client_id: EntityName) -> Entity:
+    """Return what a table of rules knows the entity by."""
+    return (
+        bounded(user) if isinstance(user, str) else user,
+        bounded(client_id) if isinstance(client_id, str) else client_id,
+    )
+
+
+def _by_entity(rules: Iterable[QuotaRule]) -> dict[Entity, QuotaRule]:
+    return {_entity(rule.user, rule.client_id): rule for rule in rules}
+
+
+def _words(entity: Entity) -> str:
+    names = zip(("user", "client-id"), entity, strict=True)
+    return ", ".join(f"{key} {name if name is DEFAULT else repr(name)}" for key, name in names if name is not None)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
