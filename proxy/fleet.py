@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, monotonic_ns
 from typing import Final
 
-from config.model import Address, Cluster, ProxyConfig, Shaping
+from config.model import Address, Cluster, ProxyConfig, QuotaRule, Shaping
 from protocol.errors import ProtocolError
 from proxy.acceptor import BACKLOG, Acceptor
 from proxy.account import Listening, Policy
@@ -26,6 +26,7 @@ from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.connections import ListenerQuota
+from proxy.quota.entity import Entity
 from proxy.replication.throttle import Throttle
 from proxy.tls import TlsContext
 from proxy.upstream import Upstream
@@ -233,6 +234,12 @@ class Fleet:
         self._config, self._shaping = config, shaping
         for upstream in self.upstreams:
             upstream.quotas.update(config, shaping=shaping)
+
+    def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
+        """Put single rules in force, as ``BrokerQuotas.change`` does, for brokers that join later, too."""
+        self._config = config
+        for upstream in self.upstreams:
+            upstream.quotas.change(config, rules)
 
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""

@@ -4,15 +4,16 @@ Kafka's quotas hold per broker, so all listeners in front of one upstream addres
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
-from proxy.quota.entity import QuotaKind, bounded
+from proxy.quota.entity import Entity, QuotaKind, bounded
 from proxy.quota.open_connections import OpenConnections
 
+_OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 _CLIENT_DEFAULT_SOURCES: Final = {
     QuotaKind.PRODUCE: "quota.producer.default",
     QuotaKind.FETCH: "quota.consumer.default",
@@ -22,15 +23,33 @@ _CLIENT_DEFAULT_SOURCES: Final = {
 def rules_of(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
     """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
+    static = _static_default(config, kind)
+    if static is None or any((rule.user, rule.client_id) == _OF_STATIC_DEFAULTS for rule in rules):
+        return rules
+    return (*rules, static)
+
+
+def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
+    """Return the rule of a kind that holds where none stands for the default client-id."""
     if kind not in _CLIENT_DEFAULT_SOURCES:
-        return rules
+        return None
     default = config.kafka.quota_producer_default if kind is QuotaKind.PRODUCE else config.kafka.quota_consumer_default
-    if default >= UNLIMITED or any(rule.user is None and rule.client_id is DEFAULT for rule in rules):
-        return rules
+    if default >= UNLIMITED:
+        return None
     source = _CLIENT_DEFAULT_SOURCES[kind]
     if kind is QuotaKind.PRODUCE:
-        return (*rules, QuotaRule(client_id=DEFAULT, producer_byte_rate=float(default), source=source))
-    return (*rules, QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source))
+        return QuotaRule(client_id=DEFAULT, producer_byte_rate=float(default), source=source)
+    return QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source)
+
+
+def _with_static_default(
+    config: ProxyConfig, kind: QuotaKind, rules: Mapping[Entity, QuotaRule | None]
+) -> Mapping[Entity, QuotaRule | None]:
+    static = _static_default(config, kind) if _OF_STATIC_DEFAULTS in rules else None
+    if static is None:
+        return rules
+    rule = rules[_OF_STATIC_DEFAULTS]
+    return {**rules, _OF_STATIC_DEFAULTS: rule if rule is not None and kind.limit_of(rule) is not None else static}
 
 
 class PrincipalRules:
@@ -113,6 +132,20 @@ class BrokerQuotas:
             )
 
         self.limits_requests = self._limits_requests()
+
+    def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
+        """Put single rules in force, or, with None, none, from the next request on.
+
+        ``config`` has them already and differs in nothing else from the one in force. Entities as for
+        ``RuleTable.put``.
+        """
+        has_changed = False
+        for manager in self.managers:
+            has_changed |= manager.change(_with_static_default(config, manager.kind, rules))
+        self.connections.change(rules)
+        if has_changed:
+            self.generation += 1
+            self.limits_requests = self._limits_requests()
 
     def renew(self) -> None:
         """Have every connection ask again for what it keeps."""

@@ -1,11 +1,11 @@
 """Buckets and who keeps them: charging, changing limits, expiry (``ClientQuotaManager`` in Kafka)."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
-from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
+from proxy.quota.entity import Entity, Level, QuotaKind, RuleTable, Tags, tags_named
 from proxy.quota.pacing import TokenBucket
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
@@ -349,6 +349,23 @@ class ClientQuotaManager:
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
         self.generation += 1
         self._resolved.clear()
+
+    def change(self, rules: Mapping[Entity, QuotaRule | None]) -> bool:
+        """Put single rules in force, or, with None, none; return whether there were any of this kind.
+
+        Costs what they are, however many others there are. Entities as for ``RuleTable.put``.
+        """
+        has_changed = False
+        for entity, rule in rules.items():
+            tags = tags_named(entity)
+            was_named = tags is not None and self._is_named(tags)
+            has_changed |= self.table.put(entity, rule)
+            if tags is not None and self._is_named(tags) != was_named:
+                self._places.name(tags, is_named=not was_named)
+        if has_changed:
+            self.generation += 1
+            self._resolved.clear()
+        return has_changed
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket to charge, under the limit now in force.

@@ -5,6 +5,7 @@ connection name the bucket, always by its actual user and client-id; the *limit*
 default lends its limit, never its bucket: every user under ``<default>`` has one of its own.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -107,6 +108,9 @@ _USER: Final = 2
 _USER_CLIENT_ID: Final = 4
 
 
+Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
+
+
 def bounded(name: str) -> str:
     """Return ``name``; for a long one its beginning and a digest of all of it, so that no table holds 32 KB of it.
 
@@ -119,6 +123,12 @@ def bounded(name: str) -> str:
 
 def _bounded_entity(name: EntityName) -> EntityName:
     return bounded(name) if isinstance(name, str) else name
+
+
+def tags_named(entity: Entity) -> Tags | None:
+    """Return the bucket that a rule of this entity is for by name; None where it is for any number."""
+    user, client_id = entity
+    return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
@@ -143,7 +153,7 @@ class Candidate:
 class RuleTable:
     """The rules of one kind of quota, by entity."""
 
-    __slots__ = ("_rules", "_types", "_walked", "kind")
+    __slots__ = ("_rules", "_standing", "_types", "_walked", "kind")
 
     def __init__(self, kind: Limits, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
@@ -152,13 +162,39 @@ class RuleTable:
             for rule in rules
             if kind.limit_of(rule) is not None
         }
+        # How many rules stand at each level, by what it asks of user and client-id.
+        self._standing = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
+        self._follow_standing()
+
+    def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
+        """Put a rule in the place of the one of the same entity, or, with None, no rule; return whether that is new.
+
+        One that is silent about this kind is none. ``entity`` has no name that is not ``bounded``.
+        """
+        if rule is not None and self.kind.limit_of(rule) is None:
+            rule = None
+        before = self._rules.get(entity)
+        if rule is None and before is None:
+            return False
+        level = (_is_by_name(entity[0]), _is_by_name(entity[1]))
+        if rule is None:
+            del self._rules[entity]
+            self._standing[level] -= 1
+        else:
+            self._rules[entity] = rule
+            self._standing[level] += before is None
+        if (rule is None) != (before is None):
+            self._follow_standing()
+        return True
+
+    def _follow_standing(self) -> None:
         # Unlike the broker before its count of active entities, a kind whose last rule went no longer counts: the
         # limits are the same either way.
         self._types = 0
-        for user, client_id in self._rules:
-            self._types |= _CLIENT_ID if user is None else _USER if client_id is None else _USER_CLIENT_ID
-        standing = {(_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules}
-        self._walked = tuple(level for level in LEVELS[:6] if (level.user, level.client_id) in standing)
+        for (user, client_id), count in self._standing.items():
+            if count:
+                self._types |= _CLIENT_ID if user is None else _USER if client_id is None else _USER_CLIENT_ID
+        self._walked = tuple(level for level in LEVELS[:6] if self._standing[level.user, level.client_id])
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -173,9 +209,10 @@ class RuleTable:
 
     def named(self) -> Iterator[Tags]:
         """Return the buckets that rules are for by name; each rule has one at the most."""
-        for user, client_id in self._rules:
-            if user is not DEFAULT and client_id is not DEFAULT:
-                yield Tags(user or "", client_id or "")
+        for entity in self._rules:
+            tags = tags_named(entity)
+            if tags is not None:
+                yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
         """Return the bucket of a connection (``DefaultQuotaCallback.quotaMetricTags``).

@@ -4,11 +4,11 @@ Not one of Kafka's quotas, but of their form: who is counted, and which limit ho
 eight levels. There is no rate and nothing to be remembered, so who has no connection takes no memory.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from config.model import QuotaRule
-from proxy.quota.entity import Resolution, RuleTable, Tags, bounded
+from proxy.quota.entity import Entity, Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
 # Takes a principal; returns whose limit holds, and whether none does.
@@ -63,6 +63,14 @@ class OpenConnections:
         """Put ``rules`` in force. Whoever is there stays, and counts under the new ones."""
         self.table = RuleTable(CONNECTIONS, rules)
         self._charged_user = charged_user
+        self._count_anew()
+
+    def change(self, rules: Mapping[Entity, QuotaRule | None]) -> None:
+        """Put single rules in force, or, with None, none. Entities as for ``RuleTable.put``."""
+        if sum(self.table.put(entity, rule) for entity, rule in rules.items()):
+            self._count_anew()
+
+    def _count_anew(self) -> None:
         self._by_tags = {}
         for identity, count in self._by_identity.items():
             found = self._found[identity] = self._find(identity)

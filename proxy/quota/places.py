@@ -114,6 +114,11 @@ class Places(Generic[_T]):
         """Take it that from now on these are the names in rules."""
         self._named = sum(tags in self._by_tags for tags in named)
 
+    def name(self, tags: Tags, *, is_named: bool) -> None:
+        """Take it that a rule names this bucket now and did not before, or the other way round."""
+        if tags in self._by_tags:
+            self._named += 1 if is_named else -1
+
     def wake(self, *, now_ms: int, most: int) -> None:
         """Look again at those who lie apart and whose time has come, at so many of them."""
         for _ in range(most):

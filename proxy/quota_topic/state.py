@@ -21,14 +21,12 @@ from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName, QuotaRule
 from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share
-from proxy.quota.entity import bounded
+from proxy.quota.entity import Entity, bounded
 
 # Of rules and of shares. Each takes about 1 kB at most, and a topic may have any number.
 MOST_ENTITIES: Final = 200_000
 # How many different keys are said to be not understood, or to be the file's; the others are counted.
 _MOST_SAID: Final = 100
-
-Entity = tuple[EntityName, EntityName]
 
 
 class Seen(NamedTuple):

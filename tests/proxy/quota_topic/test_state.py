@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from config.model import DEFAULT, QuotaRule
 from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share, decode
-from proxy.quota_topic.state import Entity, Notice, QuotaTopicState, Seen
+from proxy.quota.entity import Entity
+from proxy.quota_topic.state import Notice, QuotaTopicState, Seen
 
 # Clocks that have nothing to do with each other.
 NOW_MS = 5_000_000
