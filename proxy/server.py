@@ -10,14 +10,24 @@ import logging
 import select
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
 
-from config.model import UNKNOWN, Address, ClientTls, Enforcement, Listener, ProxyConfig, Replication, UpstreamTls
+from config.model import (
+    UNKNOWN,
+    Address,
+    ClientTls,
+    Enforcement,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    Replication,
+    UpstreamTls,
+)
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
 from proxy.call_desk import CallDesk
@@ -30,6 +40,8 @@ from proxy.fleet import Fleet, Front
 from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.entity import Entity
+from proxy.quota_topic.watcher import QuotaTopic, quota_topic
 from proxy.replication.throttle import Throttle
 from proxy.replication_watcher import ReplicationWatcher
 from proxy.throttle_log import ThrottleLog
@@ -45,6 +57,8 @@ log = logging.getLogger(__name__)
 _EXPIRY_EVERY_S: Final = 30.0
 _SWEEP_EVERY_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.02
+# How long clients wait for the rules of a topic before they are served without.
+_FIRST_RULES_S: Final = 15.0
 
 
 class Server:
@@ -73,6 +87,7 @@ class Server:
         self._dialler: Dialler
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
+        self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -112,7 +127,11 @@ class Server:
     def apply(self, config: ProxyConfig) -> None:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
         # What a bucket is to remember for the usage log is fixed when it is made.
-        config = self.config = replace(config, usage_log=self.started_with.usage_log)
+        config = replace(config, usage_log=self.started_with.usage_log, quotas_from=self.started_with.quotas_from)
+        if self.quota_topic is not None:
+            self.quota_topic.follow_file(config.quotas)
+            config = replace(config, quotas=self.quota_topic.rules)
+        self.config = config
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         self._follow_cluster(config.replication)
         by_name = {listener.name: listener for listener in config.listeners}
@@ -129,6 +148,15 @@ class Server:
             fleet = self.fleets.get(frozenset(listener.cluster.bootstrap_servers)) if listener.cluster else None
             if fleet is not None:
                 fleet.update(config, listener.shaping)
+
+    def _change_quotas(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        """Put rules of the topic in force, or, with None, none, from the next request on."""
+        if self.quota_topic is not None:
+            config = self.config = replace(self.config, quotas=self.quota_topic.rules)
+            for upstream in self._brokers.values():
+                upstream.quotas.change(config, changes)
+            for fleet in self.fleets.values():
+                fleet.change(config, changes)
 
     def _follow_cluster(self, replication: Replication | None) -> None:
         """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.
@@ -211,6 +239,8 @@ class Server:
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._serve(bound, beside)
             finally:
+                if self.quota_topic is not None:
+                    await self.quota_topic.stop()
                 if self.usage is not None:
                     await self.usage.stop(self._hurrying)
         finally:
@@ -220,6 +250,8 @@ class Server:
     async def _serve(
         self, bound: list[list[socket.socket]], beside: Callable[[], Coroutine[None, None, None]] | None
     ) -> None:
+        if self.quota_topic is not None:
+            await self._read_quotas(self.quota_topic)
         source = self.config.upstream_bind
         self._dialler = Dialler(self._tasks, source)
         acceptors: list[Acceptor] = []
@@ -241,6 +273,8 @@ class Server:
         if self.usage is not None:
             self.usage.start()
             background.append(self._tasks.create_task(self.usage.run()))
+        if self.quota_topic is not None:
+            background.append(self._tasks.create_task(self.quota_topic.run()))
         self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
@@ -254,6 +288,19 @@ class Server:
         self._follow_cluster(None)
         for task in background:
             task.cancel()
+
+    async def _read_quotas(self, topic: QuotaTopic) -> None:
+        """Wait for the rules of the topic, for a while, or until this is to stop."""
+        topic.start()
+        waits = [self._tasks.create_task(event.wait()) for event in (topic.has_read, self._stopping)]
+        await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        if not topic.has_read.is_set() and not self.is_draining:
+            log.warning(
+                "quotas_from %s: not read to its end within %d s: clients are served with what is known",
+                topic.name, _FIRST_RULES_S,
+            )  # fmt: skip
 
     async def _drain(self) -> None:
         """Let every connection end in good order, one after the other; close what is left at the end of the time."""

@@ -136,7 +136,7 @@ def usage_log(
     settings = config.usage_log
     if settings is None:
         return None
-    proxy = settings.proxy or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
+    proxy = proxy_name(config)
     sinks: list[Sink] = []
     if settings.files is not None:
         sinks.append(Sink(Segments(settings.files, proxy)))
@@ -149,6 +149,12 @@ def usage_log(
             raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
         sinks.append(Sink(Topic(settings.topic, proxy)))
     return Usage(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
+
+
+def proxy_name(config: ProxyConfig) -> str:
+    """Return what this proxy is called, in the usage log and by who divides limits by it."""
+    given = config.usage_log.proxy if config.usage_log is not None else None
+    return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:

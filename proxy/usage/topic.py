@@ -8,8 +8,6 @@ A record may be there twice, where an answer of the broker was lost: both have t
 """
 
 import asyncio
-import logging
-import ssl
 from collections.abc import Coroutine
 from contextlib import suppress
 from itertools import islice
@@ -17,10 +15,9 @@ from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.helpers import create_ssl_context
 
-from config.model import AdminClient, UsageTopic
-from proxy.client_sasl import sasl_keywords
+from config.model import UsageTopic
+from proxy.topic_client import connection
 from proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
@@ -94,17 +91,12 @@ class Topic:
     async def _start(self) -> AIOKafkaProducer:
         if self._producer is not None:
             return self._producer
-        # Each attempt to connect is an error to it; what matters of it comes as an exception.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-        client = self._settings.client
         producer = AIOKafkaProducer(
-            bootstrap_servers=[str(address) for address in client.bootstrap_servers],
-            client_id=self._client_id,
             enable_idempotence=True,
             linger_ms=5,
             max_batch_size=256 * 1024,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            **_security(client),
+            **connection(self._settings.client, self._client_id),
         )
         self._producer = producer
         try:
@@ -154,14 +146,3 @@ class Topic:
                 with suppress(Exception):
                     async with asyncio.timeout(_STOP_TIMEOUT_S):
                         await producer.client.close()
-
-
-def _security(client: AdminClient) -> dict[str, object]:
-    keywords: dict[str, object] = {"security_protocol": client.security_protocol.value}
-    if client.security_protocol.has_tls:
-        context: ssl.SSLContext = create_ssl_context(
-            cafile=client.ssl_cafile, certfile=client.ssl_certfile, keyfile=client.ssl_keyfile
-        )
-        context.check_hostname = client.ssl_check_hostname
-        keywords["ssl_context"] = context
-    return keywords | sasl_keywords(client)

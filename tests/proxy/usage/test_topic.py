@@ -3,16 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from config.model import Address, AdminClient, SaslMechanism, SecurityProtocol, UsageTopic
+from config.model import Address, AdminClient, UsageTopic
 from proxy.usage import topic as topic_module
 from proxy.usage.record import Batch, Identity, Used
-from proxy.usage.topic import Topic, _security
-from tests.support.certificates import Authority
+from proxy.usage.topic import Topic
 
 SETTINGS = UsageTopic(topic="usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 
@@ -141,34 +139,3 @@ def test_of_a_producer_that_retries_for_ever_nothing_is_left(broker: Broker, mon
     assert all(producer.sender is not None and producer.sender.done() for producer in broker.producers)
     assert [producer.is_closed for producer in broker.producers] == [True, True, False]
     assert len(broker.taken) == 1
-
-
-def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
-    ca = Authority("brokers").save(tmp_path, "ca")
-    password = tmp_path / "password"
-    password.write_text("secret\n")
-
-    found = _security(
-        AdminClient(
-            security_protocol=SecurityProtocol.SASL_SSL,
-            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
-            sasl_username="quota-proxy",
-            sasl_password_file=str(password),
-            ssl_cafile=ca,
-            ssl_check_hostname=False,
-        )
-    )
-
-    context = found.pop("ssl_context")
-    assert not context.check_hostname  # type: ignore[attr-defined]
-    assert len(context.get_ca_certs()) == 1  # type: ignore[attr-defined]
-    assert found == {
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "quota-proxy",
-        "sasl_plain_password": "secret",
-    }
-
-
-def test_in_plaintext_there_is_nothing_to_say() -> None:
-    assert _security(AdminClient()) == {"security_protocol": "PLAINTEXT"}

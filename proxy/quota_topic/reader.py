@@ -1,0 +1,218 @@
+"""Reads a quota topic, from its beginning on and then as it is written: a thread with a loop of its own.
+
+In a thread because a topic of ten thousand rules takes some tenths of a second to decode, which clients would wait for
+on the loop. Fetches are asked for by hand, one after the other, for two things that aiokafka's consumer does not tell:
+when a fetch was sent that came to the end of the topic, which is what a lease counts from, and that the cluster is
+away. Nor may a reader make the topic, where brokers do so for whoever asks: it would not be compacted.
+
+A failure, of whatever kind, ends the connection, and the topic is read anew: what was deleted in it meanwhile may have
+been compacted away. Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from itertools import islice
+from time import monotonic_ns
+from typing import Any, Final
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCodecError,
+    for_code,
+)
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.record import MemoryRecords
+
+from config.model import QuotasFrom
+from config.quota_record import FaultKind, RecordFault, decode
+from proxy.quota_topic.state import Seen
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
+from proxy.topic_client import connection
+
+# How long a broker may wait for something to be written. A lease is taken to be up to that much shorter.
+_WAIT_MS: Final = 500
+# How long an answer may take in all. A connection that was cut in silence is given up then.
+_ANSWER_MS: Final = 5_000
+_MAX_BYTES: Final = 1_048_576
+# How many records the loop is given at a time.
+_AT_ONCE: Final = 250
+_STOP_S: Final = 1.0
+_BACKOFF_S: Final = 0.25
+_MOST_BACKOFF_S: Final = 5.0
+# aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails.
+_NEVER_MS: Final = 2**31 - 1
+_EARLIEST: Final = -2
+_ANY_ISOLATION: Final = 0
+
+
+class _NoTopicError(KafkaError):  # type: ignore[misc]
+    pass
+
+
+class Reader:
+    """The thread. ``tell`` is called in it, and is awaited before it goes on."""
+
+    def __init__(self, settings: QuotasFrom, client_id: str, tell: Callable[[Told], Awaitable[None]]) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._tell = tell
+        self._end_offset = 0  # where the topic ended when that was last known
+        self._since_ms: int | None = None  # when the fetch was sent that told so
+        self._has_told_end = False
+        self._backoff_s = _BACKOFF_S
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="quotas-from", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have it end, soon."""
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # -- in the thread --
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
+            runner.run(self._read_for_ever())
+
+    async def _read_for_ever(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        while True:
+            try:
+                await self._read_anew()
+            except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
+                await self._tell(Failed(self._words(error)))
+            await asyncio.sleep(self._backoff_s)
+            self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
+
+    async def _read_anew(self) -> None:
+        """Read the topic until something fails.
+
+        Raises:
+            Exception: It did.
+        """
+        client = AIOKafkaClient(
+            request_timeout_ms=_ANSWER_MS,
+            metadata_max_age_ms=_NEVER_MS,
+            **connection(self._settings.client, self._client_id),
+        )
+        try:
+            async with asyncio.timeout(2 * _ANSWER_MS / 1_000):
+                await client.bootstrap()
+                leader = await self._leader(client)
+                offset = await self._beginning(client, leader)
+            await self._tell(Began())
+            self._has_told_end = False
+            while True:
+                offset = await self._fetch(client, leader, offset)
+        finally:
+            with suppress(Exception):
+                async with asyncio.timeout(_STOP_S):
+                    await client.close()
+
+    async def _leader(self, client: AIOKafkaClient) -> int:
+        """Return the node id of the one partition's leader."""
+        answer = await client.send(client.get_random_node(), MetadataRequest([self._settings.topic], False))
+        ((error_code, _, *_, partitions),) = answer.topics
+        _raise_for(error_code)
+        if len(partitions) != 1:
+            raise _NoTopicError(
+                f"it has {len(partitions)} partitions, between which there is no order: make it anew, with one"
+            )
+        ((error_code, _, leader, *_),) = partitions
+        _raise_for(error_code)
+        return int(leader)
+
+    async def _beginning(self, client: AIOKafkaClient, leader: int) -> int:
+        request = OffsetRequest(-1, _ANY_ISOLATION, [(self._settings.topic, [(0, _EARLIEST)])])
+        answer = await client.send(leader, request)
+        ((_, ((_, error_code, *_, offset),)),) = answer.topics
+        _raise_for(error_code)
+        return int(offset)
+
+    async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
+        """Read on from ``offset``, tell what there was, and return how far that was."""
+        sent_ms = monotonic_ns() // 1_000_000
+        request = FetchRequest(
+            _WAIT_MS, 1, _MAX_BYTES, _ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
+        )
+        answer = await client.send(leader, request)
+        ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
+        _raise_for(error_code)
+        if end_offset < self._end_offset:
+            self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
+        batches = _Batches(data or b"", offset)
+        records = batches.records()
+        while some := tuple(islice(records, _AT_ONCE)):
+            await self._tell(Read(some, self._since_ms))
+        self._end_offset = max(batches.next_offset, end_offset)
+        if batches.next_offset >= end_offset:
+            if not self._has_told_end:
+                await self._tell(AtEnd())
+                self._has_told_end = True
+                self._backoff_s = _BACKOFF_S
+            self._since_ms = sent_ms
+        return batches.next_offset
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, UnknownTopicOrPartitionError):
+            return "there is no such topic"
+        if isinstance(error, TopicAuthorizationFailedError):
+            return "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"
+        if isinstance(error, TimeoutError):
+            return "no answer in time"
+        return str(error) or repr(error)
+
+
+class _Batches:
+    """The record batches of one answer. ``next_offset`` is behind what was gone through."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        self.next_offset = offset
+        self._batches = MemoryRecords(data)
+
+    def records(self) -> Iterator[Seen]:
+        """Yield them, decoded; those that were asked for only, for a batch may begin before them."""
+        offset = self.next_offset
+        while (batch := self._batches.next_batch()) is not None:
+            if not batch.validate_crc():
+                raise KafkaError(f"the batch before offset {batch.next_offset} has a wrong checksum")
+            if not batch.is_control_batch:
+                yield from (one for one in _decoded(batch) if one.offset >= offset)
+            # Also where compaction has left nothing of it.
+            self.next_offset = max(self.next_offset, batch.next_offset)
+
+
+def _decoded(batch: Any) -> Iterator[Seen]:  # noqa: ANN401 - of a library without types
+    try:
+        for one in batch:
+            # Before Kafka 0.10 there was no timestamp.
+            yield Seen(one.offset, one.timestamp or 0, decode(one.key, one.value))
+    except UnsupportedCodecError as error:
+        message = f"{error}; write without compression, or with gzip"
+        fault = RecordFault(kind=FaultKind.VALUE, key=f"a batch up to offset {batch.next_offset - 1}", message=message)
+        yield Seen(batch.next_offset - 1, 0, fault)
+
+
+def _raise_for(error_code: int) -> None:
+    error = for_code(error_code)
+    if error_code:
+        raise error

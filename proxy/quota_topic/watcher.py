@@ -1,0 +1,204 @@
+"""A quota topic on the loop: what the reader tells goes to the state, what has changed to the server."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic_ns, time_ns
+from typing import Final, Protocol, TypeAlias
+
+from config.model import ProxyConfig, QuotaRule, QuotasFrom
+from proxy.quota.entity import Entity
+from proxy.quota_topic.state import QuotaTopicState
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
+from proxy.usage.log import MissingPackageError, proxy_name
+
+log = logging.getLogger(__name__)
+
+# How many rules are looked at before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+_STOP_S: Final = 1.0
+
+Tell: TypeAlias = Callable[[Told], Awaitable[None]]
+OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
+
+
+class Reader(Protocol):
+    """What reads a topic, in a thread of its own: ``proxy.quota_topic.reader``."""
+
+    def start(self) -> None:
+        """Begin to tell."""
+
+    def stop(self) -> None:
+        """Have it end, soon."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has."""
+
+
+class QuotaTopic:
+    """Follows one topic. All of it belongs to the loop, but for ``_tell``.
+
+    Args:
+        settings: The file's section.
+        proxy: Whose shares count.
+        file_rules: Those of the file.
+        on_changes: Is called on the loop with rules of the topic that have changed, and None for those that went.
+        reader: Returns what reads the topic and awaits what it is given here with each thing that it tells.
+
+    Attributes:
+        state: What is known of the topic.
+        has_read: Set once it has been read to its end.
+        is_connected: Whether it has been since the last failure.
+        failures: How often it could not be read.
+    """
+
+    def __init__(
+        self,
+        settings: QuotasFrom,
+        proxy: str,
+        file_rules: Iterable[QuotaRule],
+        *,
+        on_changes: OnChanges,
+        reader: Callable[[Tell], Reader],
+    ) -> None:
+        self.name = str(settings)
+        self._file_rules = tuple(file_rules)
+        self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=self._file_rules)
+        self.has_read = asyncio.Event()
+        self.is_connected = False
+        self.failures = 0
+        self._is_failing = False
+        self._on_changes = on_changes
+        self._reader = reader(self._tell)
+        self._has_heard = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def rules(self) -> tuple[QuotaRule, ...]:
+        """Every rule that holds: the file's, and the topic's."""
+        return (*self._file_rules, *self.state.in_force.values())
+
+    def news_age_s(self) -> float | None:
+        """Return how long ago the last news had come; None before the first."""
+        heard_ms = self.state.news_heard_ms
+        return None if heard_ms is None else (_now_ms() - heard_ms) / 1_000
+
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it."""
+        return {
+            "topic": self.name,
+            "connected": self.is_connected,
+            "read": self.has_read.is_set(),
+            "rules": self.state.rules,
+            "shares": self.state.shares,
+            "lease_in_force": self.state.has_lease,
+        }
+
+    def follow_file(self, rules: Iterable[QuotaRule]) -> None:
+        """Take the file's rules from now on. ``rules`` are right when this returns; ``on_changes`` is not called."""
+        self._file_rules = tuple(rules)
+        self.state.follow_file(self._file_rules)
+        self.state.changes()
+        self._say()
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop = asyncio.get_running_loop()
+        self._reader.start()
+
+    async def run(self) -> None:
+        """Let the lease end when nothing has come, until cancelled."""
+        while True:
+            next_ms = self.state.next_ms
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
+                    await self._has_heard.wait()
+            self._has_heard.clear()
+            self.state.advance(now_ms=_now_ms())
+            await self._settle()
+
+    async def stop(self) -> None:
+        """Read no more. Waits a moment for the reader to let go of the cluster."""
+        self._reader.stop()
+        await asyncio.to_thread(self._reader.join, _STOP_S)
+
+    async def _tell(self, told: Told) -> None:
+        """Have the loop hear, and wait until it has. In the reader's thread."""
+        if self._loop.is_closed():
+            raise asyncio.CancelledError
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
+
+    async def _hear(self, told: Told) -> None:
+        now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
+        if isinstance(told, Began):
+            self.state.begin()
+        elif isinstance(told, Read):
+            self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
+        elif isinstance(told, AtEnd):
+            self.state.end_reached(now_ms=now_ms)
+            self._succeed()
+        else:
+            self._fail(told)
+        self._has_heard.set()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        while self.state.is_unsettled:
+            changes = self.state.changes(_AT_ONCE)
+            if changes:
+                self._on_changes(changes)
+            await asyncio.sleep(0)
+        self._say()
+
+    def _succeed(self) -> None:
+        self.is_connected = True
+        if self._is_failing or not self.has_read.is_set():
+            log.info("quotas_from %s: read, %d rules and %d shares", self.name, self.state.rules, self.state.shares)
+        self._is_failing = False
+        self.has_read.set()
+
+    def _fail(self, told: Failed) -> None:
+        self.is_connected = False
+        self.failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                self.name, told.reason,
+            )  # fmt: skip
+
+    def _say(self) -> None:
+        for notice in self.state.notices():
+            log.log(
+                logging.WARNING if notice.is_warning else logging.INFO, "quotas_from %s: %s", self.name, notice.text
+            )
+
+
+def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | None:
+    """Return what follows the topic that a configuration names; None where it names none.
+
+    Raises:
+        MissingPackageError: It does, and aiokafka is not installed.
+    """
+    settings = config.quotas_from
+    if settings is None:
+        return None
+    # Here, for it loads aiokafka, which nothing else of the proxy has need of.
+    try:
+        from proxy.quota_topic.reader import Reader as TopicReader
+    except ModuleNotFoundError as error:
+        message = f"quotas_from needs {error.name}, which is not installed"
+        raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
+    proxy = proxy_name(config)
+    return QuotaTopic(
+        settings,
+        proxy,
+        config.quotas,
+        on_changes=on_changes,
+        reader=lambda tell: TopicReader(settings, f"kafka-quota-proxy-{proxy}", tell),
+    )
+
+
+def _now_ms() -> int:
+    return monotonic_ns() // 1_000_000
