@@ -52,8 +52,8 @@ _EARLIEST: Final = -2
 _ANY_ISOLATION: Final = 0
 
 
-class _NoTopicError(KafkaError):  # type: ignore[misc]
-    pass
+class _NoTopicError(Exception):
+    """There is something of that name, and it is no quota topic."""
 
 
 class Reader:

@@ -1,26 +1,30 @@
 """What a reader of a quota topic tells: ``Began``, some ``Read``, ``AtEnd``, more ``Read``; at any time ``Failed``."""
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from proxy.quota_topic.state import Seen
 
 
-class Began(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Began:
     """The topic will be told from its beginning on."""
 
 
-class Read(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Read:
     """What was read next; see ``QuotaTopicState.take``."""
 
     records: tuple[Seen, ...]
     since_ms: int | None
 
 
-class AtEnd(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AtEnd:
     """All that was there has been told; what comes is told as it is written."""
 
 
-class Failed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Failed:
     """The topic cannot be read; it is tried again."""
 
     reason: str

@@ -144,12 +144,13 @@ class QuotaTopic:
         await self._settle()
 
     async def _settle(self) -> None:
+        self._say()
         while self.state.is_unsettled:
             changes = self.state.changes(_AT_ONCE)
             if changes:
                 self._on_changes(changes)
+            self._say()
             await asyncio.sleep(0)
-        self._say()
 
     def _succeed(self) -> None:
         self.is_connected = True

@@ -1,0 +1,213 @@
+"""Rules from a topic of a real cluster: published, they hold within a second, on connections that are open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from config.model import AdminClient as Client
+from config.model import QuotaRule, QuotasFrom
+from config.quota_record import News, QuotaRecord, Rule, Share, encode
+from config.units import parse_addresses
+from proxy.quota.entity import Entity
+from proxy.quota_topic.reader import Reader
+from proxy.quota_topic.watcher import QuotaTopic
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.support.stub_broker import eventually
+
+_TOPIC = "kafka_quota_proxy_quotas_topic"
+_HIGH = 10**9
+_LOW = 10_000
+
+
+class Store:
+    """A quota topic, and who writes to it."""
+
+    def __init__(self, kafka: Kafka, *, partitions: int = 1) -> None:
+        self.topic = create_topic(kafka, partitions=partitions, config={"cleanup.policy": "compact"})
+        self.url = f"kafka://{kafka.bootstrap_servers}/{self.topic}"
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+
+    def write(self, *records: QuotaRecord) -> None:
+        for record in records:
+            key, value = encode(record)
+            self.write_bytes(key, value)
+        assert self._producer.flush(30) == 0
+
+    def write_bytes(self, key: bytes, value: bytes | None) -> None:
+        self._producer.produce(self.topic, key=key, value=value)
+        self._producer.poll(0)
+
+    def news(self, lease_ms: int) -> None:
+        self.write(News(published_ms=time.time_ns() // 1_000_000, lease_ms=lease_ms))
+
+
+def _rule(client_id: str, byte_rate: float | None) -> Rule:
+    return Rule(client_id=client_id, limits={} if byte_rate is None else {"producer_byte_rate": byte_rate})
+
+
+def _share(client_id: str, byte_rate: float) -> Share:
+    return Share(proxy="p1", client_id=client_id, limits={"producer_byte_rate": byte_rate})
+
+
+@contextmanager
+def _proxy(kafka: Kafka, store: Store, directory: Path, **more: Any) -> Iterator[Proxy]:  # noqa: ANN401
+    listener = {"bind": kafka.listener().advertised_address, "upstream": kafka.listener().address}
+    settings = {
+        "listeners": [{"name": "PROXIED", "node_id": kafka.broker.node_id, **listener}],
+        "usage_log": {"proxy": "p1", "directory": str(directory)},
+        "quotas_from": store.url,
+    }
+    with Proxy({**settings, **more}) as proxy:
+        yield proxy
+
+
+def _limits(proxy: Proxy, client_id: str) -> list[float]:
+    return proxy.metrics().values("kafka_quota_proxy_quota_limit", client_id=client_id)
+
+
+def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float:
+    """Wait for it, and return how long that took."""
+    before_s = time.monotonic()
+    wait_until(is_so, timeout_s=timeout_s, what=what)
+    return time.monotonic() - before_s
+
+
+def _waits(client: RawClient, topic: str) -> bool:
+    """Whether a request of 64 KiB is throttled."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
+def test_what_is_published_holds_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
+    topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
+    store.write(_rule("shared", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
+    with (
+        _proxy(mortal_kafka, store, tmp_path, quotas=[{"client-id": "filed", "producer_byte_rate": _HIGH}]) as proxy,
+        raw_client(proxy.port(), client_id="shared") as shared,
+        raw_client(proxy.port(), client_id="ruled") as ruled,
+        raw_client(proxy.port(), client_id="filed") as filed,
+    ):
+        # It was there before the first client was served.
+        assert _limits(proxy, "shared") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
+        assert "has a limit for client-id 'filed', whose rule is in" in proxy.log
+        assert not any(_waits(client, topic) for client in (shared, ruled, filed))
+
+        store.write(_share("shared", _LOW))
+        store.news(lease_ms=4_000)
+        took_s = _until("the share holds", lambda: _limits(proxy, "shared") == [_LOW])
+        assert _waits(shared, topic)
+        assert not _waits(filed, topic)
+        assert proxy.metrics().total(f"{_TOPIC}_lease_in_force") == 1
+        detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
+        assert detail == {
+            "topic": store.url, "connected": True, "read": True, "rules": 3, "shares": 1, "lease_in_force": True,
+        }  # fmt: skip
+
+        store.write_bytes(b'{"client-id":"ruled"}', b"garbage")
+        store.write_bytes(b"\xff", None)
+        store.write(_rule("seen", 7))
+        took_s = max(took_s, _until("what comes after garbage is read", lambda: _limits(proxy, "seen") == [7]))
+        assert proxy.metrics().total(f"{_TOPIC}_not_understood_records_total") == 2
+        assert not _waits(ruled, topic)
+        store.write(_rule("ruled", _LOW))
+        took_s = max(took_s, _until("the rule holds", lambda: _limits(proxy, "ruled") == [_LOW]))
+        assert _waits(ruled, topic)
+        store.write(_rule("ruled", None))
+        took_s = max(took_s, _until("the rule has gone", lambda: _limits(proxy, "ruled") == []))
+        assert took_s < 1
+
+        # Nobody publishes any more.
+        _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
+        assert proxy.metrics().total(f"{_TOPIC}_lease_ends_total") == 1
+        assert "no news for the time of the lease" in proxy.log
+        store.news(lease_ms=60_000)
+        _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
+
+        # What the file says of it goes before, and what it no longer says is the topic's.
+        assert proxy.reload({
+            "usage_log": {"proxy": "p1", "directory": str(tmp_path)},
+            "quotas_from": store.url,
+            "quotas": [{"client-id": "shared", "producer_byte_rate": 8}],
+        })  # fmt: skip
+        assert (_limits(proxy, "shared"), _limits(proxy, "filed")) == ([8], [5])
+
+
+def test_a_topic_that_is_away_changes_nothing_and_is_read_anew(mortal_kafka: Kafka, tmp_path: Path) -> None:
+    store = Store(mortal_kafka)
+    store.write(_rule("kept", _HIGH), _rule("shared", _HIGH), _share("shared", _LOW))
+    with _proxy(mortal_kafka, store, tmp_path) as proxy:
+        store.news(lease_ms=3_000)
+        _until("the share holds", lambda: _limits(proxy, "shared") == [_LOW])
+
+        mortal_kafka.broker.kill()
+        _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
+        assert proxy.metrics().total(f"{_TOPIC}_connected") == 0
+        assert _limits(proxy, "kept") == [_HIGH]
+        assert proxy.log.count("cannot be read: ") == 1
+
+        mortal_kafka.broker.restart()
+        store.write(_rule("kept", 9))
+        store.news(lease_ms=60_000)
+        _until("it is read anew", lambda: _limits(proxy, "kept") == [9], timeout_s=20)
+        _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
+        assert proxy.metrics().total(f"{_TOPIC}_connected") == 1
+
+        admin = AdminClient({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
+        failures = proxy.metrics().total(f"{_TOPIC}_failures_total")
+        admin.delete_topics([store.topic])[store.topic].result(30)
+        _until("says that it has gone", lambda: "there is no such topic" in proxy.log)
+        assert _limits(proxy, "kept") == [9]
+        _until("has tried it again", lambda: proxy.metrics().total(f"{_TOPIC}_failures_total") > failures + 2)
+        # This broker makes topics for whoever asks for one; nobody has asked.
+        assert store.topic not in admin.list_topics(timeout=10).topics
+        assert proxy.stop() == 0
+
+
+def _followed(
+    kafka: Kafka, store: Store, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
+) -> QuotaTopic:
+    """The same without the rest of a proxy."""
+    servers = parse_addresses(kafka.bootstrap_servers)
+    settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
+    return QuotaTopic(settings, "p1", (), on_changes=on_changes, reader=lambda tell: Reader(settings, "test", tell))
+
+
+async def test_a_topic_of_several_partitions_is_refused(mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    topic = _followed(mortal_kafka, Store(mortal_kafka, partitions=2), lambda _: None)
+
+    topic.start()
+    await eventually(lambda: topic.failures)
+    await topic.stop()
+
+    assert "it has 2 partitions, between which there is no order: make it anew, with one" in caplog.text
+
+
+async def test_ten_thousand_rules_are_read_in_two_seconds(mortal_kafka: Kafka) -> None:
+    store = Store(mortal_kafka)
+    store.write(*(_rule(f"client-{number}", number + 1) for number in range(10_000)))
+    changed: set[object] = set()
+    topic = _followed(mortal_kafka, store, changed.update)
+
+    before_s = time.monotonic()
+    topic.start()
+    async with asyncio.timeout(20):
+        await topic.has_read.wait()
+    took_s = time.monotonic() - before_s
+    await topic.stop()
+
+    assert len(topic.rules) == len(changed) == 10_000
+    assert took_s < 2

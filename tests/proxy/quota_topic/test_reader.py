@@ -1,0 +1,369 @@
+"""The reader, with a cluster that is made up: what it asks, what it tells, and when. A real one: tests/end_to_end."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from config.model import Address, AdminClient, QuotasFrom
+from config.quota_record import News, QuotaRecord, RecordFault, Rule, encode
+from proxy.quota_topic import reader as reader_module
+from proxy.quota_topic.reader import Reader
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
+from tests.support.stub_broker import eventually
+
+SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+NEWS = News(published_ms=1, lease_ms=1_000)
+
+
+def rule(number: int) -> Rule:
+    return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
+
+
+def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
+    """A record batch as a broker has it; of ``gaps`` offsets at its end compaction has left nothing."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
+    for offset, record in enumerate(records):
+        key, value = encode(record)
+        builder.append(offset, 1_000 + first_offset + offset, key, value, [])
+    data = bytearray(builder.build())
+    data[0:8] = first_offset.to_bytes(8, "big")
+    data[23:27] = (len(records) - 1 + gaps).to_bytes(4, "big", signed=True)
+    data[22] |= 0x20 if is_control else 0
+    return resealed(data)
+
+
+def resealed(data: bytearray) -> bytes:
+    from aiokafka.record._crc32c import crc
+
+    data[17:21] = crc(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
+
+
+@dataclass
+class Cluster:
+    """What the clients of a test reach. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
+
+    partitions: int = 1
+    topic_error: int = 0
+    is_away: bool = False
+    log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
+    end_offset: int | None = None  # None: that of the log
+    beginning: int = 0
+    fetch_error: int = 0
+    is_hanging: bool = False
+    clients: int = 0
+    closed: int = 0
+    now_ms: int = 0
+    asked: list[Any] = field(default_factory=list)
+
+    def append(self, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> None:
+        first = self.log[-1][0] if self.log else self.beginning
+        self.log.append((first + len(records) + gaps, batch(first, *records, gaps=gaps, is_control=is_control)))
+
+    async def answer(self, request: object) -> object:
+        self.asked.append(request)
+        if isinstance(request, MetadataRequest):
+            partition = (0, 0, 7, [7], [7])
+            return SimpleNamespace(topics=[(self.topic_error, "store", False, [partition] * self.partitions)])
+        if isinstance(request, OffsetRequest):
+            return SimpleNamespace(topics=[("store", [(0, 0, -1, self.beginning)])])
+        assert isinstance(request, FetchRequest)
+        return await self.fetch(request)
+
+    async def fetch(self, request: FetchRequest) -> object:
+        ((_, ((_, offset, _),)),) = request._topics
+        self.now_ms += 10
+        end_offset = self.end_offset if self.end_offset is not None else (self.log[-1][0] if self.log else 0)
+        data = next((data for next_offset, data in self.log if next_offset > offset), b"")
+        if self.is_hanging or (not data and not self.fetch_error):
+            await asyncio.sleep(0.005)
+        return SimpleNamespace(topics=[("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])])
+
+    def client(self, **settings: object) -> "Client":
+        assert settings["bootstrap_servers"] == ["k:9092"]
+        assert settings["client_id"] == "me"
+        self.clients += 1
+        return Client(self)
+
+
+@dataclass
+class Client:
+    cluster: Cluster
+
+    async def bootstrap(self) -> None:
+        if self.cluster.is_away:
+            raise KafkaConnectionError("Unable to bootstrap from k:9092")
+
+    def get_random_node(self) -> int:
+        return 3
+
+    async def send(self, node_id: int, request: object) -> object:
+        assert node_id == (3 if isinstance(request, MetadataRequest) else 7)
+        return await self.cluster.answer(request)
+
+    async def close(self) -> None:
+        self.cluster.closed += 1
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster()
+    monkeypatch.setattr(reader_module, "AIOKafkaClient", cluster.client)
+    monkeypatch.setattr(reader_module, "monotonic_ns", lambda: cluster.now_ms * 1_000_000)
+    monkeypatch.setattr(reader_module, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(reader_module, "_MOST_BACKOFF_S", 0.002)
+    return cluster
+
+
+Until = Callable[[Callable[[list[Told]], bool]], Any]
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[tuple[list[Told], Until]]:
+    """What is told, on this loop; and what waits until that is enough."""
+    told: list[Told] = []
+
+    async def tell(one: Told) -> None:
+        told.append(one)
+
+    async def until(is_enough: Callable[[list[Told]], bool]) -> None:
+        await eventually(lambda: is_enough(told))
+
+    reader = Reader(SETTINGS, "me", tell)
+    task = asyncio.ensure_future(reader._read_for_ever())
+    try:
+        yield told, until
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def records(told: list[Told]) -> list[QuotaRecord | RecordFault]:
+    return [seen.record for one in told if isinstance(one, Read) for seen in one.records]
+
+
+async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Cluster) -> None:
+    cluster.beginning = 40
+    cluster.append(rule(1), rule(2))
+    cluster.append(rule(3))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.append(NEWS)
+        await until(lambda told: NEWS in records(told))
+
+    assert told[0] == Began()
+    assert records(told) == [rule(1), rule(2), rule(3), NEWS]
+    seen = [one for some in told if isinstance(some, Read) for one in some.records]
+    assert [one.offset for one in seen] == [40, 41, 42, 43]
+    assert [one.timestamp_ms for one in seen] == [1_040, 1_041, 1_042, 1_043]
+    assert told.index(AtEnd()) == 3
+    assert told.count(AtEnd()) == 1
+
+
+async def test_the_topic_is_not_made_by_asking_for_it(cluster: Cluster) -> None:
+    async with reading() as (_, until):
+        await until(lambda told: AtEnd() in told)
+
+    metadata = next(request for request in cluster.asked if isinstance(request, MetadataRequest))
+    assert metadata._allow_auto_topic_creation is False
+
+
+async def test_since_is_when_the_fetch_was_sent_that_last_came_to_the_end(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.is_hanging = True
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        before_ms = cluster.now_ms
+        await until(lambda _: cluster.now_ms > before_ms + 20)
+        cluster.append(rule(3))
+        cluster.append(rule(4))
+        await until(lambda told: rule(4) in records(told))
+
+    # Sent at 0 and 10; the second came to the end.
+    sinces = [one.since_ms for one in told if isinstance(one, Read)]
+    assert sinces[:2] == [None, None]
+    # The third was read by the fetch behind one that came to the end; the fourth by the next, before it did again.
+    assert sinces[2] == sinces[3]
+    assert sinces[2] is not None
+    assert before_ms - 10 <= sinces[2] <= cluster.now_ms - 20
+
+
+async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert told == [Began(), AtEnd()]
+
+
+async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
+    cluster.append(*(rule(number) for number in range(600)))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert [len(one.records) for one in told if isinstance(one, Read)] == [250, 250, 100]
+
+
+async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) -> None:
+    cluster.append(rule(1), gaps=3)
+    cluster.append(gaps=2)
+    cluster.append(rule(2))
+    cluster.append(is_control=True, gaps=1)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert records(told) == [rule(1), rule(2)]
+
+
+async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Cluster) -> None:
+    cluster.beginning = 0
+    cluster.append(rule(1), rule(2), rule(3))
+    cluster.beginning = 2
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert records(told) == [rule(3)]
+
+
+async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    next_offset, good = cluster.log[0]
+    cluster.log[0] = (next_offset, good[:-1] + b"\xff")
+
+    async with reading() as (told, until):
+        await until(lambda told: any(isinstance(one, Failed) for one in told))
+        cluster.log[0] = (next_offset, good)
+        await until(lambda told: AtEnd() in told)
+
+    assert next(one for one in told if isinstance(one, Failed)).reason.endswith("has a wrong checksum")
+    assert records(told) == [rule(1)]
+
+
+async def test_a_compression_that_is_not_installed_is_a_record_that_is_not_understood(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Batch:
+        next_offset = 5
+        is_control_batch = False
+
+        def validate_crc(self) -> bool:
+            return True
+
+        def __iter__(self) -> "Batch":
+            raise UnsupportedCodecError("Libraries for zstd compression codec not found")
+
+    batches = deque([Batch(), None])
+    monkeypatch.setattr(reader_module, "MemoryRecords", lambda data: SimpleNamespace(next_batch=batches.popleft))
+
+    found = list(reader_module._Batches(b"", 0).records())
+
+    assert [(one.offset, str(one.record)) for one in found] == [
+        (
+            4,
+            "value of a batch up to offset 4: UnsupportedCodecError: Libraries for zstd compression codec not found; "
+            "write without compression, or with gzip",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic_error", "partitions", "reason"),
+    [
+        (3, 0, "there is no such topic"),
+        (29, 0, "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"),
+        (0, 2, "it has 2 partitions, between which there is no order: make it anew, with one"),
+        (5, 1, "[Error 5] LeaderNotAvailableError"),
+    ],
+)
+async def test_a_topic_that_cannot_be_read_is_told_and_tried_again(
+    topic_error: int, partitions: int, reason: str, cluster: Cluster
+) -> None:
+    cluster.topic_error, cluster.partitions = topic_error, partitions
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) > 1)
+        assert set(told) == {Failed(reason)}
+        cluster.topic_error, cluster.partitions = 0, 1
+        await until(lambda told: AtEnd() in told)
+
+    assert cluster.clients > 2
+
+
+async def test_a_cluster_that_is_away_is_tried_for_ever_and_nothing_is_left_open(cluster: Cluster) -> None:
+    cluster.is_away = True
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) == 5)
+        cluster.is_away = False
+        await until(lambda told: AtEnd() in told)
+
+    assert told[0] == Failed("KafkaConnectionError: Unable to bootstrap from k:9092")
+    assert cluster.closed == cluster.clients == 6
+
+
+async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 6
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.append(NEWS)
+        cluster.fetch_error = 0
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    second = told[told.index(AtEnd()) + 1 :]
+    assert [type(one) for one in second] == [Failed, Began, Read, Read, AtEnd]
+    assert records(second) == [rule(1), NEWS]
+    # What was known of the end still is: what was written since cannot be older.
+    assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+
+
+async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2), rule(3))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 1
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.log = []
+        cluster.append(NEWS)
+        cluster.fetch_error = 0
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    assert [one.since_ms for one in told if isinstance(one, Read)] == [None, None]
+
+
+async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
+    told: list[Told] = []
+
+    async def tell(one: Told) -> None:
+        told.append(one)
+
+    reader = Reader(SETTINGS, "me", tell)
+    reader.join(0)
+    reader.stop()
+    reader.start()
+    await eventually(lambda: AtEnd() in told)
+    reader.stop()
+    await asyncio.to_thread(reader.join, 10)
+
+    assert not reader._thread.is_alive()
+    assert cluster.closed == 1
+    reader.stop()

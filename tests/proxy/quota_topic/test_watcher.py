@@ -1,0 +1,247 @@
+"""The loop's part of a quota topic: who hears what, when the lease ends, what is logged."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from time import monotonic_ns, time_ns
+
+import pytest
+
+from config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
+from config.quota_record import News, QuotaRecord, Rule, Share
+from proxy.metrics.quota_topic import families
+from proxy.quota.entity import Entity
+from proxy.quota_topic.state import Seen
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
+from proxy.quota_topic.watcher import QuotaTopic, Tell, quota_topic
+from proxy.usage.log import MissingPackageError
+from tests.support.stub_broker import eventually
+
+SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
+ALICE: Entity = ("alice", None)
+PREFIX = "kafka_quota_proxy_quotas_topic"
+
+
+def alice(byte_rate: float) -> Rule:
+    return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
+
+
+def read(*records: QuotaRecord, since_ms: int | None = None, first: int = 0) -> Read:
+    wall_ms = time_ns() // 1_000_000
+    return Read(tuple(Seen(first + offset, wall_ms, record) for offset, record in enumerate(records)), since_ms)
+
+
+class Playbook:
+    """A reader in a thread, which tells what it is given."""
+
+    def __init__(self, tell: Tell, *told: Told) -> None:
+        self._tell = tell
+        self._told = told
+        self.is_stopped = False
+        self.errors: list[BaseException] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    async def _run(self) -> None:
+        try:
+            for one in self._told:
+                await self._tell(one)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.errors.append(error)
+
+
+class Watched:
+    """A topic that is told of by ``playbook``, and what it has said of changes."""
+
+    def __init__(self, *told: Told) -> None:
+        self.changes: dict[Entity, QuotaRule | None] = {}
+        self.portions: list[int] = []
+        self.playbook: Playbook
+        self.topic = QuotaTopic(
+            SETTINGS, "p1", [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told)
+        )
+
+    def reader(self, tell: Tell, told: tuple[Told, ...]) -> Playbook:
+        self.playbook = Playbook(tell, *told)
+        return self.playbook
+
+    def changed(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        self.changes.update(changes)
+        self.portions.append(len(changes))
+
+    def rate(self, entity: Entity = ALICE) -> float | None:
+        rule = self.changes[entity]
+        return None if rule is None else rule.producer_byte_rate
+
+
+@asynccontextmanager
+async def running(watched: Watched) -> AsyncIterator[Watched]:
+    watched.topic.start()
+    run = asyncio.ensure_future(watched.topic.run())
+    try:
+        yield watched
+    finally:
+        run.cancel()
+        await asyncio.wait([run])
+        await watched.topic.stop()
+
+
+async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() -> None:
+    watched = Watched(Began(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), AtEnd())
+
+    async with running(watched):
+        async with asyncio.timeout(10):
+            await watched.topic.has_read.wait()
+
+        assert len(watched.changes) == 600
+        assert max(watched.portions) <= 250
+        assert watched.topic.is_connected
+        assert watched.topic.rules[0] is FILE
+        assert len(watched.topic.rules) == 601
+    assert watched.playbook.is_stopped
+    assert watched.playbook.errors == []
+
+
+async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
+    watched = Watched(Began(), AtEnd(), read(alice(5.0), share, News(published_ms=1, lease_ms=300)))
+
+    async with running(watched):
+        await eventually(lambda: watched.changes)
+        assert watched.rate() == 2.0
+        assert watched.topic.detail()["lease_in_force"] is True
+        await eventually(lambda: watched.rate() == 5.0)
+
+    assert watched.topic.state.lease_ends == 1
+    assert "quotas_from kafka://k:9092/store: no news for the time of the lease: 1 share" in caplog.text
+
+
+async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watched = Watched(
+        Began(), read(alice(5.0)), AtEnd(), Failed("away"), Failed("still away"), Began(), read(alice(6.0)), AtEnd()
+    )
+
+    async with running(watched):
+        await eventually(lambda: watched.changes and watched.rate() == 6.0)
+
+    assert watched.topic.failures == 2
+    assert [record.getMessage().removeprefix("quotas_from kafka://k:9092/store: ") for record in caplog.records] == [
+        "read, 1 rules and 0 shares",
+        "cannot be read: away; it is tried again, and what is known stays in force",
+        "read, 1 rules and 0 shares",
+    ]
+
+
+async def test_a_reload_of_the_file_merges_anew() -> None:
+    watched = Watched(Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), AtEnd())
+    async with running(watched):
+        await eventually(watched.topic.has_read.is_set)
+        watched.changes.clear()
+
+        own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
+        watched.topic.follow_file([own])
+
+        assert watched.topic.rules == (
+            own, QuotaRule(user="filed", connections=1, source="kafka://store@1"),
+        )  # fmt: skip
+        assert watched.changes == {}
+
+
+async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
+    watched = Watched(Began(), read(alice(5.0)), AtEnd())
+
+    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
+        raise OSError("broken")
+
+    watched.topic._on_changes = fail
+    async with running(watched):
+        await eventually(lambda: watched.playbook.errors)
+
+    assert str(watched.playbook.errors[0]) == "broken"
+
+
+async def test_a_reader_that_outlives_the_loop_ends() -> None:
+    watched = Watched()
+    loop = asyncio.new_event_loop()
+    watched.topic._loop = loop
+    loop.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await watched.topic._tell(Began())
+
+
+async def test_metrics_tell_how_it_stands() -> None:
+    share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
+    watched = Watched(Failed("away"), Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1}), share))
+    topic = watched.topic
+    assert "news_age_seconds" not in {family.name.removeprefix(f"{PREFIX}_") for family in families(topic)}
+    async with running(watched):
+        await eventually(lambda: watched.changes)
+        await topic._hear(AtEnd())
+        now_ms = monotonic_ns() // 1_000_000
+        await topic._hear(read(News(published_ms=1, lease_ms=60_000), since_ms=now_ms - 3_000, first=7))
+
+    found = {family.name.removeprefix(f"{PREFIX}_"): list(family.samples) for family in families(topic)}
+    age_s = found.pop("news_age_seconds")[0][1]
+    assert 3 <= age_s < 10
+    assert found == {
+        "records_total": [("", 4.0)],
+        "not_understood_records_total": [("", 0.0)],
+        "failures_total": [("", 1.0)],
+        "connected": [("", 1.0)],
+        "rules": [("", 2.0)],
+        "shares": [("", 1.0)],
+        "rules_in_force": [("", 1.0)],
+        "lease_in_force": [("", 1.0)],
+        "lease_ends_total": [("", 0.0)],
+    }
+    assert topic.detail() == {
+        "topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 2, "shares": 1,
+        "lease_in_force": True,
+    }  # fmt: skip
+
+
+def test_without_a_topic_there_are_no_metrics() -> None:
+    assert list(families(None)) == []
+
+
+CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
+
+
+def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("aiokafka", "aiokafka.client", "aiokafka.errors"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "proxy.quota_topic.reader", raising=False)
+
+    with pytest.raises(MissingPackageError, match=r"quotas_from needs aiokafka.*'kafka-quota-proxy\[usage-topic\]'"):
+        quota_topic(CONFIG, on_changes=lambda changes: None)
+
+
+def test_the_shares_are_those_of_the_name_in_the_usage_log() -> None:
+    config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=SETTINGS, usage_log=UsageLog(proxy="p7"))
+
+    topic = quota_topic(config, on_changes=lambda changes: None)
+
+    assert topic is not None
+    assert topic.state._proxy == "p7"
+    assert quota_topic(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
+
+
+def test_nothing_else_loads_aiokafka() -> None:
+    program = "import sys, proxy.server, proxy.quota_topic.watcher; sys.exit('aiokafka' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
