@@ -4,7 +4,6 @@ import asyncio
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic_ns, time_ns
@@ -19,6 +18,7 @@ from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.quota_topic.watcher import QuotaTopic, Tell, quota_topic
 from proxy.usage.log import MissingPackageError
+from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
@@ -34,33 +34,6 @@ def alice(byte_rate: float) -> Rule:
 def read(*records: QuotaRecord, since_ms: int | None = None, first: int = 0) -> Read:
     wall_ms = time_ns() // 1_000_000
     return Read(tuple(Seen(first + offset, wall_ms, record) for offset, record in enumerate(records)), since_ms)
-
-
-class Playbook:
-    """A reader in a thread, which tells what it is given."""
-
-    def __init__(self, tell: Tell, *told: Told) -> None:
-        self._tell = tell
-        self._told = told
-        self.is_stopped = False
-        self.errors: list[BaseException] = []
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.is_stopped = True
-
-    def join(self, timeout_s: float) -> None:
-        self._thread.join(timeout_s)
-
-    async def _run(self) -> None:
-        try:
-            for one in self._told:
-                await self._tell(one)
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.errors.append(error)
 
 
 class Watched:

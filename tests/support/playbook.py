@@ -1,0 +1,34 @@
+"""A reader of a quota topic that reads nothing: it tells what it is given."""
+
+import asyncio
+import threading
+
+from proxy.quota_topic.told import Told
+from proxy.quota_topic.watcher import Tell
+
+
+class Playbook:
+    """Tells it in a thread, one after the other."""
+
+    def __init__(self, tell: Tell, *told: Told) -> None:
+        self._tell = tell
+        self._told = told
+        self.is_stopped = False
+        self.errors: list[BaseException] = []
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    async def _run(self) -> None:
+        try:
+            for one in self._told:
+                await self._tell(one)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.errors.append(error)
