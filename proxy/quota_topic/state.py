@@ -16,7 +16,7 @@ Changes are taken in portions, for a topic may change ten thousand rules at once
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName, QuotaRule
@@ -90,6 +90,7 @@ class QuotaTopicState:
         self.records = self.not_understood = self.lease_ends = 0
         self.has_lease = False
         self.in_force: dict[Entity, QuotaRule] = {}
+        self._limits: dict[Entity, Mapping[str, float]] = {}  # of what is in force, to be compared
         self._proxy = proxy
         self._topic = topic
         self._most = most
@@ -143,9 +144,9 @@ class QuotaTopicState:
             for old, new in ((before.rules, self._now.rules), (before.shares, self._now.shares)):
                 for entity in [entity for entity, held in new.items() if not held.limits]:
                     del new[entity]
-                # A lost topic says nothing of what it had, so both are gone through.
-                changed = [entity for entity in old.keys() | new.keys() if old.get(entity) != new.get(entity)]
-                self._touched.update(dict.fromkeys(changed))
+                # Which of them differ is found out in portions: here it would take 10 ms for 10,000.
+                self._touched.update(dict.fromkeys(old))
+                self._touched.update(dict.fromkeys(new))
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
@@ -202,15 +203,18 @@ class QuotaTopicState:
         ``in_force`` has them from then on. What is the file's is not among them.
         """
         found: dict[Entity, QuotaRule | None] = {}
-        for _ in range(len(self._touched) if most is None else min(most, len(self._touched))):
-            entity = next(iter(self._touched))
+        # Listed at once: to find the first of a dict takes the longer the more was deleted in front of it.
+        for entity in list(islice(self._touched, most)):
             del self._touched[entity]
-            rule, before = self._rule(entity), self.in_force.get(entity)
-            if rule is None:
-                if self.in_force.pop(entity, None) is not None and entity not in self._file:
-                    found[entity] = None
-            elif before is None or replace(rule, source=before.source) != before:
-                self.in_force[entity] = found[entity] = rule
+            held = self._held(entity)
+            if held is None:
+                if self.in_force.pop(entity, None) is not None:
+                    del self._limits[entity]
+                    if entity not in self._file:
+                        found[entity] = None
+            elif held.limits != self._limits.get(entity):
+                self._limits[entity] = held.limits
+                self.in_force[entity] = found[entity] = self._rule(entity, held)
         return found
 
     def notices(self) -> Iterator[Notice]:
@@ -220,7 +224,12 @@ class QuotaTopicState:
 
     # -- within --
 
-    def _rule(self, entity: Entity) -> QuotaRule | None:
+    def _rule(self, entity: Entity, held: _Held) -> QuotaRule:
+        user, client_id = entity
+        source = f"kafka://{self._topic}@{held.offset}"
+        return QuotaRule(user=user, client_id=client_id, source=source, **held.limits)  # type: ignore[arg-type]
+
+    def _held(self, entity: Entity) -> _Held | None:
         """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""
         rule = self._now.rules.get(entity)
         share = self._now.shares.get(entity)
@@ -231,12 +240,9 @@ class QuotaTopicState:
             return None
         if share is not None and not self.has_lease:
             share = None
-        last = share or rule
-        if last is None:
-            return None
-        limits = {**(rule.limits if rule else {}), **(share.limits if share else {})}
-        source = f"kafka://{self._topic}@{last.offset}"
-        return QuotaRule(user=entity[0], client_id=entity[1], source=source, **limits)  # type: ignore[arg-type]
+        if rule is None or share is None:
+            return share or rule
+        return _Held({**rule.limits, **share.limits}, share.offset)
 
     def _put(self, table: _Table, record: Rule | Share, offset: int) -> None:
         entity = _entity(record.user, record.client_id)
