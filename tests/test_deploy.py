@@ -22,6 +22,7 @@ quotas:
     controller_mutation_rate: 10
 replication: {from_cluster: true}
 usage_log: {directory: usage}
+quotas_from: kafka://127.0.0.1:1/kafka-quota-store
 """
 
 REPOSITORY = Path(__file__).parent.parent

@@ -32,6 +32,8 @@ EXCEPTIONS = {
     "proxy/mutations.py": "tests/proxy/session/test_mutations.py",
     "proxy/calls.py": "tests/proxy/session/test_calls.py",
     "proxy/commands/priority.py": "tests/proxy/commands/test_explain.py",
+    # What is told, by those who hear it.
+    "proxy/quota_topic/told.py": "tests/proxy/quota_topic/test_watcher.py",
     # A record that the dialler keeps.
     "proxy/upstream.py": "tests/proxy/test_dialler.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.

@@ -8,8 +8,8 @@ from proxy.quota_topic.watcher import QuotaTopic
 
 _PREFIX: Final = "kafka_quota_proxy_quotas_topic"
 
-# name, type, what it means, how it is read; nothing where that is None
-_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[QuotaTopic], float | None]], ...]] = (
+# name, type, what it means, how it is read
+_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[QuotaTopic], float]], ...]] = (
     ("records_total", "counter", "Records that were read, again after each failure.",
      lambda topic: topic.state.records),
     ("not_understood_records_total", "counter", "Those of them that were not understood and changed nothing.",
@@ -26,7 +26,8 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Callable[[QuotaTopic], float | None]
     ("lease_in_force", "gauge", "Whether shares hold: there was news of late.", lambda topic: topic.state.has_lease),
     ("lease_ends_total", "counter", "Times that shares ceased to hold for want of news.",
      lambda topic: topic.state.lease_ends),
-    ("news_age_seconds", "gauge", "How long ago the last news had come.", lambda topic: topic.news_age_s()),
+    ("news_age_seconds", "gauge", "How long ago the last news had come; NaN before the first.",
+     lambda topic: topic.news_age_s()),
 )  # fmt: skip
 
 
@@ -35,6 +36,4 @@ def families(topic: QuotaTopic | None) -> Iterator[Family]:
     if topic is None:
         return
     for name, kind, help_, read in _FAMILIES:
-        value = read(topic)
-        if value is not None:
-            yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(value))])
+        yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(read(topic)))])

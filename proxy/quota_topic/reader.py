@@ -36,8 +36,9 @@ from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.topic_client import connection
 
-# How long a broker may wait for something to be written. A lease is taken to be up to that much shorter.
-_WAIT_MS: Final = 500
+# How long a broker may wait for something to be written. A lease counts from the fetch before, so it is taken to be up
+# to twice that shorter.
+_WAIT_MS: Final = 250
 # How long an answer may take in all. A connection that was cut in silence is given up then.
 _ANSWER_MS: Final = 5_000
 _MAX_BYTES: Final = 1_048_576

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from math import nan
 from time import monotonic_ns, time_ns
 from typing import Final, Protocol, TypeAlias
 
@@ -79,10 +80,10 @@ class QuotaTopic:
         """Every rule that holds: the file's, and the topic's."""
         return (*self._file_rules, *self.state.in_force.values())
 
-    def news_age_s(self) -> float | None:
-        """Return how long ago the last news had come; None before the first."""
+    def news_age_s(self) -> float:
+        """Return how long ago the last news had come; NaN before the first."""
         heard_ms = self.state.news_heard_ms
-        return None if heard_ms is None else (_now_ms() - heard_ms) / 1_000
+        return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
     def detail(self) -> dict[str, object]:
         """Return what ``/readyz`` says of it."""

@@ -6,13 +6,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from time import monotonic_ns, time_ns
+from time import time_ns
 
 import pytest
 
 from config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
 from config.quota_record import News, QuotaRecord, Rule, Share
-from proxy.metrics.quota_topic import families
 from proxy.quota.entity import Entity
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
@@ -24,16 +23,15 @@ from tests.support.stub_broker import eventually
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
 ALICE: Entity = ("alice", None)
-PREFIX = "kafka_quota_proxy_quotas_topic"
 
 
 def alice(byte_rate: float) -> Rule:
     return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
 
 
-def read(*records: QuotaRecord, since_ms: int | None = None, first: int = 0) -> Read:
+def read(*records: QuotaRecord) -> Read:
     wall_ms = time_ns() // 1_000_000
-    return Read(tuple(Seen(first + offset, wall_ms, record) for offset, record in enumerate(records)), since_ms)
+    return Read(tuple(Seen(offset, wall_ms, record) for offset, record in enumerate(records)), None)
 
 
 class Watched:
@@ -157,39 +155,15 @@ async def test_a_reader_that_outlives_the_loop_ends() -> None:
         await watched.topic._tell(Began())
 
 
-async def test_metrics_tell_how_it_stands() -> None:
-    share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
-    watched = Watched(Failed("away"), Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1}), share))
-    topic = watched.topic
-    assert "news_age_seconds" not in {family.name.removeprefix(f"{PREFIX}_") for family in families(topic)}
+async def test_it_tells_how_it_stands() -> None:
+    watched = Watched(Began(), read(alice(5.0)), AtEnd())
     async with running(watched):
-        await eventually(lambda: watched.changes)
-        await topic._hear(AtEnd())
-        now_ms = monotonic_ns() // 1_000_000
-        await topic._hear(read(News(published_ms=1, lease_ms=60_000), since_ms=now_ms - 3_000, first=7))
+        await eventually(watched.topic.has_read.is_set)
 
-    found = {family.name.removeprefix(f"{PREFIX}_"): list(family.samples) for family in families(topic)}
-    age_s = found.pop("news_age_seconds")[0][1]
-    assert 3 <= age_s < 10
-    assert found == {
-        "records_total": [("", 4.0)],
-        "not_understood_records_total": [("", 0.0)],
-        "failures_total": [("", 1.0)],
-        "connected": [("", 1.0)],
-        "rules": [("", 2.0)],
-        "shares": [("", 1.0)],
-        "rules_in_force": [("", 1.0)],
-        "lease_in_force": [("", 1.0)],
-        "lease_ends_total": [("", 0.0)],
-    }
-    assert topic.detail() == {
-        "topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 2, "shares": 1,
-        "lease_in_force": True,
+    assert watched.topic.detail() == {
+        "topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1, "shares": 0,
+        "lease_in_force": False,
     }  # fmt: skip
-
-
-def test_without_a_topic_there_are_no_metrics() -> None:
-    assert list(families(None)) == []
 
 
 CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
