@@ -174,7 +174,10 @@ def test_a_topic_that_is_away_changes_nothing_and_is_read_anew(mortal_kafka: Kaf
         _until("has tried it again", lambda: proxy.metrics().total(f"{_TOPIC}_failures_total") > failures + 2)
         # This broker makes topics for whoever asks for one; nobody has asked.
         assert store.topic not in admin.list_topics(timeout=10).topics
+        process = proxy.process
         assert proxy.stop() == 0
+        assert "Traceback" not in process.output()
+        assert "never retrieved" not in process.output()
 
 
 def _followed(

@@ -4,7 +4,7 @@ from math import isnan
 from time import monotonic_ns
 
 from config.model import QuotaRule, QuotasFrom
-from config.quota_record import News, RecordFault, Rule, Share, decode
+from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share, decode
 from proxy.metrics.quota_topic import families
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.watcher import QuotaTopic
@@ -25,7 +25,7 @@ def test_they_tell_what_the_topic_has_and_how_it_stands() -> None:
     fault = decode(b"?", None)
     assert isinstance(fault, RecordFault)
     now_ms = monotonic_ns() // 1_000_000
-    records = [
+    records: list[QuotaRecord | RecordFault] = [
         Rule(user="alice", limits={"connections": 5}),
         Rule(user="filed", limits={"connections": 5}),
         fault,
