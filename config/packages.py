@@ -9,13 +9,17 @@ from config.errors import Fault, Severity
 from config.raw import mapping_at
 
 # Section, and then the package that it is imported from and the extra that brings it.
-_WANTED: Final = ((("usage_log", "kafka"), "aiokafka", "usage-topic"),)
+_WANTED: Final = (
+    (("usage_log", "kafka"), "aiokafka", "usage-topic"),
+    (("quotas_from",), "aiokafka", "usage-topic"),
+)
 
 
 def check_packages(document: Document) -> Iterator[Fault]:
     """Yield a warning for each section that needs what is not there: the proxy may run on another machine."""
     for location, package, extra in _WANTED:
-        if mapping_at(document, *location) and find_spec(package) is None:
+        *around, key = location
+        if (mapping_at(document, *around) or {}).get(key) and find_spec(package) is None:
             yield Fault(
                 file=document.file,
                 line=document.line(location),

@@ -32,6 +32,17 @@ def test_a_topic_without_aiokafka_is_a_warning_that_says_what_to_install(tmp_pat
 
 
 @pytest.mark.usefixtures("without_aiokafka")
+@pytest.mark.parametrize("value", ["kafka://k:9092/store", "{kafka: {bootstrap_servers: 'k:9092'}}"])
+def test_so_is_a_topic_of_quotas(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"{LISTENERS}quotas_from: {value}\n")
+
+    (warning,) = load(path).warnings
+
+    assert str(warning).startswith(f"{path}:2: quotas_from: warning: needs aiokafka, which is not installed here")
+
+
+@pytest.mark.usefixtures("without_aiokafka")
 @pytest.mark.parametrize("usage_log", ["", "usage_log: {directory: usage}\n"])
 def test_who_wants_no_topic_hears_nothing(tmp_path: Path, usage_log: str) -> None:
     path = tmp_path / "c.yaml"
