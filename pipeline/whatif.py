@@ -9,13 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from config.model import KafkaSettings, ProxyConfig, Shaping
+from pipeline.demand import LEAST_PARTS, Rows
 from pipeline.record import BYTE_KINDS
-from pipeline.replay import LEAST_PARTS, Demand, Outcome, Replay
+from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import QuotaKind, RuleTable
 
@@ -122,7 +124,7 @@ def _limited(records: DataFrame, entities: DataFrame) -> DataFrame:
 
 
 def parts_of_record() -> Column:
-    """Return how many parts ``replay`` cuts a record into (``replay.parts_of``)."""
+    """Return how many parts a record is cut into (``demand.parts_of``)."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     return F.greatest(F.lit(1), F.least("requests", most))
 
@@ -150,20 +152,21 @@ def _replayed(batches: Iterator[pd.DataFrame], quotas: Quotas) -> Iterator[pd.Da
     running: Replay | None = None
     for batch in batches:
         ended: list[tuple[object, ...]] = []
-        for proxy, broker, kind, user, client_id, start_ms, interval_ms, amount, requests, connections in zip(
-            *(batch[name] for name in (*TRIED, "start_ms", "interval_ms", "amount", "requests")),
-            batch["connections"].fillna(1).clip(lower=1).astype("int64"),
-            strict=True,
-        ):
-            its = (proxy, broker, kind, user, client_id)
+        connections = batch["connections"].fillna(1).clip(lower=1)
+        columns = [batch[name] for name in ("start_ms", "interval_ms", "amount", "requests")]
+        rows = Rows(*(column.to_numpy(np.int64) for column in (*columns, connections)))
+        whose = batch[[*TRIED]]
+        begins = np.flatnonzero((whose != whose.shift()).any(axis=1).to_numpy()).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(batch)], strict=True):
+            its = tuple(whose.iloc[begin])
             if running is None or its != names:
                 if running is not None and names is not None:
-                    ended += _rows(names, running.end())
-                names, running = its, Replay(quotas.bucket(kind, user, client_id))
-            running.take(Demand(start_ms, interval_ms, amount, requests, connections))
+                    ended += _rows(names, running.end()[0])
+                names, running = its, Replay(quotas.bucket(*its[2:]))
+            running.take(Rows(*(column[begin:end] for column in rows)))
         yield _frame(ended)
     if running is not None and names is not None:
-        yield _frame(_rows(names, running.end()))
+        yield _frame(_rows(names, running.end()[0]))
 
 
 def _rows(names: Sequence[object], outcome: Outcome) -> list[tuple[object, ...]]:

@@ -167,6 +167,17 @@ class Bucket:
         """Which arithmetic decides."""
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
+    @property
+    def burst_ms(self) -> int | None:
+        """How much an idle client may have saved up, in milliseconds of the limit; None for sampled windows."""
+        return None if self._tokens is None else self._tokens.burst_ms
+
+    def refill(self, *, now_ms: int) -> None:
+        """Be as if nothing had been charged for long: with all the tokens that may be saved up."""
+        if self._tokens is not None:
+            burst_ms = self._tokens.burst_ms
+            self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
+
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Record ``amount`` and return how long their sender must now be silent, in milliseconds; 0: not at all.
 

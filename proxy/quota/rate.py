@@ -5,13 +5,22 @@ the millisecond: a measurement is not a pure read (it resets slots whose last ev
 starts at the time of the reading), and the first reading of an empty ring starts its clock. ``peek`` is the pure read.
 """
 
+from collections.abc import Sequence
 from math import ceil, nan
-from typing import Final
+from typing import Final, NamedTuple
 
 # What a slot is made of, at these offsets of its place.
 _START_MS: Final = 1
 _LAST_EVENT_MS: Final = 2
 _SLOT_LENGTH: Final = 3
+
+
+class Slot(NamedTuple):
+    """What was recorded in one window."""
+
+    value: int
+    start_ms: int
+    last_event_ms: int
 
 
 class Rate:
@@ -50,6 +59,30 @@ class Rate:
         self._oldest_ms = 0
         self.exact_before_ms = 0
         self.total = 0
+
+    @property
+    def samples(self) -> int:
+        """N."""
+        return self._samples
+
+    @property
+    def sample_ms(self) -> int:
+        """W."""
+        return self._window_ms
+
+    def slots(self) -> list[Slot]:
+        """Return all slots, the current one last."""
+        following = self._at + _SLOT_LENGTH
+        flat = self._slots[following:] + self._slots[:following]
+        return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
+
+    def restore(self, slots: Sequence[Slot]) -> None:
+        """Be as the rate was that had these ``slots``: at most N + 1, the current one last."""
+        self._slots = [number for slot in slots for number in slot]
+        self._at = max(0, len(self._slots) - _SLOT_LENGTH)
+        self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
+        self.exact_before_ms = min((slot.last_event_ms for slot in slots), default=-self._span_ms) + self._span_ms
+        self.total = sum(slot.value for slot in slots)
 
     def record(self, value: int, *, now_ms: int) -> None:
         """Add ``value`` at ``now_ms``; a negative one takes back what was recorded before."""

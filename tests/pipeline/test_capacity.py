@@ -25,8 +25,9 @@ from pipeline.capacity import (
     seasons,
     suggestion,
 )
-from pipeline.replay import Demand, Replay
+from pipeline.replay import Replay
 from pipeline.whatif import Quotas
+from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import frame, record, rows
 
 DAY_S = 86_400
@@ -114,10 +115,10 @@ def test_under_the_limit_that_never_waits_nobody_does(amounts: list[int], interv
     one = suggested(peak=peak, part=max(amounts))
     one = one._replace(limit=max(1, one.never_waits))
     replay = Replay(Quotas(config=config_of([one])).bucket("produce", "alice", "etl"))
-    for demand in demands:
-        replay.take(demand)
+    replay.take(arrays(demands))
 
-    assert sum(hour.throttle_time_ms for hour in replay.end().hours.values()) == 0
+    (outcome,) = replay.end()
+    assert sum(hour.throttle_time_ms for hour in outcome.hours.values()) == 0
 
 
 def test_a_limit_is_raised_until_it_is_one_that_never_waits() -> None:

@@ -1,15 +1,18 @@
-"""The replay beside a second one that is as slow and as literal as Kafka's arithmetic is described."""
+"""The replay beside two others: one as slow and as literal as Kafka's arithmetic, one that sends part by part."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import KafkaSettings, QuotaRule
-from pipeline.replay import Demand, Outcome, Replay, parts, parts_of
+from config.model import KafkaSettings, QuotaRule, Shaping
+from pipeline import replay as replay_module
+from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import QuotaKind
+from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, parts, parts_of
 from tests.support.kafka_rate import MetricConfig, Rate, record_and_get_throttle_time_ms
 
 LIMIT = 1_000.0
@@ -28,16 +31,33 @@ demands = st.lists(
 ).map(lambda found: sorted(found, key=lambda demand: demand.start_ms))
 
 
-def bucket() -> Bucket:
-    """Return a bucket under ``LIMIT``."""
-    rule = QuotaRule(user="alice", client_id="etl", producer_byte_rate=LIMIT)
-    manager = ClientQuotaManager(QuotaKind.PRODUCE, [rule], kafka=KafkaSettings(), max_throttle_time_ms=CAP_MS)
+def bucket(
+    limit: float = LIMIT,
+    *,
+    kafka: KafkaSettings | None = None,
+    shaping: Shaping = Shaping.SAMPLED,
+    burst_ms: int = 1_000,
+    cap_ms: int | None = CAP_MS,
+) -> Bucket:
+    """Return a bucket under ``limit``."""
+    rule = QuotaRule(user="alice", client_id="etl", producer_byte_rate=limit)
+    manager = ClientQuotaManager(
+        QuotaKind.PRODUCE, [rule], kafka=kafka, shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=cap_ms
+    )
     return manager.bucket(user="alice", client_id="etl", now_ms=0)
 
 
-def replayed(given: list[Demand]) -> Outcome:
-    """Return what ``Replay`` makes of it."""
-    replay = Replay(bucket())
+def replayed(given: Sequence[Demand], *buckets: Bucket, at_once: int = 1_000) -> list[Outcome]:
+    """Return what ``Replay`` makes of it, given so many records at once."""
+    replay = Replay(*buckets)
+    for first in range(0, len(given), at_once):
+        replay.take(arrays(given[first : first + at_once]))
+    return replay.end()
+
+
+def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
+    """Return what becomes of it when each part is charged by itself."""
+    replay = LiteralReplay(bucket)
     for demand in given:
         replay.take(demand)
     return replay.end()
@@ -62,7 +82,7 @@ def by_brute_force(given: list[Demand], connections: int) -> dict[int, tuple[int
 def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], connections: int) -> None:
     given = [demand._replace(connections=connections) for demand in given]
 
-    outcome = replayed(given)
+    (outcome,) = replayed(given, bucket())
 
     mine = {
         at_ms // 3_600_000: (hour.amount, hour.throttle_time_ms, hour.throttled_requests)
@@ -73,7 +93,7 @@ def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], con
 
 @given(given=demands)
 def test_nothing_is_lost_and_nobody_is_silent_for_longer_than_there_is_time(given: list[Demand]) -> None:
-    outcome = replayed(given)
+    (outcome,) = replayed(given, bucket())
 
     amount = sum(demand.amount for demand in given)
     assert outcome.demand == amount
@@ -108,7 +128,7 @@ def test_parts_lie_within_their_interval_in_order_and_add_up(demand: Demand) -> 
 def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> None:
     given = [Demand(at * 1_000, 1_000, 2_000, 4, 1) for at in range(600)]
 
-    outcome = replayed(given)
+    (outcome,) = replayed(given, bucket())
 
     assert outcome.active_ms == 600_000
     # Kafka's windows let ten seconds' worth pass at once in the beginning.
@@ -118,7 +138,7 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
 def test_two_connections_wait_side_by_side() -> None:
     given = [Demand(0, 1_000, 40_000, 2, 2)]
 
-    outcome = replayed(given)
+    (outcome,) = replayed(given, bucket())
 
     (hour,) = outcome.hours.values()
     # 20,000 at 250 ms are 10,000 too much: 10 s. 40,000 at 750 ms are 30,000 too much, and 25 s is the longest.
@@ -126,3 +146,95 @@ def test_two_connections_wait_side_by_side() -> None:
     assert hour.throttle_time_ms == 10_000 + 25_000
     assert hour.silent_ms == 25_500
     assert hour.delayed_amount == 0
+
+
+@st.composite
+def long_demand(draw: st.DrawFn) -> list[Demand]:
+    """Hours of a client that is mostly quiet: stretches that go on as they began, with silence and bursts between."""
+    given, at_ms = list[Demand](), 1_800_000_000_000 + draw(st.integers(0, 3_600_000))
+    for _ in range(draw(st.integers(1, 6))):
+        interval_ms = draw(st.sampled_from([1, 100, 1_000, 1_000, 1_003, 15_000]))
+        requests = draw(st.integers(0, 14))
+        base = draw(st.integers(0, 1_500)) * max(1, interval_ms) // 1_000
+        noise = draw(st.lists(st.integers(0, 400), min_size=1, max_size=7))
+        step_ms = draw(st.sampled_from([interval_ms, interval_ms, interval_ms // 2, interval_ms * 2, 700]))
+        connections = draw(st.integers(1, 3))
+        for nth in range(draw(st.integers(1, 120))):
+            amount = base + noise[nth % len(noise)]
+            given.append(Demand(at_ms, interval_ms, amount, requests + nth * draw_bit(noise) % 3, connections))
+            at_ms += step_ms
+        if draw(st.booleans()):
+            given.append(Demand(at_ms, interval_ms, draw(st.integers(0, 30_000)), draw(st.integers(0, 20)), 1))
+        at_ms += draw(st.sampled_from([0, 1, 999, 1_000, 10_500, 11_000, 12_000, 90_000, 7_200_000]))
+    return given
+
+
+def draw_bit(noise: Sequence[int]) -> int:
+    """Return whether the number of requests moves as well."""
+    return noise[0] % 2
+
+
+limits = st.one_of(st.integers(100, 3_000).map(float), st.floats(100, 3_000))
+kafkas = st.builds(
+    KafkaSettings,
+    quota_window_num=st.sampled_from([11, 11, 2, 5]),
+    quota_window_size_seconds=st.sampled_from([1, 1, 3]),
+)
+caps = st.sampled_from([None, CAP_MS, 300, 0])
+
+
+@given(given=long_demand(), tried=st.lists(limits, min_size=1, max_size=3), kafka=kafkas, cap_ms=caps)
+def test_many_at_once_are_what_they_are_one_by_one(
+    given: list[Demand], tried: list[float], kafka: KafkaSettings, cap_ms: int | None
+) -> None:
+    outcomes = replayed(given, *(bucket(limit, kafka=kafka, cap_ms=cap_ms) for limit in tried))
+
+    assert outcomes == [one_by_one(given, bucket(limit, kafka=kafka, cap_ms=cap_ms)) for limit in tried]
+
+
+@given(
+    given=long_demand(),
+    limit=limits,
+    shaping=st.sampled_from(Shaping),
+    burst_ms=st.sampled_from([1, 200, 1_000, 10_000]),
+    at_once=st.integers(1, 200),
+)
+def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
+    given: list[Demand], limit: float, shaping: Shaping, burst_ms: int, at_once: int
+) -> None:
+    outcomes = replayed(given, bucket(limit, shaping=shaping, burst_ms=burst_ms), at_once=at_once)
+
+    assert outcomes == [one_by_one(given, bucket(limit, shaping=shaping, burst_ms=burst_ms))]
+
+
+@given(given=demands, limit=limits, shaping=st.sampled_from(Shaping), factor=st.sampled_from([-1, 10**9, 10**11]))
+def test_what_is_taken_back_and_what_is_huge_is_right_as_well(
+    given: list[Demand], limit: float, shaping: Shaping, factor: int
+) -> None:
+    given = [
+        demand._replace(amount=demand.amount * factor if at % 2 else demand.amount) for at, demand in enumerate(given)
+    ]
+
+    for tried in (limit, limit * max(factor, 1)):
+        outcomes = replayed(given, bucket(tried, shaping=shaping))
+
+        assert outcomes == [one_by_one(given, bucket(tried, shaping=shaping))]
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_who_waits_rarely_is_mostly_sent_many_at_a_time(shaping: Shaping, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fast about it: a burst every ten minutes, of a day's 86,400 records with ten parts each."""
+    given = [Demand(at * 1_000, 1_000, 20_000 if at % 600 == 599 else 300, 10, 2) for at in range(86_400)]
+    alone = 0
+    literal = replay_module._Sender._send
+
+    def counted(self: replay_module._Sender, amount: int, came_ms: int) -> None:
+        nonlocal alone
+        alone += 1
+        literal(self, amount, came_ms)
+
+    monkeypatch.setattr(replay_module._Sender, "_send", counted)
+    (outcome,) = replayed(given, bucket(shaping=shaping), at_once=10_000)
+
+    assert sum(hour.throttled_requests for hour in outcome.hours.values()) >= 144
+    assert alone < 864_000 / 10

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
-from pipeline.replay import Demand, Replay
 from pipeline.whatif import TRIED, Quotas, forecast, outcomes, resolved
+from tests.pipeline.literal_replay import Demand, LiteralReplay
 from tests.pipeline.support import START_MS, frame, record, rows
 
 ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
@@ -52,7 +52,7 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
 
     hours = rows(forecast(records, resolved(records, given), given), *TRIED)
 
-    expected = Replay(given.bucket("produce", "alice", "etl"))
+    expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for at in range(60):
         expected.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1))
     (hour,) = expected.end().hours.values()

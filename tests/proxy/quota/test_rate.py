@@ -233,3 +233,26 @@ def test_what_is_over_a_total_is_so_until_the_last_record_leaves_the_windows(
         last_ms + config.samples * config.window_ms if kafkas.measure_sum(config, now_ms) > total else 0
     )
     assert (rate._slots, rate.total) == before
+
+
+@given(history=histories(), moved=st.integers(0, 60))
+def test_a_rate_that_is_given_the_slots_of_another_goes_on_as_that_one_does(
+    history: tuple[MetricConfig, int, list[Step]], moved: int
+) -> None:
+    config, now_ms, steps = history
+    rate = rate_of(config)
+    going_on = rate
+
+    for at, (pause_ms, action, value) in enumerate(steps):
+        now_ms += pause_ms
+        if at == moved:
+            going_on = rate_of(config)
+            going_on.record(17, now_ms=now_ms)  # of which nothing is left
+            going_on.restore(rate.slots())
+        if action == RECORD:
+            rate.record(value, now_ms=now_ms)
+            going_on.record(value, now_ms=now_ms)
+        else:
+            assert going_on.peek(now_ms=now_ms, more=value) == rate.peek(now_ms=now_ms, more=value)
+            assert going_on.over_until_ms(value, now_ms=now_ms) == rate.over_until_ms(value, now_ms=now_ms)
+            assert going_on.measure(now_ms=now_ms) == rate.measure(now_ms=now_ms)

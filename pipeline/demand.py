@@ -1,0 +1,149 @@
+"""A bucket's records as demand: arrays, and the parts that they are cut into. No Spark, no I/O, no clock.
+
+A record says how much came in an interval, not when. Its amount is cut into as many parts as it had requests (but no
+more than one a second, or ten where that is fewer), spread evenly: one in the middle of each part of the interval.
+
+Everything is a whole number in an array of int64, but amounts that are so large that sums of them might not fit: these
+are Python's own, in an array of objects.
+"""
+
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Whole = NDArray[np.int64]
+# int64, or objects where that might not do.
+Amounts = NDArray[Any]
+
+LEAST_PARTS: Final = 10
+# So much of a day is cut at once: arrays of this size stay in a processor's cache, and rows beside them are few.
+_PARTS_AT_ONCE: Final = 1 << 17
+# Below these a record's amount times the number of its parts, and the sum of a piece, have less than 63 bits.
+_MOST_AMOUNT: Final = 1 << 40
+_MOST_PARTS: Final = 1 << 20
+
+
+class Rows(NamedTuple):
+    """Records of one bucket by ``start_ms``. ``connections`` is at least 1."""
+
+    start_ms: Whole
+    interval_ms: Whole
+    amount: Whole
+    requests: Whole
+    connections: Whole
+
+
+class Parts(NamedTuple):
+    """When each part comes, and how much it is, by when they come."""
+
+    at_ms: Whole
+    amount: Amounts
+
+
+NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class Due(NamedTuple):
+    """Parts that nothing that is still to come can come before; and how many connections there are.
+
+    ``since_ms`` and ``connections``: the number changes when a record begins, before a part that comes then.
+    The first of them began before these parts, or with them.
+    """
+
+    parts: Parts
+    since_ms: Whole
+    connections: Whole
+
+
+def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
+    """Return how many parts each record is cut into; at least 1."""
+    return np.maximum(1, np.minimum(requests, np.maximum(LEAST_PARTS, interval_ms // 1_000)))
+
+
+def parts(rows: Rows) -> Parts:
+    """Return the parts of records; all of a record's together are its amount. Of one instant, in the order of rows."""
+    counts = parts_of(rows.requests, rows.interval_ms)
+    amount: Amounts = rows.amount
+    if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
+        amount = amount.astype(object)
+    if len(counts) and (counts == counts[0]).all() and (rows.interval_ms == rows.interval_ms[0]).all():
+        return _sorted(*_of_one_shape(rows, amount, int(counts[0]), int(rows.interval_ms[0])))
+    of = np.repeat(np.arange(len(counts)), counts)
+    nth = np.arange(len(of)) - (np.cumsum(counts) - counts)[of]
+    count, amount = counts[of], amount[of]
+    at_ms = rows.start_ms[of] + rows.interval_ms[of] * (2 * nth + 1) // (2 * count)
+    return _sorted(at_ms, amount * (nth + 1) // count - amount * nth // count)
+
+
+def _of_one_shape(rows: Rows, amount: Amounts, count: int, interval_ms: int) -> tuple[Whole, Amounts]:
+    nth = np.arange(count)
+    at_ms = rows.start_ms[:, None] + interval_ms * (2 * nth + 1) // (2 * count)
+    until = amount[:, None] * np.arange(count + 1) // count
+    return at_ms.ravel(), np.diff(until, axis=1).ravel()
+
+
+def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
+    if (at_ms[1:] < at_ms[:-1]).any():
+        order = np.argsort(at_ms, kind="stable")
+        return Parts(at_ms[order], amount[order])
+    return Parts(at_ms, amount)
+
+
+class Line:
+    """Records go in by ``start_ms``, parts come out by when they come: records may overlap.
+
+    Attributes:
+        first_ms, end_ms: from when to when there were records.
+        active_ms: how long there were some.
+        amount: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.first_ms = 0
+        self.end_ms = 0
+        self.active_ms = 0
+        self.amount = 0
+        self._is_empty = True
+        self._waiting = NO_PARTS
+        self._since_ms = np.empty(0, np.int64)
+        self._connections = np.empty(0, np.int64)
+
+    def take(self, rows: Rows) -> list[Due]:
+        """Add records that do not begin before the last ones, and return what is due, in pieces."""
+        if not len(rows.start_ms):
+            return []
+        self._count(rows)
+        ends = np.cumsum(parts_of(rows.requests, rows.interval_ms)) // _PARTS_AT_ONCE
+        cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
+        return [self._due(Rows(*(column[first:last] for column in rows))) for first, last in pairwise(cuts)]
+
+    def rest(self) -> Due:
+        """Return what is left, when there are no more records."""
+        due, self._waiting = self._waiting, NO_PARTS
+        return Due(due, self._since_ms, self._connections)
+
+    def _count(self, rows: Rows) -> None:
+        if self._is_empty:
+            self._is_empty = False
+            self.first_ms = self.end_ms = int(rows.start_ms[0])
+        ends_ms = rows.start_ms + rows.interval_ms
+        before_ms = np.maximum.accumulate(np.concatenate(([self.end_ms], ends_ms)))
+        self.active_ms += int(np.maximum(0, ends_ms - np.maximum(rows.start_ms, before_ms[:-1])).sum())
+        self.end_ms = int(before_ms[-1])
+        self.amount += sum(rows.amount.tolist())
+
+    def _due(self, rows: Rows) -> Due:
+        new, waiting = parts(rows), self._waiting
+        if len(waiting.at_ms):
+            # What waited comes before what comes at the same instant.
+            new = _sorted(*(np.concatenate(columns) for columns in zip(waiting, new, strict=True)))
+        due = int(np.searchsorted(new.at_ms, rows.start_ms[-1]))
+        since_ms = np.concatenate((self._since_ms, rows.start_ms))
+        connections = np.concatenate((self._connections, rows.connections))
+        self._waiting = Parts(*(column[due:] for column in new))
+        # The first that waits finds the last number before it.
+        kept = max(0, int(np.searchsorted(since_ms, new.at_ms[due - 1], "right")) - 1) if due else 0
+        self._since_ms, self._connections = since_ms[kept:], connections[kept:]
+        return Due(Parts(*(column[:due] for column in new)), since_ms, connections)

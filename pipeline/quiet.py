@@ -1,0 +1,165 @@
+"""How far nobody waits: many parts of a bucket's demand at once, in whole arrays. No Spark, no I/O, no clock.
+
+While nobody waits, parts go out when they come, so that all of them are known beforehand, and the arithmetic of
+``proxy.quota`` can be done for all of them together. It is done here only to find parts that no wait follows: the first
+that a wait may follow, and what comes after it, is for ``proxy.quota`` itself, which is then put where it would be had
+it been charged with all that came before. Both forms below are right to the last digit, not nearly right.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from pipeline.demand import Amounts, Parts, Whole
+from proxy.quota.client import Bucket
+from proxy.quota.rate import Slot
+
+_NOWHERE: Final = np.empty(0, np.int64)
+# Of sums of a million numbers, each right to 16 digits.
+_ROUNDING: Final = 1e-9
+
+
+class Quiet(Protocol):
+    """Charges parts that no wait follows."""
+
+    def leave(self) -> None:
+        """Hear that the bucket was charged by itself until now."""
+
+    def charged(self, parts: Parts) -> int:
+        """Charge the first so many of ``parts``, which go out as they come; nobody waits after any of these.
+
+        The bucket itself is charged with none of them. It is put where it would be before the next one is charged,
+        if fewer than all were charged here.
+        """
+
+
+def quiet(bucket: Bucket) -> Quiet:
+    """Return the form for the arithmetic that decides in ``bucket``."""
+    return _Windows(bucket) if bucket.burst_ms is None else _Tokens(bucket, bucket.burst_ms)
+
+
+class _Windows:
+    """Kafka's sampled windows.
+
+    As long as each event is charged, as here, a ``Rate`` at an instant is this and nothing else: a slot begins with
+    the first event that is W or more after the beginning of the last one; those count whose last event is less than
+    N * W ago; and the time that they stand for began with the first of these. What is reset on the way, and when,
+    changes nothing: a slot that was reset starts when, or after, another one did that counts for longer.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        rate = bucket.rate
+        self._slot_ms = rate.sample_ms
+        self._least = rate.samples - 1  # windows that are taken to have passed
+        self._span_ms = rate.samples * rate.sample_ms
+        self._room = bucket.limit * self._least * self._slot_ms / 1_000
+        self._slots: list[Slot] = []  # that may still count
+
+    def leave(self) -> None:
+        self._slots = _recorded(self._bucket.rate.slots())
+
+    def charged(self, parts: Parts) -> int:
+        # The slots so far are two events each, the first with all of it, so that they begin again where they began.
+        past = [event for value, *times in self._slots for event in zip(times, (value, 0), strict=True)]
+        at_ms, amount = (
+            np.concatenate((np.array(column, new.dtype), new))
+            for column, new in zip(zip(*past, strict=True) if past else ((), ()), parts, strict=True)
+        )
+        begins = self._begins(at_ms)
+        ends = np.append(begins[1:], len(at_ms))
+        until = np.concatenate((np.zeros(1, amount.dtype), np.cumsum(amount)))
+        end = self._first_over(at_ms, until, begins, ends, len(past))
+        begun = int(np.searchsorted(begins, end))
+        kept = slice(max(0, begun - self._least - 2), begun)
+        self._slots = [
+            Slot(int(until[min(stop, end)] - until[start]), int(at_ms[start]), int(at_ms[min(stop, end) - 1]))
+            for start, stop in zip(begins[kept].tolist(), ends[kept].tolist(), strict=True)
+        ]
+        if end < len(at_ms):
+            self._bucket.rate.restore(self._slots)
+        return end - len(past)
+
+    def _begins(self, at_ms: Whole) -> Whole:
+        """Return the places of the events that begin a slot; the first one does."""
+        following = np.searchsorted(at_ms, at_ms + self._slot_ms).data
+        found, at, end = list[int](), 0, len(at_ms)
+        while at < end:
+            found.append(at)
+            at = following[at]
+        return np.array(found, np.int64)
+
+    def _first_over(self, at_ms: Whole, until: Amounts, begins: Whole, ends: Whole, past: int) -> int:
+        """Return the place of the first event behind which the rate is over the limit; the number of all if none is.
+
+        Args:
+            at_ms: when they come.
+            until: how much comes before each, and at the end all of it.
+            begins: of slots.
+            ends: of slots.
+            past: events that are not asked about.
+        """
+        last_ms = at_ms[ends - 1]
+        # Behind no event of a slot there counts more than what counts when it begins, and all of itself. The time it
+        # stands for is N - 1 windows at least.
+        most = until[ends] - until[begins[np.searchsorted(last_ms, at_ms[begins] - self._span_ms, "right")]]
+        is_near = most > self._room
+        if (until[1:] < until[:-1]).any():  # something was taken back
+            is_near[:] = True
+        near = np.flatnonzero(np.repeat(is_near, ends - begins)) if is_near.any() else _NOWHERE
+        near = near[near >= past]
+        first = begins[np.searchsorted(last_ms, at_ms[near] - self._span_ms, "right")]
+        elapsed_ms = at_ms[near] - at_ms[first]
+        missing = np.maximum(0, self._least - elapsed_ms // self._slot_ms)
+        window_ms = np.maximum(1, elapsed_ms + missing * self._slot_ms)
+        over = near[(until[near + 1] - until[first]) / (window_ms / 1_000) > self._bucket.limit]
+        return int(over[0]) if len(over) else len(at_ms)
+
+
+def _recorded(slots: Sequence[Slot]) -> list[Slot]:
+    """Return those in which something was recorded and that were not reset since; of a rate charged as here."""
+    found = list[Slot]()
+    for slot in reversed(slots):
+        # One that was reset starts no sooner than the one behind it in the ring, which was current then or came before.
+        if found and slot.start_ms >= found[-1].start_ms:
+            break
+        found.append(slot)
+    return found[::-1]
+
+
+class _Tokens:
+    """The token bucket of ``shaping: paced``.
+
+    Its tokens are sums of fractions, and so depend on each charge since it was last full. So parts are taken as far as
+    the last one before which it is full without doubt, if no wait is in doubt until then: what is owed is reckoned
+    here with an error that is far below the margin.
+    """
+
+    def __init__(self, bucket: Bucket, burst_ms: int) -> None:
+        self._bucket = bucket
+        self._limit = bucket.limit
+        self._burst = burst_ms / 1_000 * bucket.limit
+
+    def leave(self) -> None:
+        """Nothing is kept here."""
+
+    def charged(self, parts: Parts) -> int:
+        at_ms, amount = parts.at_ms, parts.amount.astype(float)
+        first_ms = int(at_ms[0])
+        until = np.cumsum(amount)
+        came = self._limit * (at_ms - first_ms) / 1_000
+        level = until - amount - came
+        lowest = level.copy()
+        lowest[0] -= self._burst - (self._bucket.tokens(now_ms=first_ms) or 0.0)
+        lowest = np.minimum.accumulate(lowest)
+        owed = level - lowest  # before each part
+        margin = _ROUNDING * (self._burst + np.abs(amount).sum() + came[-1])
+        doubtful = np.flatnonzero(owed + amount > self._burst - margin)
+        end = int(doubtful[0]) if len(doubtful) else len(at_ms) - 1
+        full = np.flatnonzero(level[1 : end + 1] <= lowest[:end] - margin)
+        if not len(full):
+            return 0
+        taken = int(full[-1]) + 1
+        self._bucket.refill(now_ms=int(at_ms[taken]))
+        return taken
