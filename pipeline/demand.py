@@ -143,7 +143,7 @@ class Line:
         since_ms = np.concatenate((self._since_ms, rows.start_ms))
         connections = np.concatenate((self._connections, rows.connections))
         self._waiting = Parts(*(column[due:] for column in new))
-        # The first that waits finds the last number before it.
-        kept = max(0, int(np.searchsorted(since_ms, new.at_ms[due - 1], "right")) - 1) if due else 0
+        # The last record is among those that are kept, and the first that waits does not come before it begins.
+        kept = int(np.searchsorted(since_ms, new.at_ms[due - 1], "right")) if due else 0
         self._since_ms, self._connections = since_ms[kept:], connections[kept:]
         return Due(Parts(*(column[:due] for column in new)), since_ms, connections)

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.model import KafkaSettings, QuotaRule, Shaping
+from pipeline import demand as demand_module
 from pipeline import replay as replay_module
 from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
@@ -174,51 +175,94 @@ def draw_bit(noise: Sequence[int]) -> int:
     return noise[0] % 2
 
 
-limits = st.one_of(st.integers(100, 3_000).map(float), st.floats(100, 3_000))
 kafkas = st.builds(
     KafkaSettings,
     quota_window_num=st.sampled_from([11, 11, 2, 5]),
     quota_window_size_seconds=st.sampled_from([1, 1, 3]),
 )
 caps = st.sampled_from([None, CAP_MS, 300, 0])
+# Of what was used in ten seconds, about: so many wait, nobody does, or somebody might.
+factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
 
 
-@given(given=long_demand(), tried=st.lists(limits, min_size=1, max_size=3), kafka=kafkas, cap_ms=caps)
+def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> float:
+    """Return the limit that is ``factor`` of what came in the busiest such time."""
+    span_ms = seconds * 1_000
+    busiest = max(
+        sum(other.amount for other in given[at : at + 200] if other.start_ms < demand.start_ms + span_ms)
+        for at, demand in enumerate(given)
+    )
+    return max(1.0, busiest / seconds * factor)
+
+
+@pytest.fixture(params=[3, 50, 1_024])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many parts are taken at once at first, and how many alone: few, that stretches meet often."""
+    monkeypatch.setattr(replay_module, "_LEAST_AT_ONCE", request.param)
+    monkeypatch.setattr(replay_module, "_LEAST_ALONE", max(1, request.param // 16))
+    return int(request.param)
+
+
+@given(given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, cap_ms=caps)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("at_once")
 def test_many_at_once_are_what_they_are_one_by_one(
     given: list[Demand], tried: list[float], kafka: KafkaSettings, cap_ms: int | None
 ) -> None:
-    outcomes = replayed(given, *(bucket(limit, kafka=kafka, cap_ms=cap_ms) for limit in tried))
+    limits = [limit_near(given, factor) for factor in tried]
 
-    assert outcomes == [one_by_one(given, bucket(limit, kafka=kafka, cap_ms=cap_ms)) for limit in tried]
+    outcomes = replayed(given, *(bucket(limit, kafka=kafka, cap_ms=cap_ms) for limit in limits))
+
+    assert outcomes == [one_by_one(given, bucket(limit, kafka=kafka, cap_ms=cap_ms)) for limit in limits]
 
 
 @given(
     given=long_demand(),
-    limit=limits,
+    factor=factors,
     shaping=st.sampled_from(Shaping),
-    burst_ms=st.sampled_from([1, 200, 1_000, 10_000]),
-    at_once=st.integers(1, 200),
+    burst_ms=st.sampled_from([100, 1_000, 10_000]),
+    records=st.integers(1, 200),
 )
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.usefixtures("at_once")
 def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
-    given: list[Demand], limit: float, shaping: Shaping, burst_ms: int, at_once: int
+    given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int
 ) -> None:
-    outcomes = replayed(given, bucket(limit, shaping=shaping, burst_ms=burst_ms), at_once=at_once)
+    limit = limit_near(given, factor, 10 if shaping is Shaping.SAMPLED else burst_ms / 1_000)
+
+    outcomes = replayed(given, bucket(limit, shaping=shaping, burst_ms=burst_ms), at_once=records)
 
     assert outcomes == [one_by_one(given, bucket(limit, shaping=shaping, burst_ms=burst_ms))]
 
 
-@given(given=demands, limit=limits, shaping=st.sampled_from(Shaping), factor=st.sampled_from([-1, 10**9, 10**11]))
-def test_what_is_taken_back_and_what_is_huge_is_right_as_well(
-    given: list[Demand], limit: float, shaping: Shaping, factor: int
+@given(
+    given=demands,
+    limit=st.floats(100, 3_000),
+    shaping=st.sampled_from(Shaping),
+    factor=st.sampled_from([1, -1, 10**9, 10**11]),
+    records=st.integers(1, 25),
+)
+def test_what_is_taken_back_what_is_huge_and_what_comes_at_once_is_right_as_well(
+    given: list[Demand], limit: float, shaping: Shaping, factor: int, records: int
 ) -> None:
     given = [
         demand._replace(amount=demand.amount * factor if at % 2 else demand.amount) for at, demand in enumerate(given)
     ]
 
     for tried in (limit, limit * max(factor, 1)):
-        outcomes = replayed(given, bucket(tried, shaping=shaping))
+        outcomes = replayed(given, bucket(tried, shaping=shaping), at_once=records)
 
         assert outcomes == [one_by_one(given, bucket(tried, shaping=shaping))]
+
+
+def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
+    given = [Demand(0, 86_400_000, 10**15, 10**6, 1), Demand(1, 86_400_000, 10**15 + 1, 10**6, 1)]
+
+    for some in (given[:1], given):
+        found = demand_module.parts(arrays(some))
+        expected = sorted((part for demand in some for part in parts(demand)), key=lambda part: part[0])
+
+        assert list(zip(found.at_ms.tolist(), found.amount.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("shaping", Shaping)
@@ -238,3 +282,16 @@ def test_who_waits_rarely_is_mostly_sent_many_at_a_time(shaping: Shaping, monkey
 
     assert sum(hour.throttled_requests for hour in outcome.hours.values()) >= 144
     assert alone < 864_000 / 10
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+@pytest.mark.parametrize("more", [-1, 0, 600])
+def test_a_wait_of_a_millisecond_among_thousands_of_parts_is_found(shaping: Shaping, more: int) -> None:
+    # Ten seconds' worth, after and before silence: it is all that counts in the windows, and all that is saved up.
+    given = [Demand(at * 1_000, 1_000, 1_000, 10, 1) for at in range(2_000) if not 980 <= at < 1_030]
+    given.insert(980, Demand(1_000_000, 1_000, 10_000_000 + more, 1, 1))
+
+    (outcome,) = replayed(given, bucket(1_000_000, shaping=shaping, burst_ms=10_000))
+
+    assert outcome == one_by_one(given, bucket(1_000_000, shaping=shaping, burst_ms=10_000))
+    assert outcome.hours[0].throttle_time_ms == (1 if more > 0 else 0)
