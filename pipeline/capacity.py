@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from config.model import ProxyConfig, QuotaRule
-from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES
-from pipeline.whatif import PLACE, parts_of_record
+from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, PLACE
+from pipeline.whatif import demand
 
 ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000
@@ -43,17 +43,17 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """Return for each bucket its peak, its median and ``percentile`` (50 to 100), and its mean.
+    """Return for each bucket its peak, its median and ``percentile`` (50 to 100), its mean, and what it asked for.
 
+    What it asked for is what ``whatif.asked`` returns of it.
     By a histogram of logarithms: exact sums, so the same whatever the order, and never below the true percentile.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
         F.count("*").alias("intervals"),
         F.max("rate").alias("peak"),
-        F.sum("amount").alias("amount"),
         F.sum("interval_ms").alias("active_ms"),
-        F.max(F.ceil(F.col("amount") / parts_of_record())).alias("part"),
+        *demand(),
         F.sum(F.when(F.col("enforced"), F.col("throttled_requests")).otherwise(0)).alias("throttled_requests"),
     )
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -64,7 +64,8 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
         _at(50).alias("median"),
         _at(percentile).alias("percentile"),
         F.max("peak").alias("peak"),
-        F.max("part").alias("part"),
+        *(F.max(name).alias(name) for name in ("densest", "part", "until_ms")),
+        F.min("from_ms").alias("from_ms"),
         F.sum("intervals").alias("intervals"),
         F.sum("amount").alias("amount"),
         F.sum("active_ms").alias("active_ms"),
@@ -109,6 +110,13 @@ class Suggestion(NamedTuple):
         What counts at an instant came within 12 s, as a rate of 10 s at least; a part of a record more at either end.
         """
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
+
+    def ladder(self) -> list["Suggestion"]:
+        """Return this one, and the higher ones to try until one will do."""
+        steps = [self]
+        while (higher := steps[-1].raised()).limit != steps[-1].limit:
+            steps.append(higher)
+        return steps
 
     def raised(self) -> "Suggestion":
         """Return the next higher limit to try."""
@@ -172,6 +180,17 @@ def ramp(one: Suggestion, steps: int) -> list[int]:
     # Each step the same factor: half of the way is half of the risk.
     factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
     return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
+
+
+def minutes(usage: DataFrame) -> DataFrame:
+    """Return usage by minutes: what is asked of hours and longer needs no more of it, and it is a sixtieth as long.
+
+    A minute has the sum of amounts, the highest rate and the longest interval of the records that begin in it.
+    """
+    minute = _start_of(60_000).alias("start_ms")
+    return usage.groupBy(*BUCKET, minute).agg(
+        F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
+    )
 
 
 def seasons(usage: DataFrame) -> DataFrame:

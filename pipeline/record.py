@@ -47,6 +47,10 @@ IDENTITY: Final = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "
 # What is measured and limited by itself.
 BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
+PLACE: Final = ("proxy", "broker")
+# What is charged together under quotas that are tried.
+TRIED: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
+
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
 # Kinds whose amount is a number of bytes, and so a whole one.

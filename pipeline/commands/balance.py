@@ -8,7 +8,8 @@ from pipeline.balance import demand, rules_of, shares
 from pipeline.commands.running import running, say, usage_of
 from pipeline.errors import UsageError
 from pipeline.quotas_file import as_file, read_quotas
-from pipeline.whatif import Quotas, resolved
+from pipeline.tried import Quotas
+from pipeline.whatif import resolved
 
 
 def execute(args: argparse.Namespace) -> int:

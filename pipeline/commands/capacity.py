@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 from config.model import Shaping
 from pipeline.capacity import (
     ENTITY,
-    RAISES,
     Suggestion,
     brokers,
     byte_usage,
@@ -19,6 +18,7 @@ from pipeline.capacity import (
     entities,
     growth,
     hourly,
+    minutes,
     oversubscription,
     percentiles,
     ramp,
@@ -31,9 +31,11 @@ from pipeline.commands.running import running, say, usage_of
 from pipeline.errors import UsageError
 from pipeline.quotas_file import as_file
 from pipeline.reading import Usage
+from pipeline.record import BUCKET
 from pipeline.report import size
 from pipeline.tables import capacities
-from pipeline.whatif import Quotas, forecast, outcomes, resolved
+from pipeline.tried import Quotas
+from pipeline.whatif import DEMAND, forecast, outcomes, resolved
 from pipeline.writing import Output
 
 _TOP: Final = 6
@@ -54,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
         if not every:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
         first = [suggestion(entity, headroom=args.headroom) for entity in every]
-        suggested, happened = _tried(usage.records, first, args, output)
+        suggested, happened = _tried(usage.records, buckets, first, args, output)
         _write(spark, output, args, usage, used, buckets, suggested, happened, known)
     limited = sum(one.limit is not None for one in suggested)
     sys.stdout.write(f"{limited} limits for {len({one[1:3] for one in suggested})} entities: {args.out}/quotas.yaml\n")
@@ -63,36 +65,37 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _tried(
-    records: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
+    records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under the limits, and raise those under which somebody waits longer than the percentile says."""
-    shaping = Shaping(args.shaping) if args.shaping else None
+    """Replay the log under the limits and higher ones; return the least under which nobody waits for too long.
+
+    All are tried at once, for most of the work is the same for each of them. A bucket has a rule of its own, so that it
+    does not matter which limits others have.
+    """
+    quotas = Quotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
+    ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
+    rungs = [(*one[:3], float(one.limit)) for ladder in ladders.values() for one in ladder if one.limit is not None]
+    say(f"replaying the log under {len(ladders)} limits")
+    tried = records.sparkSession.createDataFrame(rungs, f"{_NAMES}, limit double")
+    used = buckets.select(*BUCKET, *DEMAND)
+    found = output.keep("tried", resolved(used, quotas).drop("limit").join(tried, on=[*ENTITY], how="inner"))
+    hours = output.keep("replayed", forecast(records, used, found, quotas))
+    worst = _worst(outcomes(used, found, hours)).collect()  # a few rows for each entity
+    seen = {(row["kind"], row["user"], row["client_id"], row["limit"]): row.asDict() for row in worst}
     bearable = 1 - args.percentile / 100
-    happened: dict[tuple[str, str, str], dict[str, Any]] = {}
-    trying = [one for one in suggested if one.limit is not None]
-    final = {one[:3]: one for one in suggested}
-    for turn in range(RAISES + 1 if trying else 0):
-        say(f"replaying the log under {len(trying)} limits")
-        # All of the rules, and of the log who is still tried: without its own rule somebody would be under another's.
-        quotas = Quotas(config=config_of(final.values()), shaping=shaping)
-        tried = records.sparkSession.createDataFrame([one[:3] for one in trying], _NAMES)
-        found = resolved(records, quotas).join(F.broadcast(tried), on=[*ENTITY], how="left_semi")
-        hours = output.keep(f"hours{turn}", forecast(records, found, quotas))
-        by_bucket = outcomes(records, found, hours)
-        happened |= {(row["kind"], row["user"], row["client_id"]): row.asDict() for row in _worst(by_bucket).collect()}
-        waits = [one for one in trying if happened.get(one[:3], {}).get("throttled_share", 0.0) > bearable]
-        trying = [raised for one in waits if (raised := one.raised()).limit != one.limit]
-        final |= {one[:3]: one for one in trying}
-        if not trying:
-            break
-    return [final[one[:3]] for one in suggested], happened
+    chosen = {
+        names: next((one for one in ladder if seen[*names, one.limit]["throttled_share"] <= bearable), ladder[-1])
+        for names, ladder in ladders.items()
+    }
+    happened = {names: seen[*names, one.limit] for names, one in chosen.items()}
+    return [chosen.get(one[:3], one) for one in suggested], happened
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
     """Return what happened to each entity: sums over brokers, and the share of its time where that was worst."""
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "silent_ms", "throttled_requests", "delayed_amount")
-    return by_bucket.groupBy(*names).agg(
+    return by_bucket.groupBy(*names, "limit").agg(
         F.max("throttled_share").alias("throttled_share"),
         F.max("longest_delay_ms").alias("longest_delay_ms"),
         *(F.sum(name).alias(name) for name in summed),
@@ -112,6 +115,7 @@ def _write(
 ) -> None:
     say("writing tables and the report")
     limits = spark.createDataFrame([tuple(one) for one in suggested], _SUGGESTED)
+    used = output.keep("minutes", minutes(used))
     hours = output.keep("hours", hourly(used))
     trends = output.keep("growth", growth(hours))
     table = limits.drop("raises").join(trends, on=[*ENTITY], how="left")
@@ -124,9 +128,7 @@ def _write(
     output.text("ramp.csv", _ramp(suggested, args.ramp_steps))
     output.text("quotas.yaml", _quotas(suggested, args))
     top = limits.limit(_TOP).select(*ENTITY)  # in the order of what they used
-    span = used.agg(
-        F.min("start_ms"), F.max(F.col("start_ms") + F.col("interval_ms")), F.sum("amount"), F.count("*")
-    ).first()
+    span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
     text = capacity_page(
         suggestions=suggested,

@@ -8,8 +8,10 @@ from pyspark.sql import functions as F
 from config.model import Shaping
 from pipeline.commands.running import running, say, usage_of
 from pipeline.quotas_file import read_quotas
+from pipeline.record import TRIED
 from pipeline.report import duration, size
-from pipeline.whatif import TRIED, Quotas, forecast, outcomes, resolved
+from pipeline.tried import Quotas
+from pipeline.whatif import asked, forecast, outcomes, resolved
 
 _SHOWN = 20
 
@@ -20,14 +22,13 @@ def execute(args: argparse.Namespace) -> int:
     quotas = Quotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
-        found = output.keep("resolved", resolved(records, quotas))
+        used = output.keep("asked", asked(records))
+        found = output.keep("resolved", resolved(used, quotas))
         say(f"replaying the log under {len(config.quotas)} rules")
-        hours = output.keep("replayed", forecast(records, found, quotas))
-        by_bucket = output.keep("outcomes", outcomes(records, found, hours))
+        hours = output.keep("replayed", forecast(records, used, found, quotas))
+        by_bucket = output.keep("outcomes", outcomes(used, found, hours))
         output.table("entities", by_bucket.orderBy(*TRIED), form="csv")
-        columns = [
-            name for name in hours.columns if name not in ("first_ms", "end_ms", "sent_ms", "active_ms", "demand")
-        ]
+        columns = [name for name in hours.columns if name not in ("limit", "sent_ms", "active_ms")]
         output.table("hours", hours.select(*columns).orderBy(*TRIED, "hour_ms"), form="csv")
         output.table("rules", found.orderBy("kind", "user", "client_id"), form="csv")
         waited = by_bucket.where("throttle_time_ms > 0")

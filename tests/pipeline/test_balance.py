@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from config.model import DEFAULT, ProxyConfig, QuotaRule
 from pipeline.balance import Share, demand, divided, rules_of, shares
-from pipeline.whatif import Quotas, resolved
+from pipeline.tried import Quotas
+from pipeline.whatif import resolved
 from tests.pipeline.support import frame, record, rows
 
 

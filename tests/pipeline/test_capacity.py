@@ -26,7 +26,7 @@ from pipeline.capacity import (
     suggestion,
 )
 from pipeline.replay import Replay
-from pipeline.whatif import Quotas
+from pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import frame, record, rows
 
@@ -123,11 +123,7 @@ def test_under_the_limit_that_never_waits_nobody_does(amounts: list[int], interv
 
 def test_a_limit_is_raised_until_it_is_one_that_never_waits() -> None:
     one = suggested(limit=1_200, peak=1_000_000, part=0)
-    seen = [one]
-    while (higher := seen[-1].raised()).limit != seen[-1].limit:
-        seen.append(higher)
-
-    assert [one.limit for one in seen] == [1_200, 1_800, 2_700, 4_050, 6_080, 9_120, 1_200_000]
+    assert [one.limit for one in one.ladder()] == [1_200, 1_800, 2_700, 4_050, 6_080, 9_120, 1_200_000]
 
 
 def test_a_ramp_ends_at_the_limit_and_begins_where_nobody_feels_it() -> None:

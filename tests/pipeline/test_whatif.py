@@ -7,7 +7,9 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
-from pipeline.whatif import TRIED, Quotas, forecast, outcomes, resolved
+from pipeline.record import TRIED
+from pipeline.tried import Quotas
+from pipeline.whatif import asked, forecast, outcomes, resolved
 from tests.pipeline.literal_replay import Demand, LiteralReplay
 from tests.pipeline.support import START_MS, frame, record, rows
 
@@ -50,7 +52,7 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
 
-    hours = rows(forecast(records, resolved(records, given), given), *TRIED)
+    hours = rows(forecast(records, asked(records), resolved(records, given), given), *TRIED)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for at in range(60):
@@ -65,12 +67,12 @@ def test_it_does_not_matter_how_rows_lie_and_where_a_batch_ends(spark: SparkSess
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
     log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
     one = frame(spark, log).coalesce(1)
-    whole = forecast(one, resolved(one, given), given)
+    whole = forecast(one, asked(one), resolved(one, given), given)
     whole.cache().count()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
         many = frame(spark, log[::-1]).repartition(5)
-        assertDataFrameEqual(forecast(many, resolved(many, given), given), whole)
+        assertDataFrameEqual(forecast(many, asked(many), resolved(many, given), given), whole)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         whole.unpersist()
@@ -83,8 +85,8 @@ def test_who_cannot_exceed_a_limit_is_not_replayed_and_who_can_is(spark: SparkSe
     )
     records = frame(spark, load(30))
 
-    assert forecast(records, resolved(records, quotas(below)), quotas(below)).isEmpty()
-    assert not forecast(records, resolved(records, quotas(above)), quotas(above)).isEmpty()
+    assert forecast(records, asked(records), resolved(records, quotas(below)), quotas(below)).isEmpty()
+    assert not forecast(records, asked(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
 
 
 def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> None:
@@ -92,7 +94,8 @@ def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> Non
     records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
     found = resolved(records, given)
 
-    first, second = rows(outcomes(records, found, forecast(records, found, given)), "proxy")
+    used = asked(records)
+    first, second = rows(outcomes(used, found, forecast(records, used, found, given)), "proxy")
 
     assert (first["amount"], first["limit"], first["broker"], second["broker"]) == (90_000, 1_000.0, 1, -1)
     assert first["asked_rate"] == 3_000
@@ -106,8 +109,10 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
     even = Quotas(config=quotas(ETL).config, shaping=Shaping.PACED)
     waits = {}
+    used = asked(records)
     for name, given in (("sampled", quotas(ETL)), ("paced", even)):
-        (row,) = rows(outcomes(records, resolved(records, given), forecast(records, resolved(records, given), given)))
+        found = resolved(used, given)
+        (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
         waits[name] = row["delayed_amount"]
 
     # Kafka's windows let the first ten seconds' worth pass; a token bucket lets one.

@@ -1,0 +1,112 @@
+"""Rows that come sorted by key, and the buckets that they are of, replayed one behind the other. No Spark.
+
+A row's key is the number of its bucket, and one more than its start: 42 bits of it, which last until the year 2100.
+Before a bucket's rows comes one with 0 there, which tells its names and limits and nothing else. So a bucket may begin
+in one batch and end in another, and names come once.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pipeline.demand import Rows
+from pipeline.record import TRIED
+from pipeline.replay import Replay
+from pipeline.tried import Buckets, Quotas
+
+START_BITS: Final = 42
+# Whole numbers of a row, behind its key. Those of one bucket that begin at the same instant are sorted by them: ``who``
+# tells apart who shares it.
+ROW: Final = ("who", "interval_ms", "amount", "requests", "connections")
+# Text, on the first row of a bucket: JSON of the columns of TRIED, and ``limits``.
+HEAD: Final = "head"
+
+_HOUR: Final = (
+    "amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "silent_ms", "longest_delay_ms",
+)  # fmt: skip
+# A row for each bucket, limit and hour in which something went out; the last two are of all hours together.
+HOURS: Final = pa.schema(
+    [
+        *((name, pa.int32() if name == "broker" else pa.string()) for name in TRIED),
+        ("limit", pa.float64()),
+        *((name, pa.int64()) for name in ("hour_ms", *_HOUR, "sent_ms", "active_ms")),
+    ]
+)
+
+
+def replayed(batches: Iterator[pa.RecordBatch], quotas: Quotas) -> Iterator[pa.RecordBatch]:
+    """Replay rows, and yield what became of each bucket when it ends.
+
+    Args:
+        batches: columns ``key``, those of ``ROW``, and ``HEAD``; sorted by key.
+        quotas: the rules; limits are those of the heads.
+    """
+    buckets, heads = Buckets(quotas), dict[int, str]()
+    running: _Running | None = None
+    for key, *columns in _in_order(batches, heads):
+        numbers = key >> START_BITS
+        for begin, end in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(key)]):
+            if begin == end:
+                continue
+            number = int(numbers[begin])
+            if running is not None and running.number != number:
+                yield running.end()
+                running = None
+            if running is None:
+                running = _Running(number, heads.pop(number), buckets)
+                begin += 1
+            running.take(key[begin:end], [column[begin:end] for column in columns])
+    if running is not None:
+        yield running.end()
+
+
+class _Running:
+    """A bucket under each of its limits."""
+
+    def __init__(self, number: int, head: str, buckets: Buckets) -> None:
+        self.number = number
+        told = json.loads(head)
+        self._names = [told[name] for name in TRIED]
+        self._limits = told["limits"]
+        _, _, kind, user, client_id = self._names
+        self._replay = Replay(*buckets.under(self._limits, kind=kind, user=user, client_id=client_id))
+
+    def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:
+        start_ms = (key & ((1 << START_BITS) - 1)) - 1
+        self._replay.take(Rows(start_ms, *columns[1:]))
+
+    def end(self) -> pa.RecordBatch:
+        rows = [
+            (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.active_ms)
+            for limit, outcome in zip(self._limits, self._replay.end(), strict=True)
+            for hour_ms, hour in sorted(outcome.hours.items())
+        ]
+        columns = zip(*rows, strict=True) if rows else ([] for _ in HOURS)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, HOURS, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=HOURS)
+
+
+def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
+    """Yield the key and the numbers of rows; of those with the same key all at once, in the order of their numbers."""
+    left = np.empty((1 + len(ROW), 0), np.int64)
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        numbers = np.stack([batch.column(name).to_numpy() for name in ("key", *ROW)])
+        for place in np.flatnonzero((numbers[0] & ((1 << START_BITS) - 1)) == 0).tolist():
+            heads[int(numbers[0][place]) >> START_BITS] = batch.column(HEAD)[place].as_py()
+        numbers = np.concatenate((left, numbers), axis=1)
+        cut = int(np.searchsorted(numbers[0], numbers[0][-1]))
+        yield _sorted(numbers[:, :cut])
+        left = numbers[:, cut:]
+    yield _sorted(left)
+
+
+def _sorted(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    key = numbers[0]
+    return numbers[:, np.lexsort(numbers[::-1])] if (key[1:] == key[:-1]).any() else numbers

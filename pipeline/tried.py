@@ -1,0 +1,58 @@
+"""The quotas that are tried, and the buckets that they make. No Spark."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from config.model import ProxyConfig, QuotaRule, Shaping
+from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.entity import QuotaKind, RuleTable
+
+_KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """The quotas that are tried, and by which arithmetic."""
+
+    config: ProxyConfig
+    shaping: Shaping | None = None  # None: as the configuration says
+
+    def shapings(self) -> set[Shaping]:
+        """Return each arithmetic by which somebody is limited."""
+        default = self.shaping or self.config.shaping
+        return {rule.shaping or default for rule in self.config.quotas}
+
+    def tables(self) -> dict[str, RuleTable]:
+        """Return by kind who has which rule."""
+        return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
+
+    def bucket(self, kind: str, user: str, client_id: str) -> Bucket:
+        """Return a fresh bucket under the limit that holds for these names."""
+        return self._bucket(kind, user, client_id, self.config.quotas)
+
+    def _bucket(self, kind: str, user: str, client_id: str, rules: Iterable[QuotaRule]) -> Bucket:
+        config = self.config
+        manager = ClientQuotaManager(
+            _KINDS[kind],
+            rules,
+            kafka=config.kafka,
+            shaping=self.shaping or config.shaping,
+            burst_ms=config.burst_ms,
+            max_throttle_time_ms=config.max_throttle_time_ms,
+        )
+        return manager.bucket(user=user, client_id=client_id, now_ms=0)
+
+
+class Buckets:
+    """Makes buckets, many of them: whose rule is whose is found out once."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        self._tables = quotas.tables()
+
+    def under(self, limits: Iterable[float], *, kind: str, user: str, client_id: str) -> list[Bucket]:
+        """Return fresh buckets of these names under their rule, each with another limit in bytes per second."""
+        rule = self._tables[kind].resolve(user=user, client_id=client_id).rule
+        rules = [replace(rule, producer_byte_rate=limit, consumer_byte_rate=limit) for limit in limits if rule]
+        return [self._quotas._bucket(kind, user, client_id, [rule]) for rule in rules]  # noqa: SLF001  (the same module)
