@@ -7,7 +7,7 @@ it been charged with all that came before. Both forms below are right to the las
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,17 +26,65 @@ class Quiet(Protocol):
     def leave(self) -> None:
         """Hear that the bucket was charged by itself until now."""
 
-    def charged(self, parts: Parts) -> int:
-        """Charge the first so many of ``parts``, which go out as they come; nobody waits after any of these.
+    def charged(self, parts: Parts, begin: int, end: int) -> int:
+        """Charge the first so many of ``parts[begin:end]``, which go out as they come; nobody waits after any of these.
 
         The bucket itself is charged with none of them. It is put where it would be before the next one is charged,
         if fewer than all were charged here.
         """
 
 
-def quiet(bucket: Bucket) -> Quiet:
-    """Return the form for the arithmetic that decides in ``bucket``."""
-    return _Windows(bucket) if bucket.burst_ms is None else _Tokens(bucket, bucket.burst_ms)
+def quiet(*buckets: Bucket) -> list[Quiet]:
+    """Return for each bucket the form for the arithmetic that decides in it; all take the same parts."""
+    chains = _Chains()
+    return [
+        _Windows(bucket, chains) if bucket.burst_ms is None else _Tokens(bucket, bucket.burst_ms) for bucket in buckets
+    ]
+
+
+class _Events(NamedTuple):
+    """What is recorded in windows: the slots so far, as events, and parts behind them."""
+
+    at_ms: Whole
+    until: Amounts  # how much comes before each, and at the end all of it
+    begins: Whole  # the places of events that begin a slot
+    ends: Whole  # and those behind its last one
+    past: int  # how many events the slots so far are
+
+
+class _Chains:
+    """Where slots begin depends on what was sent and not on limits: it is found once for all who have sent the same."""
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+        self._found: dict[tuple[object, ...], _Events] = {}
+
+    def events(self, slots: Sequence[Slot], slot_ms: int, parts: Parts, begin: int, end: int) -> _Events:
+        """Return the events of ``slots``, the oldest first, and of ``parts[begin:end]``."""
+        if parts is not self._parts:
+            self._parts, self._found = parts, {}
+        key = (begin, end, slot_ms, *slots)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = _events(slots, slot_ms, Parts(parts.at_ms[begin:end], parts.amount[begin:end]))
+        return found
+
+
+def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
+    # A slot so far is two events, the first with all of it, so that slots begin again where they began.
+    past = [event for value, *times in slots for event in zip(times, (value, 0), strict=True)]
+    at_ms, amount = (
+        np.concatenate((np.array(column, new.dtype), new))
+        for column, new in zip(zip(*past, strict=True) if past else ((), ()), parts, strict=True)
+    )
+    following = np.searchsorted(at_ms, at_ms + slot_ms).data
+    found, at, end = list[int](), 0, len(at_ms)
+    while at < end:
+        found.append(at)
+        at = following[at]
+    begins = np.array(found, np.int64)
+    until = np.concatenate((np.zeros(1, amount.dtype), np.cumsum(amount)))
+    return _Events(at_ms, until, begins, np.append(begins[1:], end), len(past))
 
 
 class _Windows:
@@ -48,8 +96,9 @@ class _Windows:
     changes nothing: a slot that was reset starts when, or after, another one did that counts for longer.
     """
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, chains: _Chains) -> None:
         self._bucket = bucket
+        self._chains = chains
         rate = bucket.rate
         self._slot_ms = rate.sample_ms
         self._least = rate.samples - 1  # windows that are taken to have passed
@@ -60,46 +109,22 @@ class _Windows:
     def leave(self) -> None:
         self._slots = _recorded(self._bucket.rate.slots())
 
-    def charged(self, parts: Parts) -> int:
-        # The slots so far are two events each, the first with all of it, so that they begin again where they began.
-        past = [event for value, *times in self._slots for event in zip(times, (value, 0), strict=True)]
-        at_ms, amount = (
-            np.concatenate((np.array(column, new.dtype), new))
-            for column, new in zip(zip(*past, strict=True) if past else ((), ()), parts, strict=True)
-        )
-        begins = self._begins(at_ms)
-        ends = np.append(begins[1:], len(at_ms))
-        until = np.concatenate((np.zeros(1, amount.dtype), np.cumsum(amount)))
-        end = self._first_over(at_ms, until, begins, ends, len(past))
-        begun = int(np.searchsorted(begins, end))
+    def charged(self, parts: Parts, begin: int, end: int) -> int:
+        events = self._chains.events(self._slots, self._slot_ms, parts, begin, end)
+        stop = self._first_over(events)
+        begun = int(np.searchsorted(events.begins, stop))
         kept = slice(max(0, begun - self._least - 2), begun)
-        self._slots = [
-            Slot(int(until[min(stop, end)] - until[start]), int(at_ms[start]), int(at_ms[min(stop, end) - 1]))
-            for start, stop in zip(begins[kept].tolist(), ends[kept].tolist(), strict=True)
-        ]
-        if end < len(at_ms):
+        ends = np.minimum(events.ends[kept], stop)
+        values = events.until[ends] - events.until[events.begins[kept]]
+        columns = (values, events.at_ms[events.begins[kept]], events.at_ms[ends - 1])
+        self._slots = [Slot(*slot) for slot in zip(*(column.tolist() for column in columns), strict=True)]
+        if stop < len(events.at_ms):
             self._bucket.rate.restore(self._slots)
-        return end - len(past)
+        return stop - events.past
 
-    def _begins(self, at_ms: Whole) -> Whole:
-        """Return the places of the events that begin a slot; the first one does."""
-        following = np.searchsorted(at_ms, at_ms + self._slot_ms).data
-        found, at, end = list[int](), 0, len(at_ms)
-        while at < end:
-            found.append(at)
-            at = following[at]
-        return np.array(found, np.int64)
-
-    def _first_over(self, at_ms: Whole, until: Amounts, begins: Whole, ends: Whole, past: int) -> int:
-        """Return the place of the first event behind which the rate is over the limit; the number of all if none is.
-
-        Args:
-            at_ms: when they come.
-            until: how much comes before each, and at the end all of it.
-            begins: of slots.
-            ends: of slots.
-            past: events that are not asked about.
-        """
+    def _first_over(self, events: _Events) -> int:
+        """Return the place of the first part behind which the rate is over the limit; the number of all if none is."""
+        at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
         # Behind no event of a slot there counts more than what counts when it begins, and all of itself. The time it
         # stands for is N - 1 windows at least.
@@ -144,8 +169,8 @@ class _Tokens:
     def leave(self) -> None:
         """Nothing is kept here."""
 
-    def charged(self, parts: Parts) -> int:
-        at_ms, amount = parts.at_ms, parts.amount.astype(float)
+    def charged(self, parts: Parts, begin: int, end: int) -> int:
+        at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)
         first_ms = int(at_ms[0])
         until = np.cumsum(amount)
         came = self._limit * (at_ms - first_ms) / 1_000
@@ -156,8 +181,8 @@ class _Tokens:
         owed = level - lowest  # before each part
         margin = _ROUNDING * (self._burst + np.abs(amount).sum() + came[-1])
         doubtful = np.flatnonzero(owed + amount > self._burst - margin)
-        end = int(doubtful[0]) if len(doubtful) else len(at_ms) - 1
-        full = np.flatnonzero(level[1 : end + 1] <= lowest[:end] - margin)
+        stop = int(doubtful[0]) if len(doubtful) else len(at_ms) - 1
+        full = np.flatnonzero(level[1 : stop + 1] <= lowest[:stop] - margin)
         if not len(full):
             return 0
         taken = int(full[-1]) + 1

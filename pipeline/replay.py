@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.demand import Due, Line, Parts, Rows
-from pipeline.quiet import quiet
+from pipeline.quiet import Quiet, quiet
 from proxy.quota.client import Bucket
 
 _HOUR_MS: Final = 3_600_000
@@ -61,7 +61,7 @@ class Replay:
 
     def __init__(self, *buckets: Bucket) -> None:
         self._line = Line()
-        self._senders = [_Sender(bucket) for bucket in buckets]
+        self._senders = [_Sender(*both) for both in zip(buckets, quiet(*buckets), strict=True)]
 
     def take(self, rows: Rows) -> None:
         """Add records that do not begin before the last ones."""
@@ -85,11 +85,11 @@ class Replay:
 class _Sender:
     """Sends parts through one bucket."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, quiet: Quiet) -> None:
         self.hours: dict[int, Hour] = {}
         self.sent_ms = 0
         self._bucket = bucket
-        self._quiet = quiet(bucket)
+        self._quiet = quiet
         self._is_quiet = True  # nobody waits, and the bucket itself is not up to date
         self._at_once = _LEAST_AT_ONCE
         self._alone = _LEAST_ALONE
@@ -110,16 +110,15 @@ class _Sender:
                 at += self._send_alone(due, at)
 
     def _send_many(self, due: Due, at: int) -> int:
-        parts = Parts(*(column[at : at + self._at_once] for column in due.parts))
-        asked = len(parts.at_ms)
-        taken = self._quiet.charged(parts)
+        asked = min(self._at_once, len(due.parts.at_ms) - at)
+        taken = self._quiet.charged(due.parts, at, at + asked)
         if taken:
-            self._went_out(Parts(*(column[:taken] for column in parts)))
+            self._went_out(Parts(*(column[at : at + taken] for column in due.parts)))
         if taken < asked:
             self._is_quiet = False
             self._alone = _LEAST_ALONE if taken >= _LEAST_ALONE else min(self._alone * 2, _MOST_ALONE)
             self._left = self._alone
-            self._came_ms = int(parts.at_ms[taken])
+            self._came_ms = int(due.parts.at_ms[at + taken])
             begun = int(np.searchsorted(due.since_ms, self._came_ms, "right"))
             self._free_ms = [0] * min(int(due.connections[begun - 1]), _MOST_CONNECTIONS)
         self._at_once = min(self._at_once * 4, _MOST_AT_ONCE) if taken * 2 >= asked else _LEAST_AT_ONCE

@@ -112,7 +112,7 @@ def _named(asked: DataFrame, entities: DataFrame) -> DataFrame:
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: Quotas, partitions: int) -> DataFrame:
-    """Return the rows that are replayed, each with its ``partition`` and ``key``; and a row with a ``HEAD`` before each bucket's."""
+    """Return the rows that are replayed, each with its ``partition`` and ``key``; and a HEAD before each bucket's."""
     sums = named.groupBy(*TRIED, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = sums.where(_may_wait(quotas)).groupBy(*TRIED).agg(F.sort_array(F.collect_set("limit")).alias("limits"))
     numbered = buckets.withColumn("number", F.row_number().over(Window.orderBy(*TRIED)).cast("long"))
