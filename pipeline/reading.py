@@ -94,10 +94,13 @@ def read(spark: SparkSession, usage: str, output: Output) -> Usage:
         records.append(rows.where("fault IS NULL").select(*COLUMNS))
     if has_stored:
         rows = checked(stored)
-        records.append(rows.where("fault IS NULL").select(*COLUMNS))
-        faults.append(
-            rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
+        bad = output.keep(
+            "bad",
+            rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text"),
         )
+        faults.append(bad)
+        # Where nothing is wrong, what comes next need not look for it once more.
+        records.append((stored if bad.isEmpty() else rows.where("fault IS NULL")).select(*COLUMNS))
     return _usage(records, faults, output, spark)
 
 
