@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-pipeline test-rebalance fuzz bench lint format java clean
+.PHONY: help demo test test-long test-pipeline test-rebalance fuzz bench bench-pipeline lint format java clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -33,6 +33,9 @@ fuzz: .venv/dev.installed ## give ten million frames, damaged and not, to sessio
 
 bench: java .venv/bench.installed ## measure against a direct connection and other proxies, write bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)
+
+bench-pipeline: java .venv/bench.installed ## measure the pipeline on 10^6, 10^7 and 10^8 records, write bench/PIPELINE.md
+	$(BIN)/python -m bench.pipeline $(ARGS)
 
 lint: .venv/dev.installed ## check format, rules, types, import contracts and the Dockerfile
 	$(BIN)/ruff format --check .

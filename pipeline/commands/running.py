@@ -3,8 +3,10 @@
 import argparse
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,12 +14,14 @@ from pipeline.reading import Usage, read
 from pipeline.session import session
 from pipeline.writing import Output, staged
 
+_TELL_EVERY_S: Final = 10.0
+
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     """Give a session and an output that appears as ``--out`` at the end."""
     spark = session(master=args.master, conf=dict(args.conf))
-    with staged(spark, args.out, explain=explain if args.explain else None) as output:
+    with staged(spark, args.out, explain=explain if args.explain else None) as output, telling_progress(spark):
         yield spark, output
 
 
@@ -34,6 +38,33 @@ def say(words: str) -> None:
     """Tell the user how far it is."""
     sys.stderr.write(f"{words}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def telling_progress(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> Iterator[None]:
+    """Tell how far the step at work is, a line now and then, where there is no terminal for Spark's own bar."""
+    if sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+
+    def tell() -> None:
+        tracker, told = spark.sparkContext.statusTracker(), ""
+        while not ended.wait(every_s):
+            stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
+            done, tasks = (sum(getattr(one, name) for one in stages) for name in ("numCompletedTasks", "numTasks"))
+            words = f"  {done} of {tasks} tasks of this step are done"
+            if tasks and words != told:
+                say(words)
+                told = words
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def explain(name: str, frame: DataFrame) -> None:

@@ -5,13 +5,18 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from config.load import load
 from config.model import DEFAULT
 from pipeline.__main__ import main
+from pipeline.commands.running import telling_progress
 from proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
 
@@ -232,3 +237,21 @@ def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.Cap
     assert files == [f"{tmp_path}/shares/a%2Fb/quotas.yaml", f"{tmp_path}/shares/c/quotas.yaml"]
     rates = [[(rule.user, rule.producer_byte_rate) for rule in load(file).config.quotas] for file in files]
     assert rates == [[(DEFAULT, 500_000.0), ("alice", 750_000.0)], [(DEFAULT, 500_000.0), ("alice", 250_000.0)]]
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    looked = threading.Semaphore(0)
+    stages = [SimpleNamespace(numCompletedTasks=done, numTasks=64) for done in (1, 1, 12)]
+
+    def stage(_: int) -> SimpleNamespace | None:
+        looked.release()
+        return stages.pop(0) if stages else None
+
+    tracker = SimpleNamespace(getActiveStageIds=lambda: [7], getStageInfo=stage)
+    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
+
+    with telling_progress(spark, every_s=0.001):
+        for _ in range(4):
+            looked.acquire()
+
+    assert capsys.readouterr().err == "  1 of 64 tasks of this step are done\n  12 of 64 tasks of this step are done\n"

@@ -8,12 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from config.model import KafkaSettings, QuotaRule, Shaping
-from pipeline import demand as demand_module
 from pipeline import replay as replay_module
 from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import QuotaKind
-from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, parts, parts_of
+from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, parts
 from tests.support.kafka_rate import MetricConfig, Rate, record_and_get_throttle_time_ms
 
 LIMIT = 1_000.0
@@ -104,26 +103,6 @@ def test_nothing_is_lost_and_nobody_is_silent_for_longer_than_there_is_time(give
         assert hour.delayed_amount <= hour.amount
     silent_ms = sum(hour.silent_ms for hour in outcome.hours.values())
     assert silent_ms <= outcome.sent_ms - outcome.first_ms + CAP_MS
-
-
-@given(
-    demand=st.builds(
-        Demand,
-        start_ms=st.integers(0, 10_000),
-        interval_ms=st.integers(0, 90_000),
-        amount=st.integers(0, 10_000),
-        requests=st.integers(0, 300),
-        connections=st.just(1),
-    )
-)
-def test_parts_lie_within_their_interval_in_order_and_add_up(demand: Demand) -> None:
-    found = list(parts(demand))
-
-    assert sum(amount for _, amount in found) == demand.amount
-    assert len(found) == parts_of(demand.requests, demand.interval_ms) <= max(10, 90)
-    times = [at_ms for at_ms, _ in found]
-    assert times == sorted(times)
-    assert demand.start_ms <= times[0] <= times[-1] <= demand.start_ms + demand.interval_ms
 
 
 def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> None:
@@ -253,16 +232,6 @@ def test_what_is_taken_back_what_is_huge_and_what_comes_at_once_is_right_as_well
         outcomes = replayed(given, bucket(tried, shaping=shaping), at_once=records)
 
         assert outcomes == [one_by_one(given, bucket(tried, shaping=shaping))]
-
-
-def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
-    given = [Demand(0, 86_400_000, 10**15, 10**6, 1), Demand(1, 86_400_000, 10**15 + 1, 10**6, 1)]
-
-    for some in (given[:1], given):
-        found = demand_module.parts(arrays(some))
-        expected = sorted((part for demand in some for part in parts(demand)), key=lambda part: part[0])
-
-        assert list(zip(found.at_ms.tolist(), found.amount.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("shaping", Shaping)

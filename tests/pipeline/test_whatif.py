@@ -1,5 +1,6 @@
 """Other quotas, tried on frames of a few rows."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,3 +118,34 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
 
     # Kafka's windows let the first ten seconds' worth pass; a token bucket lets one.
     assert waits["paced"] > waits["sampled"] > 0
+
+
+def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession) -> None:
+    records = frame(spark, [*load(40), *load(40, broker=2)])
+    used = asked(records)
+    both = [quotas(replace(ETL, producer_byte_rate=limit)) for limit in (1_000.0, 2_000.0)]
+    lower, higher = (resolved(used, given) for given in both)
+
+    hours = rows(forecast(records, used, lower.union(higher), both[0]), "broker", "limit")
+
+    waits = []
+    for given in both:
+        literal = LiteralReplay(given.bucket("produce", "alice", "etl"))
+        for at in range(40):
+            literal.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1))
+        waits += [hour.throttle_time_ms for hour in literal.end().hours.values()]
+    assert [(row["broker"], row["limit"]) for row in hours] == [(1, 1_000), (1, 2_000), (2, 1_000), (2, 2_000)]
+    assert [row["throttle_time_ms"] for row in hours] == waits * 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "burst_ms", "is_replayed"), [(3_000, 1_000, False), (2_999, 9_000, True), (3_000, 100, True)]
+)
+def test_tokens_that_come_as_fast_as_they_go_need_no_replay(
+    spark: SparkSession, limit: float, burst_ms: int, is_replayed: bool
+) -> None:
+    given = quotas(replace(ETL, producer_byte_rate=limit), shaping=Shaping.PACED, burst_ms=burst_ms)
+    records = frame(spark, load(3))
+    used = asked(records)
+
+    assert forecast(records, used, resolved(used, given), given).isEmpty() is not is_replayed

@@ -1,0 +1,123 @@
+"""One run of ``kafka-quota-pipeline`` in a process of its own: how long, how much memory, what Spark had to spill."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).parent.parent
+_LOOK_EVERY_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What it took.
+
+    Attributes:
+        seconds: from the start of the process to its end.
+        jvm_bytes: the most that the JVM was resident with: heap, and all beside it.
+        python_bytes: the most that Python (the program and Spark's workers) had together, shared pages shared.
+        spilled_bytes: what Spark wrote to disk because it did not fit into memory.
+    """
+
+    seconds: float
+    jvm_bytes: int
+    python_bytes: int
+    spilled_bytes: int
+
+
+def run(words: Iterable[str], *, events: Path) -> Run:
+    """Run the pipeline with these arguments.
+
+    Args:
+        words: as a user types them, without the program.
+        events: an empty directory, for Spark's log of events.
+
+    Raises:
+        CalledProcessError: it failed.
+    """
+    events.mkdir(parents=True)
+    settings = {"enabled": "true", "dir": str(events), "compress": "false", "rolling.enabled": "false"}
+    conf = [word for key, value in settings.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pipeline", *words, *conf]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL) as process:
+        memory = _Memory(process.pid)
+        status = process.wait()
+        seconds = time.monotonic() - started
+        memory.end()
+    if status:
+        raise subprocess.CalledProcessError(status, command)
+    spilled = sum(spilled_bytes(path.read_text(encoding="utf-8").splitlines()) for path in events.iterdir())
+    return Run(seconds=seconds, jvm_bytes=memory.jvm, python_bytes=memory.python, spilled_bytes=spilled)
+
+
+def spilled_bytes(lines: Iterable[str]) -> int:
+    """Return what the tasks of a log of events spilled to disk."""
+    ends = (json.loads(line) for line in lines if '"SparkListenerTaskEnd"' in line)
+    return sum((end.get("Task Metrics") or {}).get("Disk Bytes Spilled", 0) for end in ends)
+
+
+class _Memory(threading.Thread):
+    """Looks at a process and all below it until ``end``."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.jvm = 0
+        self.python = 0
+        self._pid = pid
+        self._ended = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self._ended.wait(_LOOK_EVERY_S):
+            sizes = dict(_sizes(self._pid))
+            self.jvm = max(self.jvm, sum(size for pid, size in sizes.items() if _name(pid) == "java"))
+            self.python = max(self.python, sum(size for pid, size in sizes.items() if _name(pid) != "java"))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _sizes(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield each process below ``pid``, itself too, and its share of memory in bytes; not those that end meanwhile."""
+    for one in _with_children(pid, _parents()):
+        try:
+            found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if found:
+            yield one, int(found[1]) * 1_024
+
+
+def _parents() -> dict[int, int]:
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(path.parent.name)] = int(fields[1])
+    return parents
+
+
+def _with_children(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    yield pid
+    for child in [child for child, parent in parents.items() if parent == pid]:
+        yield from _with_children(child, parents)
