@@ -1,7 +1,15 @@
 """A bucket's records as demand: arrays, and the parts that they are cut into. No Spark, no I/O, no clock.
 
 A record says how much came in an interval, not when. Its amount is cut into as many parts as it had requests (but no
-more than one a second, or ten where that is fewer), spread evenly: one in the middle of each part of the interval.
+more than one a second, or twenty where that is fewer). When they came is taken from the records before and after it,
+of the same client, where the interval is no longer than two seconds:
+
+* Where it used more than in either, the rate was the higher of the two, and what is above it came at once, in the
+  middle. Who sends for longer than that is seen in two records.
+* Where it used more than in one and less than in the other, the rate changed once, from the one to the other.
+* Where it used less than in either, and where the interval is longer, they are spread evenly.
+
+A part comes when its middle does.
 
 Everything is a whole number in an array of int64, but amounts that are so large that sums of them might not fit: these
 are Python's own, in an array of objects.
@@ -14,10 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Whole = NDArray[np.int64]
+# Bytes per millisecond.
+Rates = NDArray[np.float64]
 # int64, or objects where that might not do.
 Amounts = NDArray[Any]
 
-LEAST_PARTS: Final = 10
+LEAST_PARTS: Final = 20
+# A minute's use at one instant would be a guess.
+LONGEST_SHAPED_MS: Final = 2_000
 # So much of a day is cut at once: arrays of this size stay in a processor's cache, and rows beside them are few.
 _PARTS_AT_ONCE: Final = 1 << 17
 # Below these a record's amount times the number of its parts, and the sum of a piece, have less than 63 bits.
@@ -26,13 +38,19 @@ _MOST_PARTS: Final = 1 << 20
 
 
 class Rows(NamedTuple):
-    """Records of one bucket by ``start_ms``. ``connections`` is at least 1."""
+    """Records of one bucket by ``start_ms``. ``connections`` is at least 1.
+
+    ``before`` and ``after`` are the rates of the same client's records right before and right after each: 0 where there
+    was none, infinite where that is not known.
+    """
 
     start_ms: Whole
     interval_ms: Whole
     amount: Whole
     requests: Whole
     connections: Whole
+    before: Rates
+    after: Rates
 
 
 class Parts(NamedTuple):
@@ -74,14 +92,47 @@ def parts(rows: Rows) -> Parts:
     nth = np.arange(len(of)) - (np.cumsum(counts) - counts)[of]
     count, amount = counts[of], amount[of]
     at_ms = rows.start_ms[of] + rows.interval_ms[of] * (2 * nth + 1) // (2 * count)
+    shaped = np.flatnonzero(_is_shaped(rows)[of])
+    if len(shaped):
+        some = Rows._make(column[of[shaped]] for column in rows)
+        at_ms[shaped] = some.start_ms + _shaped(some, (2 * nth[shaped] + 1) / (2 * count[shaped]))
     return _sorted(at_ms, amount * (nth + 1) // count - amount * nth // count)
 
 
 def _of_one_shape(rows: Rows, amount: Amounts, count: int, interval_ms: int) -> tuple[Whole, Amounts]:
     nth = np.arange(count)
     at_ms = rows.start_ms[:, None] + interval_ms * (2 * nth + 1) // (2 * count)
+    shaped = np.flatnonzero(_is_shaped(rows))
+    if len(shaped):
+        some = Rows._make(column[shaped, None] for column in rows)
+        at_ms[shaped] = some.start_ms + _shaped(some, (2 * nth + 1) / (2 * count))
     until = amount[:, None] * np.arange(count + 1) // count
     return at_ms.ravel(), np.diff(until, axis=1).ravel()
+
+
+def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
+    is_known = (rows.interval_ms > 0) & (rows.interval_ms <= LONGEST_SHAPED_MS)
+    # At least 1: infinitely much of no time at all is no number.
+    return is_known & (rows.amount > np.minimum(rows.before, rows.after) * np.maximum(1, rows.interval_ms))
+
+
+def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
+    """Return how long after its record's start each part comes.
+
+    Args:
+        rows: the record of each part, above 0 and above one of its neighbours.
+        middle: how much of the amount is before the middle of the part: above 0, below 1.
+    """
+    higher = np.maximum(rows.before, rows.after)
+    is_burst = rows.amount > higher * rows.interval_ms
+    passed = rows.amount * middle
+    with np.errstate(divide="ignore"):
+        # As far as the first rate has come by then; and as far as the second has still to go.
+        first = passed / np.where(is_burst, higher, rows.before)
+        second = rows.interval_ms - (rows.amount - passed) / np.where(is_burst, higher, rows.after)
+    changed = np.where(rows.before < rows.after, np.minimum(first, second), np.maximum(first, second))
+    found = np.where(is_burst, np.maximum(np.minimum(first, rows.interval_ms / 2), second), changed)
+    return np.clip(found, 0, rows.interval_ms).astype(np.int64)
 
 
 def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
@@ -117,7 +168,7 @@ class Line:
         self._count(rows)
         ends = np.cumsum(parts_of(rows.requests, rows.interval_ms)) // _PARTS_AT_ONCE
         cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
-        return [self._due(Rows(*(column[first:last] for column in rows))) for first, last in pairwise(cuts)]
+        return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Due:
         """Return what is left, when there are no more records."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.demand import Rows
+from pipeline.beside import Beside
 from pipeline.record import TRIED
 from pipeline.replay import Replay
 from pipeline.tried import Buckets, Quotas
@@ -75,12 +75,14 @@ class _Running:
         self._limits = told["limits"]
         _, _, kind, user, client_id = self._names
         self._replay = Replay(*buckets.under(self._limits, kind=kind, user=user, client_id=client_id))
+        self._beside = Beside()
 
     def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:
         start_ms = (key & ((1 << START_BITS) - 1)) - 1
-        self._replay.take(Rows(start_ms, *columns[1:]))
+        self._replay.take(self._beside.take(start_ms, *columns))
 
     def end(self) -> pa.RecordBatch:
+        self._replay.take(self._beside.rest())
         rows = [
             (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.active_ms)
             for limit, outcome in zip(self._limits, self._replay.end(), strict=True)

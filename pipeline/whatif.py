@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from config.model import Shaping
-from pipeline.demand import LEAST_PARTS
+from pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS
 from pipeline.keyed import HEAD, HOURS, ROW, START_BITS, replayed
 from pipeline.record import BUCKET, BYTE_KINDS, TRIED
 from pipeline.tried import Quotas
@@ -26,7 +26,7 @@ _RESOLVED: Final = (
 )
 _TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long", pa.float64(): "double"}
 _HOURS: Final = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in HOURS)
-# What a bucket asked for: the highest rate of a record, bytes per second, and the largest part that one is cut into, so
+# What a bucket asked for: the highest rate of a record, bytes per second, and the most of one that may come at once, so
 # that it can be told whether it may exceed a limit; and all of it, from when to when.
 DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "silent_ms", "longest_delay_ms")
@@ -67,17 +67,18 @@ def demand() -> list[Column]:
     """Return the sums that are the columns of ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
-        F.max(F.ceil(F.col("amount") / parts_of_record())).alias("part"),
+        F.max(at_once()).alias("part"),
         F.sum("amount").alias("amount"),
         F.min("start_ms").alias("from_ms"),
         F.max(F.col("start_ms") + F.col("interval_ms")).alias("until_ms"),
     ]
 
 
-def parts_of_record() -> Column:
-    """Return how many parts a record is cut into (``demand.parts_of``)."""
+def at_once() -> Column:
+    """Return the most of a record that may come at one instant (``demand``): all of it, or a part."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
-    return F.greatest(F.lit(1), F.least("requests", most))
+    parts = F.greatest(F.lit(1), F.least("requests", most))
+    return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
 def forecast(records: DataFrame, asked: DataFrame, entities: DataFrame, quotas: Quotas) -> DataFrame:
@@ -144,8 +145,8 @@ def _may_wait(quotas: Quotas) -> Column:
     """Whether somebody may come above ``limit`` whose records have ``densest`` and ``part``.
 
     In sampled windows what counts at an instant came within N + 1 of them (of N; a slot is one long), as a rate of
-    N - 1 at least. Tokens are never owed where they come at least as fast as they go, but for parts: these lie where
-    they are put, so that one may be too much at either end.
+    N - 1 at least. Tokens are never owed where they come at least as fast as they go, but for what comes at once: it
+    lies where it is put, so that as much may be too much at either end.
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds

@@ -1,19 +1,19 @@
 """The replay a second time, as literal as it is described: record by record, part by part, each charged by itself.
 
-A record says how much came in an interval, not when. Its amount is cut into as many parts as it had requests (but no
-more than one a second, or ten where that is fewer), spread evenly: one in the middle of each part of the interval.
-A part goes out when it has come and a connection is free; the bucket is charged, and a wait that it answers holds that
-connection. So a client that waits sends later, and what it sends later is charged then, as under real limits; what it
-would have given up or sent in larger batches is not known.
+A record is cut into parts, which come when the records beside it say (``pipeline.demand`` says how). A part goes out
+when it has come and a connection is free; the bucket is charged, and a wait that it answers holds that connection. So a
+client that waits sends later, and what it sends later is charged then, as under real limits; what it would have given
+up or sent in larger batches is not known.
 """
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipeline.demand import LEAST_PARTS, Rows
+from pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
 from pipeline.replay import Hour, Outcome
 from proxy.quota.client import Bucket
 
@@ -30,11 +30,29 @@ class Demand(NamedTuple):
     amount: int
     requests: int
     connections: int
+    before: float = inf
+    after: float = inf
 
 
 def arrays(given: Sequence[Demand]) -> Rows:
     """Return records as ``Replay`` takes them."""
-    return Rows(*(np.array([demand[at] for demand in given], np.int64) for at in range(len(Rows._fields))))
+    columns = list(zip(*given, strict=True)) if given else [()] * len(Demand._fields)
+    whole, rates = columns[:-2], columns[-2:]
+    return Rows._make([np.array(one, np.int64) for one in whole] + [np.array(one, np.float64) for one in rates])
+
+
+def beside(given: Sequence[Demand]) -> list[Demand]:
+    """Return a client's records with the rates of those right before and after them."""
+    found = []
+    for demand, last, following in zip(given, [None, *given], [*given[1:], None], strict=False):
+        before = after = 0.0
+        if last is not None and 2 * abs(demand.start_ms - last.start_ms - last.interval_ms) < demand.interval_ms:
+            before = max(0, last.amount) / max(1, last.interval_ms)
+        end_ms = demand.start_ms + demand.interval_ms
+        if following is not None and 2 * abs(following.start_ms - end_ms) < demand.interval_ms:
+            after = max(0, following.amount) / max(1, following.interval_ms)
+        found.append(demand._replace(before=before, after=after))
+    return found
 
 
 def parts_of(requests: int, interval_ms: int) -> int:
@@ -47,7 +65,25 @@ def parts(demand: Demand) -> Iterator[tuple[int, int]]:
     count = parts_of(demand.requests, demand.interval_ms)
     for part in range(count):
         share = demand.amount * (part + 1) // count - demand.amount * part // count
-        yield demand.start_ms + demand.interval_ms * (2 * part + 1) // (2 * count), share
+        yield demand.start_ms + _after_ms(demand, part, count), share
+
+
+def _after_ms(demand: Demand, part: int, count: int) -> int:
+    """Return how long after the record's start a part comes."""
+    amount, interval_ms, before, after = float(demand.amount), demand.interval_ms, demand.before, demand.after
+    if not 0 < interval_ms <= LONGEST_SHAPED_MS or amount <= min(before, after) * interval_ms:
+        return interval_ms * (2 * part + 1) // (2 * count)
+    passed = amount * ((2 * part + 1) / (2 * count))
+    is_burst = amount > max(before, after) * interval_ms
+    if is_burst:
+        before = after = max(before, after)
+    first = passed / before if before else inf
+    second = interval_ms - (amount - passed) / after if after else -inf
+    if is_burst:
+        found = max(min(first, interval_ms / 2), second)
+    else:
+        found = min(first, second) if before < after else max(first, second)
+    return int(min(max(found, 0), interval_ms))
 
 
 class LiteralReplay:

@@ -1,14 +1,21 @@
-"""Records become parts, in arrays: as they are cut one by one."""
+"""Records become parts, in arrays: as they are cut one by one, and when the records beside them say."""
 
-from itertools import chain
+import math
+from itertools import chain, pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.demand import Line, Parts
+from pipeline.demand import LEAST_PARTS, Line, Parts
 from pipeline.demand import parts as parts_in_arrays
-from tests.pipeline.literal_replay import Demand, arrays, parts, parts_of
+from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
+
+START_MS = 1_000_000
+# Of records beside one; bytes per millisecond.
+finite_rates = st.one_of(st.just(0.0), st.floats(0.001, 1_000))
+rates = st.one_of(st.just(math.inf), finite_rates)
 
 demands = st.lists(
     st.builds(
@@ -18,6 +25,8 @@ demands = st.lists(
         amount=st.integers(0, 10_000),
         requests=st.integers(0, 300),
         connections=st.integers(1, 9),
+        before=rates,
+        after=rates,
     ),
     min_size=1,
     max_size=20,
@@ -42,13 +51,15 @@ def one_by_one(given: list[Demand]) -> list[tuple[int, int]]:
         amount=st.integers(0, 10_000),
         requests=st.integers(0, 300),
         connections=st.just(1),
+        before=rates,
+        after=rates,
     )
 )
 def test_parts_lie_within_their_interval_in_order_and_add_up(demand: Demand) -> None:
     found = pairs(parts_in_arrays(arrays([demand])))
 
     assert sum(amount for _, amount in found) == demand.amount
-    assert len(found) == parts_of(demand.requests, demand.interval_ms) <= max(10, 90)
+    assert len(found) == parts_of(demand.requests, demand.interval_ms) <= max(LEAST_PARTS, 90)
     times = [at_ms for at_ms, _ in found]
     assert times == sorted(times)
     assert demand.start_ms <= times[0] <= times[-1] <= demand.start_ms + demand.interval_ms
@@ -82,3 +93,67 @@ def test_what_is_due_comes_in_order_and_knows_its_connections(given: list[Demand
     assert line.amount == sum(demand.amount for demand in given)
     covered = {ms for demand in given for ms in range(demand.start_ms, demand.start_ms + demand.interval_ms)}
     assert (line.first_ms, line.active_ms) == (given[0].start_ms, len(covered))
+
+
+def times(demand: Demand) -> list[int]:
+    """Return how long after the record's start each part comes."""
+    return [int(at_ms) - demand.start_ms for at_ms in parts_in_arrays(arrays([demand])).at_ms]
+
+
+def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000, requests: int = 4) -> Demand:
+    """Return a record between two others."""
+    return Demand(START_MS, interval_ms, amount, requests, 1, before, after)
+
+
+@pytest.mark.parametrize(
+    ("amount", "before", "after", "expected"),
+    [
+        (4_000, math.inf, math.inf, [125, 375, 625, 875]),  # not known: even
+        (4_000, 4.0, 4.0, [125, 375, 625, 875]),
+        (4_000, 9.0, 5.0, [125, 375, 625, 875]),  # less than in either: even
+        (4_000, 0.0, 8.0, [562, 687, 812, 937]),  # 8 bytes per millisecond, from the middle on
+        (4_000, 8.0, 0.0, [62, 187, 312, 437]),
+        (4_000, 2.0, 6.0, [250, 583, 750, 916]),  # 2 until the middle, and then 6
+        (4_000, 0.0, 0.0, [500, 500, 500, 500]),  # at once
+        (4_000, 1.0, 0.0, [500, 500, 500, 500]),  # 1 byte per millisecond beside 3,000 at once
+        (4_000, 1.0, 3.0, [166, 500, 500, 833]),  # 3 beside 1,000 at once
+    ],
+)
+def test_parts_come_as_the_records_beside_say(amount: int, before: float, after: float, expected: list[int]) -> None:
+    assert times(record(amount, before=before, after=after)) == expected
+
+
+def test_of_more_than_two_seconds_nothing_is_guessed() -> None:
+    assert times(record(4_000, before=0.0, after=0.0, interval_ms=2_000)) == [1_000] * 4
+    assert times(record(4_000, before=0.0, after=0.0, interval_ms=2_001)) == [250, 750, 1_250, 1_750]
+
+
+def test_a_load_that_begins_and_ends_anywhere_is_found_again() -> None:
+    # 600 bytes per millisecond, from 300 ms after a second's start until 200 ms after another's.
+    amounts = [420_000, 600_000, 600_000, 120_000]
+    log = [Demand(START_MS + at * 1_000, 1_000, amount, 50, 1) for at, amount in enumerate(amounts)]
+
+    found = parts_in_arrays(arrays(beside(log)))
+
+    assert len(found.at_ms) == 4 * LEAST_PARTS
+    came = 0
+    for at_ms, amount in zip(found.at_ms.tolist(), found.amount.tolist(), strict=True):
+        assert at_ms - START_MS == pytest.approx(300 + (came + amount / 2) / 600, abs=1)
+        came += amount
+    assert came == sum(amounts)
+
+
+@given(amount=st.integers(1, 10**6), before=finite_rates, after=finite_rates, requests=st.integers(1, 60))
+def test_no_part_of_a_record_comes_faster_than_beside_it_but_for_what_came_at_once(
+    amount: int, before: float, after: float, requests: int
+) -> None:
+    demand = record(amount, before=before, after=after, requests=requests)
+
+    found = times(demand)
+
+    rate = max(before, after, amount / demand.interval_ms)
+    size = amount / len(found)
+    for at_ms, following_ms in pairwise(found):
+        is_at_once = at_ms == following_ms == 500
+        # Whole milliseconds, and parts that lie on either side of the middle.
+        assert is_at_once or following_ms == 500 or at_ms == 500 or (following_ms - at_ms + 1) * rate >= size * 0.999

@@ -1,5 +1,6 @@
 """The replay beside two others: one as slow and as literal as Kafka's arithmetic, one that sends part by part."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -12,11 +13,14 @@ from pipeline import replay as replay_module
 from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import QuotaKind
-from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, parts
+from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside, parts
 from tests.support.kafka_rate import MetricConfig, Rate, record_and_get_throttle_time_ms
 
 LIMIT = 1_000.0
 CAP_MS = 25_000
+
+# Of records beside one; bytes per millisecond.
+rates = st.sampled_from([math.inf, 0.0, 0.1, 1.0, 7.5, 40.0])
 
 demands = st.lists(
     st.builds(
@@ -26,6 +30,8 @@ demands = st.lists(
         amount=st.integers(0, 40_000),
         requests=st.integers(0, 40),
         connections=st.integers(1, 3),
+        before=rates,
+        after=rates,
     ),
     max_size=25,
 ).map(lambda found: sorted(found, key=lambda demand: demand.start_ms))
@@ -146,7 +152,7 @@ def long_demand(draw: st.DrawFn) -> list[Demand]:
         if draw(st.booleans()):
             given.append(Demand(at_ms, interval_ms, draw(st.integers(0, 30_000)), draw(st.integers(0, 20)), 1))
         at_ms += draw(st.sampled_from([0, 1, 999, 1_000, 10_500, 11_000, 12_000, 90_000, 7_200_000]))
-    return given
+    return beside(given) if draw(st.booleans()) else given
 
 
 def draw_bit(noise: Sequence[int]) -> int:
@@ -232,35 +238,3 @@ def test_what_is_taken_back_what_is_huge_and_what_comes_at_once_is_right_as_well
         outcomes = replayed(given, bucket(tried, shaping=shaping), at_once=records)
 
         assert outcomes == [one_by_one(given, bucket(tried, shaping=shaping))]
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_who_waits_rarely_is_mostly_sent_many_at_a_time(shaping: Shaping, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is fast about it: a burst every ten minutes, of a day's 86,400 records with ten parts each."""
-    given = [Demand(at * 1_000, 1_000, 20_000 if at % 600 == 599 else 300, 10, 2) for at in range(86_400)]
-    alone = 0
-    literal = replay_module._Sender._send
-
-    def counted(self: replay_module._Sender, amount: int, came_ms: int) -> None:
-        nonlocal alone
-        alone += 1
-        literal(self, amount, came_ms)
-
-    monkeypatch.setattr(replay_module._Sender, "_send", counted)
-    (outcome,) = replayed(given, bucket(shaping=shaping), at_once=10_000)
-
-    assert sum(hour.throttled_requests for hour in outcome.hours.values()) >= 144
-    assert alone < 864_000 / 10
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-@pytest.mark.parametrize("more", [-1, 0, 600])
-def test_a_wait_of_a_millisecond_among_thousands_of_parts_is_found(shaping: Shaping, more: int) -> None:
-    # Ten seconds' worth, after and before silence: it is all that counts in the windows, and all that is saved up.
-    given = [Demand(at * 1_000, 1_000, 1_000, 10, 1) for at in range(2_000) if not 980 <= at < 1_030]
-    given.insert(980, Demand(1_000_000, 1_000, 10_000_000 + more, 1, 1))
-
-    (outcome,) = replayed(given, bucket(1_000_000, shaping=shaping, burst_ms=10_000))
-
-    assert outcome == one_by_one(given, bucket(1_000_000, shaping=shaping, burst_ms=10_000))
-    assert outcome.hours[0].throttle_time_ms == (1 if more > 0 else 0)

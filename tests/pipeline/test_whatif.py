@@ -11,7 +11,7 @@ from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
 from pipeline.record import TRIED
 from pipeline.tried import Quotas
 from pipeline.whatif import asked, forecast, outcomes, resolved
-from tests.pipeline.literal_replay import Demand, LiteralReplay
+from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, frame, record, rows
 
 ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
@@ -56,8 +56,8 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
     hours = rows(forecast(records, asked(records), resolved(records, given), given), *TRIED)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
-    for at in range(60):
-        expected.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1))
+    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1) for at in range(60)]):
+        expected.take(demand)
     (hour,) = expected.end().hours.values()
     assert [(row["broker"], row["amount"]) for row in hours] == [(1, 180_000), (2, 60_000)]
     assert hours[0]["throttle_time_ms"] == hour.throttle_time_ms > 0

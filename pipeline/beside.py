@@ -1,0 +1,76 @@
+"""The rates beside a record: what the same client used right before it, and right after. No Spark.
+
+Records of a bucket come by their start, of all who share it; what comes right after one is known when another of the
+same client has come, or nobody's can any more that would be near enough.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.demand import LONGEST_SHAPED_MS, Rows, Whole
+
+# Of the numbers of a record.
+_START, _WHO, _INTERVAL, _AMOUNT = range(4)
+_NUMBERS: Final = 6
+# A gap of half an interval is none: a client that was idle for one has no record of it, and clocks are right to some
+# milliseconds.
+_NEAR_MS: Final = LONGEST_SHAPED_MS // 2
+
+
+class Beside:
+    """Takes a bucket's records by ``start_ms``, and returns them in the same order with the rates beside them."""
+
+    def __init__(self) -> None:
+        self._kept = np.empty((_NUMBERS, 0), np.int64)
+        self._told = 0  # how many of those that are kept were returned already
+
+    def take(
+        self, start_ms: Whole, who: Whole, interval_ms: Whole, amount: Whole, requests: Whole, connections: Whole
+    ) -> Rows:
+        """Add records that do not begin before the last ones, and return those of which all is known.
+
+        ``who`` tells apart the clients that share the bucket.
+        """
+        new = np.stack((start_ms, who, interval_ms, amount, requests, connections))
+        self._kept = np.concatenate((self._kept, new), axis=1)
+        return self._tell(is_end=False)
+
+    def rest(self) -> Rows:
+        """Return what is left, when there are no more records."""
+        return self._tell(is_end=True)
+
+    def _tell(self, *, is_end: bool) -> Rows:
+        kept, told = self._kept, self._told
+        before, after, is_last = _rates(kept)
+        starts_ms, intervals_ms = kept[_START], kept[_INTERVAL]
+        ends_ms = starts_ms + intervals_ms
+        until = len(starts_ms)
+        if until > told and not is_end:
+            may_follow = 2 * (starts_ms[-1] - ends_ms) < intervals_ms
+            unknown = np.flatnonzero(is_last & may_follow & (intervals_ms <= LONGEST_SHAPED_MS))
+            until = min([until, *unknown[unknown >= told][:1].tolist()])
+        numbers = [*kept[:_WHO, told:until], *kept[_WHO + 1 :, told:until]]
+        rows = Rows._make([*numbers, before[told:until], after[told:until]])
+        if until:
+            # What may be right before others; and what comes behind it, else it would seem to be right before more.
+            next_ms = starts_ms[min(until, len(starts_ms) - 1)]
+            first = min([until, *np.flatnonzero(ends_ms[:until] > next_ms - _NEAR_MS)[:1].tolist()])
+            self._kept, self._told = kept[:, first:], until - first
+        return rows
+
+
+def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the rates before and after each, and whether it is the last of its client."""
+    who = kept[_WHO]
+    order = np.argsort(who, kind="stable") if (who[1:] != who[:-1]).any() else np.arange(len(who))
+    starts_ms, who, intervals_ms, amounts = kept[: _AMOUNT + 1, order]
+    used = np.maximum(0, amounts) / np.maximum(1, intervals_ms)
+    is_same = who[1:] == who[:-1]
+    gaps_ms = 2 * np.abs(starts_ms[1:] - starts_ms[:-1] - intervals_ms[:-1])
+    before, after, is_last = np.zeros(len(who)), np.zeros(len(who)), np.ones(len(who), np.bool_)
+    before[order[1:]] = np.where(is_same & (gaps_ms < intervals_ms[1:]), used[:-1], 0.0)
+    after[order[:-1]] = np.where(is_same & (gaps_ms < intervals_ms[:-1]), used[1:], 0.0)
+    is_last[order[:-1]] = ~is_same
+    return before, after, is_last
