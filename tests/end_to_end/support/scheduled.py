@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,19 @@ class Due(NamedTuple):
 
     at_s: float
     records: int
+
+
+def every(tick_s: float, seconds: float, records_per_second: Callable[[float], float]) -> list[Due]:
+    """Return what is due at a rate that is a function of the time, whole records, looked at every ``tick_s``."""
+    found, left = list[Due](), 0.0
+    for tick in range(round(seconds / tick_s)):
+        at_s = round(tick * tick_s, 3)
+        left += records_per_second(at_s) * tick_s
+        whole = int(left + 1e-9)
+        left -= whole
+        if whole:
+            found.append(Due(at_s, whole))
+    return found
 
 
 class Start(NamedTuple):
@@ -221,7 +234,10 @@ def run_all(loads: Sequence[Load], address: str, topics: Mapping[str, str]) -> t
     Raises:
         HarnessError: A client was not ready in time, so that it began late.
     """
-    start = Start(time.monotonic() + _HEAD_START_S, time.time_ns() // 1_000_000 + 1_000 * _HEAD_START_S)
+    # With a second of the clock, as the intervals of a usage log.
+    now_ms = time.time_ns() // 1_000_000
+    wait_ms = 1_000 * _HEAD_START_S - now_ms % 1_000
+    start = Start(time.monotonic() + wait_ms / 1_000, now_ms + wait_ms)
     with ThreadPoolExecutor(len(loads)) as pool:
         running = {
             load.client_id: pool.submit(
