@@ -5,13 +5,17 @@ All of a command's results go to a directory beside the one that was asked for; 
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import UsageError
 from pipeline.files import Files
 
+# As RFC 4180 has it. Spark's own way with a quote within quotes is a backslash, and it cuts off spaces.
+_CSV: Final[dict[str, Any]] = {
+    "emptyValue": "", "escape": '"', "ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False,
+}  # fmt: skip
 # A directory that has this was written by us, and may be replaced.
 _MARK: Final = "_kafka_quota_pipeline"
 
@@ -70,7 +74,7 @@ class Output:
             case "parquet":
                 writer.parquet(path)
             case "csv":
-                writer.option("emptyValue", "").csv(path, header=True)
+                writer.options(**_CSV).csv(path, header=True)
             case "json":
                 writer.json(path)
             case "json.gz":

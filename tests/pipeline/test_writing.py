@@ -1,12 +1,13 @@
 """Results appear whole or not at all."""
 
+import csv
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import UsageError
-from pipeline.writing import staged
+from pipeline.writing import Output, staged
 
 
 def files(directory: Path) -> list[str]:
@@ -81,3 +82,13 @@ def test_a_plan_is_shown_before_it_runs(spark: SparkSession, tmp_path: Path) -> 
         output.table("numbers", spark.range(3))
 
     assert shown == [("/numbers", ["id"])]
+
+
+def test_a_name_with_quotes_and_commas_is_read_back_by_any_reader_of_csv(spark: SparkSession, output: Output) -> None:
+    names = ['a"b', "a,b", "\\", '\\"', '"', " x ", ""]
+
+    output.table("names", spark.createDataFrame([(name, 1) for name in names], "name string, n int"), form="csv")
+
+    (path,) = Path(output.path, "names").glob("*.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)] == names
