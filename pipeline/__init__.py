@@ -5,6 +5,7 @@
 * ``parsing``    lines to records: what is wrong with a line, what came twice. No I/O
 * ``reading``    the one module that reads the log
 * ``writing``    the one module that writes tables; ``files`` renames and deletes
+* ``kafka_config`` how the clusters of topics are spoken to
 * ``delivery``   writes what a stream finds, exactly once; ``checkpoint`` is what a stream remembers
 * ``simulate`` and the other modules named after commands: DataFrame -> DataFrame, no I/O
 * ``commands``   what a user types: one module a command

@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     if command != "alerts":
         parser.add_argument("--out", required=True, metavar="DIR", help="where the results appear, all of them at once")
     _OWN[command](parser)
+    if command != "simulate":
+        parser.add_argument(
+            "--kafka-config",
+            metavar="FILE",
+            help="client properties for kafka:// (TLS, SASL), as Kafka's tools take them",
+        )
     spark = parser.add_argument_group("Spark")
     spark.add_argument("--master", metavar="URL", help="where it runs, such as local[2] or spark://HOST:7077")
     spark.add_argument(

@@ -8,6 +8,7 @@ number it finds. Which is true at every instant, so a process may be killed at a
 * ``TopicDelivery``  a transaction for each batch, with its number as the offset of a consumer group in the transaction
 """
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -99,9 +100,11 @@ class TopicDelivery:
         servers: ``HOST:PORT``, with a comma between several.
         topic: its name.
         job: the transactional id's part that is this job's, and the consumer group's.
+        security: kafka-python's keyword arguments, of how to log in and by which TLS.
     """
 
-    def __init__(self, servers: str, topic: str, job: str) -> None:
+    def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
+        self._security = dict(security or {})
         self._servers = servers.split(",")
         self._topic = topic
         self._name = f"{_NAME}-{job}"
@@ -119,6 +122,7 @@ class TopicDelivery:
                 transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS,
                 max_block_ms=_TIMEOUT_MS,
                 bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
+                **self._security,
             )
             self._producer.init_transactions()
             # Reading committed, it waits for offsets of a transaction that is just being completed.
@@ -127,6 +131,7 @@ class TopicDelivery:
                 group_id=self._name,
                 isolation_level="read_committed",
                 enable_auto_commit=False,
+                **self._security,
             )
             try:
                 self._next = consumer.committed(self._progress, timeout_ms=_TIMEOUT_MS) or 0

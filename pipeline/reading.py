@@ -4,6 +4,7 @@ What cannot be read never stops a job: bad lines and broken .gz files are counte
 place, records that come twice count once.
 """
 
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pandas as pd
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.errors import UsageError
+from pipeline.errors import PipelineError, UsageError
+from pipeline.kafka_config import KafkaConfig
 from pipeline.parsing import QUARANTINE, checked, duplicate_keys, parsed, quarantined, without_duplicates
 from pipeline.record import COLUMNS, RECORD
 from pipeline.writing import Output
@@ -30,6 +33,16 @@ _RECORDS_AT_ONCE: Final = "1000000"
 _BYTES_AT_ONCE: Final = str(256 << 20)
 # Spark asks three times where a topic ends, and that long; a minute each by Kafka's defaults, without a word.
 _PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
+_NO_CONFIG: Final = KafkaConfig()
+_KAFKA_ERROR: Final = re.compile(r"org\.apache\.kafka\.common\.(?:\w+\.)?(\w+(?:Exception|Error)):? ?([^\n]*)")
+_KAFKA_WORDS: Final = {
+    "UnknownTopicOrPartitionException": "there is no such topic",
+    "TimeoutException": "no broker answers",
+    "SaslAuthenticationException": "the login was refused",
+    "SslAuthenticationException": "TLS does not come about",
+    "TopicAuthorizationException": "this user may not read it",
+    "GroupAuthorizationException": "this user may not read it",
+}
 _DAMAGED: Final = "is damaged: nothing of it was counted"
 _NO_FAULT: Final = "fault string, text string, source string, line long"
 
@@ -58,19 +71,27 @@ class Usage:
         return [f"{count:,} {what}" for count, what in said if count]
 
 
-def read(spark: SparkSession, usage: str, output: Output) -> Usage:
+def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
     """Read a usage log, and write what was wrong with it to ``quarantine/``.
 
     Args:
         spark: the session.
         usage: a path (a file, a directory with all below it, a pattern), or ``kafka://HOST:PORT/TOPIC``.
         output: of the command.
+        kafka: how a topic's cluster is spoken to.
 
     Raises:
         UsageError: there is nothing to read.
+        PipelineError: the cluster of a topic does not let it be read.
     """
     if usage.startswith("kafka://"):
-        return _from_kafka(spark, usage, output)
+        try:
+            return _from_kafka(topic(spark, usage, kafka=kafka), output)
+        except (Py4JJavaError, PySparkException) as error:
+            words = kafka_fault(str(error))
+            if words is None:
+                raise
+            raise PipelineError(f"--usage {usage}: {words}") from error
     lines, stored = _lines(spark, usage), _stored(spark, usage)
     has_text, has_stored = bool(lines.inputFiles()), bool(stored.inputFiles())
     if not (has_text or has_stored):
@@ -104,10 +125,10 @@ def read(spark: SparkSession, usage: str, output: Output) -> Usage:
     return _usage(records, faults, output, spark)
 
 
-def _from_kafka(spark: SparkSession, usage: str, output: Output) -> Usage:
-    rows = output.keep("parsed", parsed(topic(spark, usage)))
+def _from_kafka(lines: DataFrame, output: Output) -> Usage:
+    rows = output.keep("parsed", parsed(lines))
     faults = rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
-    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [faults], output, spark)
+    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [faults], output, lines.sparkSession)
 
 
 def _usage(records: list[DataFrame], faults: list[DataFrame], output: Output, spark: SparkSession) -> Usage:
@@ -137,7 +158,7 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
-def followed(spark: SparkSession, usage: str) -> DataFrame:
+def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
     """Return the lines of a log that grows as a stream: of a topic, or of the files of a directory.
 
     Files are taken once they are complete, a batch of them in the order in which they were last changed. Where a line
@@ -147,7 +168,7 @@ def followed(spark: SparkSession, usage: str) -> DataFrame:
         UsageError: there is nothing to read.
     """
     if usage.startswith("kafka://"):
-        return topic(spark, usage, is_stream=True)
+        return topic(spark, usage, kafka=kafka, is_stream=True)
     _loaded(spark, "binaryFile", usage)  # a stream of what is not there would wait for it in silence
     files = spark.readStream.format("text").options(
         pathGlobFilter=_TEXT, recursiveFileLookup="true", ignoreMissingFiles="true", maxBytesPerTrigger=_BYTES_AT_ONCE
@@ -157,16 +178,17 @@ def followed(spark: SparkSession, usage: str) -> DataFrame:
     return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))
 
 
-def topic(spark: SparkSession, usage: str, *, is_stream: bool = False) -> DataFrame:
+def topic(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG, is_stream: bool = False) -> DataFrame:
     """Return the lines of ``kafka://HOST:PORT/TOPIC``: a line's place is its partition and offset.
 
     Raises:
         UsageError: no such address, or Spark has no connector.
     """
     servers, name = kafka_place(usage, "--usage")
-    options = {"kafka.bootstrap.servers": servers, "subscribe": name, "startingOffsets": "earliest"}
+    options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
+    options["startingOffsets"] = "earliest"
     if is_stream:
-        options |= {"maxOffsetsPerTrigger": _RECORDS_AT_ONCE, **_PATIENCE}
+        options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
     source = spark.readStream if is_stream else spark.read
     try:
         rows = source.format("kafka").options(**options).load()
@@ -183,6 +205,15 @@ def topic(spark: SparkSession, usage: str, *, is_stream: bool = False) -> DataFr
         F.col("partition").cast("long").alias("block"),
         F.col("offset").alias("position"),
     )
+
+
+def kafka_fault(stack: str) -> str | None:
+    """Return in words what Kafka's client says in a Java stack, innermost; None if it says nothing."""
+    found = _KAFKA_ERROR.findall(stack)
+    if not found:
+        return None
+    name, said = found[-1]
+    return f"{_KAFKA_WORDS.get(name, name)}: {said.strip() or name}"
 
 
 def kafka_place(place: str, argument: str) -> tuple[str, str]:

@@ -22,10 +22,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.alerts import alerts, encoded, marked_ahead, once
 from pipeline.checkpoint import job_of, spark_part
-from pipeline.commands.running import explain, say
+from pipeline.commands.running import explain, kafka_config_of, say
 from pipeline.delivery import Delivery, FileDelivery, TopicDelivery
 from pipeline.errors import PipelineError
 from pipeline.files import Files
+from pipeline.kafka_config import KafkaConfig
 from pipeline.parsing import parsed
 from pipeline.reading import followed, kafka_place
 from pipeline.session import session
@@ -43,9 +44,10 @@ def execute(args: argparse.Namespace) -> int:
     spark = session(master=args.master, conf=conf)
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
-    lines = followed(spark, args.usage)
+    kafka = kafka_config_of(args)
+    lines = followed(spark, args.usage, kafka=kafka)
     job = job_of(Files(spark), args.checkpoint, _settings(args))
-    delivery = _delivery(spark, args, job)
+    delivery = _delivery(spark, args, job, kafka)
     stream = _Stream(delivery)
     frame = encoded(_found(lines, args))
     if args.explain:
@@ -80,10 +82,10 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     return {"--usage": name(args.usage), **place, **times}
 
 
-def _delivery(spark: SparkSession, args: argparse.Namespace, job: str) -> Delivery:
+def _delivery(spark: SparkSession, args: argparse.Namespace, job: str, kafka: KafkaConfig) -> Delivery:
     if args.to:
         servers, topic = kafka_place(args.to, "--to")
-        return TopicDelivery(servers, topic, job)
+        return TopicDelivery(servers, topic, job, kafka.client_keywords())
     return FileDelivery(spark, args.out, job)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.kafka_config import KafkaConfig, read_kafka_config
 from pipeline.reading import Usage, read
 from pipeline.session import session
 from pipeline.writing import Output, staged
@@ -28,10 +29,15 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
     """Read ``--usage`` and say what was left out of it."""
     say(f"reading {args.usage}")
-    usage = read(spark, args.usage, output)
+    usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for words in usage.words():
         say(words)
     return usage
+
+
+def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
+    """Return what ``--kafka-config`` says."""
+    return read_kafka_config(args.kafka_config) if args.kafka_config else KafkaConfig()
 
 
 def say(words: str) -> None:

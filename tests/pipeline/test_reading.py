@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from pipeline.errors import UsageError
-from pipeline.reading import Usage, fault_of_gz, read
+from pipeline.reading import Usage, fault_of_gz, kafka_fault, read
 from pipeline.writing import Output
 from tests.pipeline.support import frame, lines, record, rows, write_log
 
@@ -170,3 +170,19 @@ def test_without_the_connector_it_says_how_to_get_it(spark: SparkSession, output
         read(spark, "kafka://127.0.0.1:9092/usage", output)
     with pytest.raises(UsageError, match="kafka://HOST:PORT/TOPIC"):
         read(spark, "kafka://127.0.0.1:9092", output)
+
+
+def test_what_kafkas_client_says_is_told_in_words() -> None:
+    stack = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.parquet.\n"
+        ": java.util.concurrent.ExecutionException: org.apache.kafka.common.KafkaException: Failed to create\n"
+        "\tat java.base/java.util.concurrent.CompletableFuture.reportGet(CompletableFuture.java:396)\n"
+        "Caused by: org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed during it\n"
+        "\tat org.apache.kafka.common.security.Any.thing(Any.java:1)\n"
+    )
+
+    assert kafka_fault(stack) == "the login was refused: Authentication failed during it"
+    assert kafka_fault("Caused by: org.apache.kafka.common.errors.UnsupportedVersionException: no\n") == (
+        "UnsupportedVersionException: no"
+    )
+    assert kafka_fault("java.lang.OutOfMemoryError: Java heap space") is None

@@ -1,0 +1,194 @@
+"""How the clusters of ``kafka://`` addresses are spoken to: a file of Kafka's client properties (``--kafka-config``).
+
+The same file as the ``--command-config`` of Kafka's tools. Spark's client is Kafka's own and takes all of it; what
+writes to a topic is kafka-python, which takes what ``client_keywords`` finds in it.
+"""
+
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pipeline.errors import InputError
+
+# Said by --usage and --to, or fixed by what reads and writes.
+_OURS: Final = frozenset(
+    {
+        "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer",
+        "enable.auto.commit", "auto.offset.reset", "interceptor.classes", "transactional.id", "isolation.level",
+    }
+)  # fmt: skip
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# An option of a JAAS line. A value is in quotes, or goes up to a space or the end.
+_JAAS: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+_TLS_UNDERSTOOD: Final = frozenset(
+    {
+        "ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password",
+        "ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)  # fmt: skip
+_SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
+
+
+class Setting(NamedTuple):
+    """A value, and the line of the file that it begins at."""
+
+    value: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """The settings of a file, by Kafka's names. Never printed: there are passwords among them."""
+
+    file: str = ""
+    settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
+
+    def spark_options(self) -> dict[str, str]:
+        """Return the options of Spark's Kafka source."""
+        return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
+
+    def client_keywords(self) -> dict[str, object]:
+        """Return the keyword arguments of kafka-python's clients: how to log in, and by which TLS.
+
+        Raises:
+            InputError: the file wants what kafka-python cannot do, or names a file that cannot be used.
+        """
+        protocol = self._value("security.protocol", "PLAINTEXT").upper()
+        keywords: dict[str, object] = {"security_protocol": protocol}
+        if protocol.startswith("SASL_"):
+            keywords |= self._login()
+        if protocol.endswith("SSL"):
+            keywords["ssl_context"] = self._tls()
+        return keywords
+
+    def _login(self) -> dict[str, object]:
+        self._only(_SASL_UNDERSTOOD, "sasl.")
+        mechanism = self._value("sasl.mechanism", "GSSAPI").upper()
+        if mechanism not in _PASSWORD_MECHANISMS:
+            raise self._fault(
+                "sasl.mechanism", f"{mechanism} is not among those of --to: {', '.join(_PASSWORD_MECHANISMS)}"
+            )
+        options = _jaas_options(self._value("sasl.jaas.config", ""))
+        for name in ("username", "password"):
+            if name not in options:
+                raise self._fault(
+                    "sasl.jaas.config", f'has no {name}; write …LoginModule required username="…" password="…";'
+                )
+        return {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": options["username"],
+            "sasl_plain_password": options["password"],
+        }
+
+    def _tls(self) -> ssl.SSLContext:
+        self._only(_TLS_UNDERSTOOD, "ssl.")
+        for key in ("ssl.truststore", "ssl.keystore"):
+            form = self._value(f"{key}.type", "JKS").upper()
+            if f"{key}.location" in self.settings and form != "PEM":
+                raise self._fault(
+                    f"{key}.type",
+                    f"is {form}; --to reads PEM: put the certificates into a PEM file and write {key}.type=PEM",
+                )
+        key, location = "ssl.truststore.location", self._value("ssl.truststore.location", "")
+        try:
+            context = ssl.create_default_context(cafile=location or None)
+            if not self._value("ssl.endpoint.identification.algorithm", "https"):
+                context.check_hostname = False
+            key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")
+            if location:
+                # Never None, or OpenSSL would ask for one on the terminal.
+                context.load_cert_chain(location, password=self._value("ssl.key.password", ""))
+        except (OSError, ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "cannot be used"
+            raise self._fault(key, f"{location}: {reason}") from None
+        return context
+
+    def _only(self, understood: frozenset[str], beginning: str) -> None:
+        for key in self.settings:
+            if key.startswith(beginning) and key not in understood:
+                raise self._fault(key, f"is not understood by --to, which takes {', '.join(sorted(understood))}")
+
+    def _value(self, key: str, default: str) -> str:
+        return self.settings[key].value if key in self.settings else default
+
+    def _fault(self, key: str, words: str) -> InputError:
+        line = self.settings[key].line if key in self.settings else 1
+        return InputError([f"{self.file}:{line}: {key}: {words}"])
+
+
+def read_kafka_config(path: str) -> KafkaConfig:
+    """Return the settings of a file.
+
+    Raises:
+        InputError: it cannot be read, or has a line that is no setting, or one that is given elsewhere.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError([f"{path}: cannot be read: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise InputError([f"{path}: byte {error.object[error.start]:#04x} is not UTF-8"]) from error
+    settings: dict[str, Setting] = {}
+    faults = []
+    for number, line in _logical_lines(text):
+        key, value = _key_and_value(line)
+        if key in _OURS:
+            faults.append(f"{path}:{number}: {key}: is set by the program; leave it out")
+        elif key in settings:
+            faults.append(f"{path}:{number}: {key}: is in line {settings[key].line} already")
+        elif key == "security.protocol" and value.upper() not in _PROTOCOLS:
+            faults.append(f"{path}:{number}: {key}: {value!r} is none of {', '.join(_PROTOCOLS)}")
+        settings.setdefault(key, Setting(value, number))
+    if faults:
+        raise InputError(faults)
+    return KafkaConfig(file=path, settings=settings)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what java.util.Properties takes for a line, with the number of its first one."""
+    parts: list[str] = []
+    first = 0
+    # Not splitlines, which takes more than these for an end.
+    for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+        stripped = line.lstrip(" \t\f")
+        if not parts:
+            first = number
+            if not stripped or stripped[0] in "#!":
+                continue
+        goes_on = (len(stripped) - len(stripped.rstrip("\\"))) % 2 == 1
+        parts.append(stripped[:-1] if goes_on else stripped)
+        if not goes_on:
+            yield first, "".join(parts)
+            parts = []
+    if parts:
+        yield first, "".join(parts)
+
+
+def _key_and_value(line: str) -> tuple[str, str]:
+    # The key ends at the first =, : or space that has no backslash before it.
+    found = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    key, value = (found[1], found[2]) if found else (line, "")
+    return _unescaped(key), _unescaped(value)
+
+
+def _unescaped(text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        code = found[1]
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", character, text, flags=re.DOTALL)
+
+
+def _jaas_options(jaas: str) -> dict[str, str]:
+    options = {}
+    for found in _JAAS.finditer(jaas):
+        name, in_double, in_single, bare = found.groups()
+        quoted = in_double if in_double is not None else in_single
+        options[name] = bare if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return options

@@ -1,0 +1,251 @@
+"""The pipeline's commands with a log in a topic that a real proxy wrote, by TLS and a login where there are some."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import confluent_kafka
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_4, spark_connector
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.frames import raw_client
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.logins import add_scram_users, secret_of
+from tests.end_to_end.support.processes import scratch
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.tls_kafka import TlsKafka
+from tests.pipeline.support import lines, record
+from tests.support.certificates import Authority
+
+REPOSITORY: Final = Path(__file__).parents[2]
+SECURE: Final = "SECURE"
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_SIZE_FIELD: Final = 4
+
+
+class Ended(NamedTuple):
+    """What a command said."""
+
+    status: int
+    out: str
+    errors: str
+
+
+def pipeline(*words: object) -> Ended:
+    """Run a command as a user does, with Spark's connector."""
+    jars = ",".join(str(jar) for jar in spark_connector())
+    ended = subprocess.run(
+        [
+            sys.executable, "-m", "pipeline", *map(str, words), "--master", "local[2]",
+            "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
+            "--conf", "spark.sql.shuffle.partitions=2",
+        ],
+        cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, check=False,
+        timeout=240,
+    )  # fmt: skip
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def bill(out: Path) -> dict[str, int]:
+    """Return what each owner is billed, in bytes, produce and fetch together."""
+    (path,) = (out / "bill").glob("*.csv")
+    sums: dict[str, int] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            sums[row["owner"]] = sums.get(row["owner"], 0) + int(row["bytes"])
+    return sums
+
+
+def exchange(proxy: Proxy, topic: str, client_id: str) -> int:
+    """Produce and fetch; return the bytes that are charged for both."""
+    with raw_client(proxy.port(), client_id=client_id) as client:
+        for _ in range(3):
+            assert client.produce(topic, batch_of(16 * KIB)).error_code == 0
+    with raw_client(proxy.port(), client_id=client_id) as consumer:
+        for offset in range(3):
+            assert consumer.fetch(topic, offset=offset, max_bytes=64 * KIB, max_wait_ms=50).error_code == 0
+    return client.sent_bytes + consumer.received_bytes - _SIZE_FIELD * 6
+
+
+def owners_in(directory: Path) -> Path:
+    """Write who owns what."""
+    path = directory / "owners.csv"
+    path.write_text("user,client_id,owner,from,until\n,etl,ours,,\n,reports,theirs,,\n", encoding="utf-8")
+    return path
+
+
+def test_a_bill_of_the_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
+    topic, usage = create_topic(kafka_4), create_topic(kafka_4, partitions=3)
+    to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
+    log = {"usage_log": {"interval": "200ms", "proxy": "p1", "kafka": to_topic}}
+    with Proxy(log, kafka_4) as proxy:
+        passed = {"ours": exchange(proxy, topic, "etl"), "theirs": exchange(proxy, topic, "reports")}
+        assert proxy.stop() == 0
+
+    place = f"kafka://{kafka_4.bootstrap_servers}/{usage}"
+    ended = pipeline("chargeback", "--usage", place, "--owners", owners_in(tmp_path), "--out", tmp_path / "bill")
+
+    assert ended.status == 0, ended.errors
+    assert bill(tmp_path / "bill") == passed
+
+
+class Secure(NamedTuple):
+    """A cluster that wants TLS and a login, but for the listener that tests use."""
+
+    kafka: TlsKafka
+    directory: Path
+
+    def place(self, topic: str) -> str:
+        return f"kafka://{self.kafka.tls_endpoint(SECURE).address}/{topic}"
+
+    def config(self, name: str, *, password: str | None = None) -> Path:
+        """Write a file of properties as Kafka's tools take it."""
+        path = self.directory / f"{name}.properties"
+        path.write_text(
+            "security.protocol=SASL_SSL\n"
+            "sasl.mechanism=SCRAM-SHA-512\n"
+            f"sasl.jaas.config={SCRAM_MODULE} required \\\n"
+            f'    username="alice" password="{password or secret_of("alice")}";\n'
+            f"ssl.truststore.type=PEM\nssl.truststore.location={self.directory / 'ca.pem'}\n"
+        )
+        return path
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[Secure]:
+    authority = Authority("ours")
+    login = {
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+    }
+    with scratch("pipeline-topic") as directory:
+        (directory / "ca.pem").write_bytes(authority.pem)
+        kafka = TlsKafka(KAFKA_4, directory, authority, tls={SECURE: login}, unproxied=[SECURE], sasl=[SECURE])
+        with kafka:
+            add_scram_users(kafka, ["alice"], "SCRAM-SHA-512")
+            yield Secure(kafka, directory)
+
+
+def fill(kafka: Kafka, records: list[dict[str, Any]]) -> str:
+    """Write a usage log to a new topic, and return its name."""
+    topic = create_topic(kafka, partitions=3)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    for one in records:
+        producer.produce(topic, lines([one]).strip())
+    assert producer.flush(30) == 0
+    return topic
+
+
+def alerts_in(kafka: Kafka, topic: str) -> list[dict[str, Any]]:
+    """Return what is committed in a topic of one partition."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            **QUIET,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        return [json.loads(message.value() or b"") for message in consumer.consume(100, timeout=3)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.pipeline
+def test_limits_from_a_topic_are_those_from_files_by_tls_and_a_login(secure: Secure, tmp_path: Path) -> None:
+    log = [record(at_s=at, amount=1_000 * (at % 7), client_id=name) for at in range(300) for name in ("etl", "reports")]
+    usage = fill(secure.kafka, log)
+    (tmp_path / "usage.jsonl").write_text(lines(log), encoding="utf-8")
+    config = secure.config("good")
+
+    there = pipeline(
+        "capacity", "--usage", secure.place(usage), "--kafka-config", config, "--out", tmp_path / "there", "--explain"
+    )
+    here = pipeline("capacity", "--usage", tmp_path / "usage.jsonl", "--out", tmp_path / "here")
+
+    assert (there.status, here.status) == (0, 0), there.errors + here.errors
+    for name in ("quotas.yaml", "ramp.csv"):
+        assert (tmp_path / "there" / name).read_text() == (tmp_path / "here" / name).read_text()
+    assert "== " in there.errors
+    assert secret_of("alice") not in there.out + there.errors
+
+
+@pytest.mark.pipeline
+def test_alerts_go_from_topic_to_topic_by_tls_and_a_login(secure: Secure, tmp_path: Path) -> None:
+    usage = fill(
+        secure.kafka,
+        [record(at_s=at, limit=1_000.0, amount=2_000 if at < 60 else 0) for at in (*range(60), 900, 1_800)],
+    )
+    alerts = create_topic(secure.kafka)
+    events = tmp_path / "events"
+    events.mkdir()
+
+    ended = pipeline(
+        "alerts", "--usage", secure.place(usage), "--to", secure.place(alerts), "--kafka-config", secure.config("good"),
+        "--checkpoint", tmp_path / "checkpoint", "--once", "--explain",
+        "--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir=file://{events}",
+        "--conf", "spark.eventLog.compress=false",
+    )  # fmt: skip
+
+    assert ended.status == 0, ended.errors
+    assert [(one["level"], one["amount"]) for one in alerts_in(secure.kafka, alerts)] == [("over", 120_000)]
+    written = [path for path in (*events.rglob("*"), *(tmp_path / "checkpoint").rglob("*")) if path.is_file()]
+    assert len(written) > 3
+    for text in (ended.out, ended.errors, *(path.read_text(errors="replace") for path in written)):
+        assert secret_of("alice") not in text
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("password", "Authentication failed"),
+        ("authority", "SSL handshake failed"),
+        ("topic", "there is no such topic"),
+        ("broker", "no broker answers"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_is_a_sentence(secure: Secure, tmp_path: Path, case: str, said: str) -> None:
+    usage = fill(secure.kafka, [record()])
+    config = secure.config(case, password="hush-hush" if case == "password" else None)
+    if case == "authority":
+        stranger = secure.directory / "stranger.pem"
+        stranger.write_bytes(Authority("not ours").pem)
+        config.write_text(config.read_text().replace("/ca.pem", "/stranger.pem"))
+    place = {"topic": secure.place("absent"), "broker": "kafka://127.0.0.1:1/usage"}.get(case, secure.place(usage))
+
+    ended = pipeline(
+        "balance",
+        "--usage",
+        place,
+        "--kafka-config",
+        config,
+        "--limits",
+        limits_in(tmp_path),
+        "--out",
+        tmp_path / "out",
+    )
+
+    assert ended.status == 1, ended.errors
+    assert f"--usage {place}: " in ended.errors
+    assert said in ended.errors
+    assert not re.search(r"hush-hush|Traceback|\tat ", ended.errors)
+
+
+def limits_in(directory: Path) -> Path:
+    """Write limits of a cluster."""
+    path = directory / "cluster.yaml"
+    path.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
+    return path
