@@ -12,7 +12,7 @@ from config.model import ProxyConfig, QuotaRule
 from pipeline.keyed import HEAD, ROW, START_BITS, replayed
 from pipeline.record import TRIED
 from pipeline.tried import Quotas
-from tests.pipeline.literal_replay import Demand, LiteralReplay
+from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 
 QUOTAS = Quotas(config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=1_000.0),)))
 LIMITS = [500.0, 1_000.0]
@@ -26,7 +26,7 @@ def head(number: int, broker: int) -> tuple[int | str | None, ...]:
 
 def row(number: int, demand: Demand, who: int = 1) -> tuple[int | str | None, ...]:
     """Return the row of a record."""
-    return ((number << START_BITS) + demand.start_ms + 1, who, *demand[1:], None)
+    return ((number << START_BITS) + demand.start_ms + 1, who, *demand[1:-2], None)
 
 
 def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator[pa.RecordBatch]:
@@ -48,9 +48,10 @@ def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
 
     found = pa.Table.from_batches(replayed(batches(rows, size), QUOTAS)).to_pylist()
 
-    shared = [*demands[:19], demands[19]._replace(amount=90_000, connections=2), demands[19]]
+    first = beside(demands[:20])
+    shared = [*first[:19], *beside([demands[19]._replace(amount=90_000, connections=2)]), first[19]]
     expected = []
-    for broker, given_demands in ((1, demands), (2, shared)):
+    for broker, given_demands in ((1, beside(demands)), (2, shared)):
         for limit in LIMITS:
             config = ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=limit),))
             literal = LiteralReplay(Quotas(config=config).bucket("produce", "alice", ""))

@@ -329,8 +329,9 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
         cluster.fetch_error = 0
         await until(lambda told: told.count(AtEnd()) == 2)
 
-    second = told[told.index(AtEnd()) + 1 :]
-    assert [type(one) for one in second] == [Failed, Began, Read, Read, AtEnd]
+    # It may have failed once more before the broker was well again.
+    second = told[max(at for at, one in enumerate(told) if isinstance(one, Failed)) + 1 :]
+    assert [type(one) for one in second] == [Began, Read, Read, AtEnd]
     assert records(second) == [rule(1), NEWS]
     # What was known of the end still is: what was written since cannot be older.
     assert all(one.since_ms is not None for one in second if isinstance(one, Read))
