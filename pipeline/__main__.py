@@ -62,8 +62,15 @@ _COMMANDS: Final = {
     ),
     "balance": _Command(
         "divide cluster-wide limits over brokers by demand",
-        "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n\n"
-        "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.",
+        "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n"
+        "         kafka-quota-pipeline balance --follow --usage kafka://broker1:9092/kafka-quota-usage \\\n"
+        "             --limits cluster.yaml --to kafka://broker1:9092/kafka-quota-store --proxies p1,p2,p3\n\n"
+        "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.\n\n"
+        "With --follow it goes on: what proxies log is added up, and what each may use of each limit goes to a topic\n"
+        "that they follow (quotas_from). Together they never have more than a limit. A proxy that hears nothing for\n"
+        "--lease has the limit divided by the number of proxies, as have all of them if this process ends; while some\n"
+        "are cut off, that much for each of them may come on top. A load that moves to another broker has its limit\n"
+        "there after --lease and a few seconds. SIGTERM and Ctrl-C end it. A second one ends itself.",
     ),
     "alerts": _Command(
         "follow the log, and tell once who is over a limit or near it",

@@ -1,6 +1,7 @@
 """The arguments of each command. Without Spark, so that ``--help`` and a wrong argument are answered at once."""
 
 import argparse
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -8,13 +9,16 @@ from typing import Final
 from config.errors import UnitError
 from config.units import parse_duration_ms, parse_rate
 
+# As usage_log.proxy in the operator's file has them.
+_PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Declare the arguments of ``command``."""
     if command != "simulate":
         parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
-    if command != "alerts":
-        parser.add_argument("--out", required=True, metavar="DIR", help="where the results appear, all of them at once")
+    if command not in ("alerts", "balance"):
+        _out(parser)
     _OWN[command](parser)
     if command != "simulate":
         parser.add_argument(
@@ -28,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="a setting; may be repeated"
     )
     spark.add_argument("--explain", action="store_true", help="show the plan of each table before it runs (stderr)")
+
+
+def _out(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
+    parser.add_argument("--out", required=required, metavar="DIR", help="where the results appear, all of them at once")
 
 
 def _simulate(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +95,19 @@ def _balance(parser: argparse.ArgumentParser) -> None:
         "--limits", required=True, metavar="FILE", help="a configuration whose quotas hold cluster-wide"
     )
     parser.add_argument(
-        "--floor", type=_share, default=0.1, metavar="X", help="of an even share, for each broker (0.1)"
+        "--floor", type=_share, metavar="X", help="of an even share, for each broker (0.1; with --follow 0.03)"
     )
-    parser.add_argument(
-        "--last", type=_duration, default=None, metavar="TIME", help="demand of the log's end only: 15m"
+    once = parser.add_argument_group("of a log, once")
+    _out(once, required=False)
+    once.add_argument("--last", type=_duration, metavar="TIME", help="demand of the log's end only: 15m")
+    follow = parser.add_argument_group("of what happens now")
+    follow.add_argument("--follow", action="store_true", help="divide anew every few seconds, until it is told to end")
+    follow.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the quota topic; made where it is not there")
+    follow.add_argument("--proxies", type=_names, default=(), metavar="NAME,NAME", help="all of them (usage_log.proxy)")
+    follow.add_argument(
+        "--lease", type=_duration, default=10_000, metavar="TIME", help="what shares hold for without news (10s)"
     )
+    follow.add_argument("--every", type=_duration, default=2_000, metavar="TIME", help="between two publications (2s)")
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +142,16 @@ def _setting(text: str) -> tuple[str, str]:
     if not (key and is_there):
         raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE, such as spark.driver.memory=4g")
     return key, value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not _PROXY_NAME.fullmatch(name):
+            raise argparse.ArgumentTypeError(f"{name!r} is no name of a proxy: letters, digits, dots, _ and -")
+    if len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError(f"{text!r} has a name twice")
+    return names
 
 
 def _number(text: str, *, least: float, most: float, what: str) -> float:

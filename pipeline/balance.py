@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from config.model import DEFAULT, QuotaRule
-from pipeline.record import BYTE_KINDS
+from pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES
 
 _RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
@@ -44,6 +44,29 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
     joined = used.drop("limit").join(F.broadcast(limited), on=["kind", "user", "client_id"], how="inner")
     return joined.groupBy("proxy", "kind", "bucket_user", "bucket_client_id").agg(
         F.first("limit").alias("limit"), F.greatest(F.sum("amount"), F.lit(0)).alias("amount")
+    )
+
+
+def used_of_late(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
+    """Return what each bucket under a limit used at each of these proxies: a row for each, however many records.
+
+    Args:
+        rows: of ``parsed``, those that came together.
+        proxies: others are left out.
+    """
+    records = rows.where(
+        F.col("fault").isNull()
+        & F.col("kind").isin(*BYTE_KINDS)
+        & F.col("limit").isNotNull()
+        & F.col("proxy").isin(*proxies)
+        & ~F.col("user").isin(*COLLECTIVE_NAMES)
+        & ~F.col("client_id").isin(*COLLECTIVE_NAMES)
+    )
+    return records.groupBy("proxy", "kind", "user", "client_id").agg(
+        *(F.sum(name).alias(name) for name in ("amount", "interval_ms", "throttled_requests", "throttle_time_ms")),
+        F.max("interval_ms").alias("longest_interval_ms"),
+        F.min("broker").alias("broker"),
+        F.max("broker").alias("other_broker"),
     )
 
 

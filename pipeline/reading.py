@@ -178,8 +178,22 @@ def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG
     return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))
 
 
-def topic(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG, is_stream: bool = False) -> DataFrame:
+def topic(
+    spark: SparkSession,
+    usage: str,
+    *,
+    kafka: KafkaConfig = _NO_CONFIG,
+    is_stream: bool = False,
+    is_news_only: bool = False,
+) -> DataFrame:
     """Return the lines of ``kafka://HOST:PORT/TOPIC``: a line's place is its partition and offset.
+
+    Args:
+        spark: the session.
+        usage: the address.
+        kafka: how to reach it, beside the address.
+        is_stream: whether to go on with what comes.
+        is_news_only: whether to begin with what comes from now on, and to go on where something has been lost.
 
     Raises:
         UsageError: no such address, or Spark has no connector.
@@ -189,6 +203,8 @@ def topic(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG, i
     options["startingOffsets"] = "earliest"
     if is_stream:
         options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
+    if is_news_only:
+        options |= {"startingOffsets": "latest", "failOnDataLoss": "false"}
     source = spark.readStream if is_stream else spark.read
     try:
         rows = source.format("kafka").options(**options).load()

@@ -5,10 +5,7 @@ at any moment, and goes on from ``--checkpoint`` where it was.
 """
 
 import argparse
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, Final
@@ -22,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.alerts import alerts, encoded, marked_ahead, once
 from pipeline.checkpoint import job_of, spark_part
-from pipeline.commands.running import explain, kafka_config_of, say
+from pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
 from pipeline.delivery import Delivery, FileDelivery, TopicDelivery
 from pipeline.errors import PipelineError
 from pipeline.files import Files
@@ -35,7 +32,6 @@ from pipeline.session import session
 # they help. It stays what it was when the job began.
 _PARTITIONS: Final = "4"
 _POLL_S: Final = 0.5
-_FAILED: Final = "terminated with exception: "
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -54,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
         explain("alerts", frame)
     delivery.begin()
     try:
-        with _told_to_end() as end:
+        with told_to_end() as end:
             writer = frame.writeStream.foreachBatch(stream.deliver).option(
                 "checkpointLocation", spark_part(args.checkpoint)
             )
@@ -210,18 +206,4 @@ class _Stream:
 
 
 def _sentence(error: StreamingQueryException) -> str:
-    text = str(error)
-    cause = text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
-    return f"{cause}\nStarted again with the same --checkpoint it goes on where it was"
-
-
-@contextmanager
-def _told_to_end() -> Iterator[Event]:
-    """Give an event that SIGTERM and Ctrl-C set."""
-    end = Event()
-    before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield end
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return f"{cause_of(error)}\nStarted again with the same --checkpoint it goes on where it was"

@@ -1,19 +1,31 @@
-"""``kafka-quota-pipeline balance``: a cluster's limits as one file for each proxy."""
+"""``kafka-quota-pipeline balance``: a cluster's limits as one file for each proxy, or divided anew as it goes."""
 
 import argparse
 import sys
+from typing import Final
 from urllib.parse import quote
 
 from pipeline.balance import demand, rules_of, shares
+from pipeline.commands.following import follow
 from pipeline.commands.running import running, say, usage_of
 from pipeline.errors import UsageError
 from pipeline.quotas_file import as_file, read_quotas
 from pipeline.tried import Quotas
 from pipeline.whatif import resolved
 
+# Of an even share.
+_FLOOR: Final = 0.1
+
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy of the log."""
+    """Write OUT/PROXY/quotas.yaml for each proxy of the log; or follow it."""
+    if args.follow:
+        return follow(args)
+    if args.out is None:
+        raise UsageError("balance needs --out DIR; or --follow, to divide limits anew every few seconds")
+    if args.to or args.proxies:
+        raise UsageError("--to and --proxies go with --follow")
+    floor = _FLOOR if args.floor is None else args.floor
     config = read_quotas(args.limits)
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
@@ -24,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
         used = output.keep("demand", demand(records, resolved(records, Quotas(config=config)), last_ms=args.last))
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # A row for each entity and proxy: what the files are to hold anyway.
-        given = shares([row.asDict() for row in used.collect()], proxies, floor=args.floor)
+        given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)
         files = []
         for proxy in proxies:
             rules = [(rule, "") for rule in rules_of(proxy, given, config.quotas, len(proxies))]

@@ -2,12 +2,15 @@
 
 import argparse
 import contextlib
+import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Final
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.kafka_config import KafkaConfig, read_kafka_config
@@ -16,6 +19,7 @@ from pipeline.session import session
 from pipeline.writing import Output, staged
 
 _TELL_EVERY_S: Final = 10.0
+_FAILED: Final = "terminated with exception: "
 
 
 @contextmanager
@@ -79,3 +83,21 @@ def explain(name: str, frame: DataFrame) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         sys.stdout.write(f"== {name.strip('/')} ==\n")
         frame.explain("formatted")
+
+
+def cause_of(error: StreamingQueryException) -> str:
+    """Return why a stream has ended, as a line."""
+    text = str(error)
+    return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
+
+
+@contextmanager
+def told_to_end() -> Iterator[Event]:
+    """Give an event that SIGTERM and Ctrl-C set."""
+    end = Event()
+    before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield end
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,257 @@
+"""``kafka-quota-pipeline balance --follow``: a cluster's limits, divided over its proxies again every few seconds.
+
+A stream of Spark adds up what the proxies log, and this process writes what they may use to the quota topic. It keeps
+nothing: demand is that of the last seconds, and a process that starts waits until all leases have run out. So the
+stream needs no checkpoint, and begins with what comes.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from threading import Event, Lock
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Observation, Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
+from pipeline.balance import used_of_late
+from pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
+from pipeline.commands.running import cause_of, explain, say, told_to_end
+from pipeline.errors import PipelineError, UsageError
+from pipeline.parsing import parsed
+from pipeline.quota_topic import Found, QuotaTopic
+from pipeline.quotas_file import read_quotas
+from pipeline.reading import kafka_place, topic
+from pipeline.report import size
+from pipeline.session import session
+from pipeline.wants import Used
+
+# A batch is a second of records, added up to one row for each bucket and proxy.
+_PARTITIONS: Final = "1"
+# Of an even share. What is lost to proxies that use nothing is less than this, however many they are.
+_FLOOR: Final = 0.03
+# News have to come more often than leases end, with some of them late.
+_NEWS_IN_A_LEASE: Final = 3
+_SHOWN: Final = 5
+
+
+def follow(args: argparse.Namespace) -> int:
+    """Publish until it is told to end."""
+    _check(args)
+    balancer = Balancer(read_quotas(args.limits), args.proxies, _terms(args))
+    quotas = QuotaTopic(*kafka_place(args.to, "--to"))
+    spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
+    # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
+    spark.sparkContext.setLogLevel("FATAL")
+    lines = topic(spark, args.usage, is_stream=True, is_news_only=True)
+    with told_to_end() as end:
+        try:
+            found = quotas.begin()
+            began_s = time.monotonic()
+            stream = _Stream(lines, balancer, args, end)
+            try:
+                _wait_for_leases(quotas, found, args, until_s=began_s, end=end, stream=stream)
+                _publish(quotas, balancer, found, args, end=end, stream=stream)
+            finally:
+                stream.stop()
+        finally:
+            quotas.end()
+    say(f"ended: {stream.words()}. Shares end with their leases; the rules for all stay")
+    sys.stdout.write(f"{args.to}\n")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    for name, value in (("--to", args.to), ("--proxies", args.proxies)):
+        if not value:
+            raise UsageError(f"balance --follow needs {name}: see balance --help")
+    for name, value in (("--out", args.out), ("--last", args.last)):
+        if value is not None:
+            raise UsageError(f"{name} is for a log that has ended, and goes without --follow")
+    if not args.usage.startswith("kafka://"):
+        raise UsageError(
+            f"--usage {args.usage}: --follow follows a topic, kafka://HOST:PORT/TOPIC: files are complete too late"
+        )
+    if not _NEWS_IN_A_LEASE * args.every <= args.lease <= MAX_LEASE_MS:
+        raise UsageError(
+            f"--lease {args.lease / 1_000:g}s: is at least {_NEWS_IN_A_LEASE} times --every ({args.every / 1_000:g}s), "
+            f"or proxies would lose their shares between publications, and at most {MAX_LEASE_MS // 3_600_000}h"
+        )
+
+
+def _terms(args: argparse.Namespace) -> Terms:
+    floor = _FLOOR if args.floor is None else args.floor
+    return Terms(lease_ms=args.lease, delay_ms=args.every, floor=floor)
+
+
+def _now_ms() -> int:
+    return int(time.monotonic() * 1_000)
+
+
+class _Stream:
+    """Takes in what proxies have used, in a thread of Spark's.
+
+    Nothing is collected but a row for each proxy and bucket that has a limit there and was used.
+    """
+
+    def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
+        self.lock = Lock()  # of the balancer
+        self._balancer = balancer
+        self._proxies: Sequence[str] = args.proxies
+        self._usage = args.usage
+        self._explains = args.explain
+        self._lines = self._bad = 0
+        self._told: set[str] = set()
+        self._end = end
+        say(f"following {args.usage}")
+        self._query: StreamingQuery = (
+            lines.writeStream.foreachBatch(self._take).trigger(processingTime=f"{args.every} milliseconds").start()
+        )
+
+    def check(self) -> None:
+        """Look whether it still runs.
+
+        Raises:
+            PipelineError: it does not, and was not told to end.
+        """
+        try:
+            error = self._query.exception()
+        except (Py4JError, OSError):
+            if self._end.is_set():
+                return
+            raise
+        if error is not None and not self._end.is_set():
+            raise PipelineError(f"--usage {self._usage}: {cause_of(error)}") from error
+
+    def stop(self) -> None:
+        """End it; what it is at is of no use any more."""
+        # Whoever ends a whole group of processes has ended the JVM before.
+        with suppress(Py4JError, OSError, StreamingQueryException):
+            self._query.stop()
+
+    def words(self) -> str:
+        """Return what came."""
+        return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
+
+    def _take(self, batch: DataFrame, number: int) -> None:
+        seen = Observation()
+        rows = parsed(batch).observe(
+            seen,
+            F.count("*").alias("lines"),
+            F.count("fault").alias("bad"),
+            F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", "source", "fault"))).alias("bad_one"),
+            F.max(F.when(~F.col("proxy").isin(*self._proxies), F.col("proxy"))).alias("unknown_one"),
+        )
+        used = used_of_late(rows, self._proxies)
+        if self._explains and not number:
+            explain("used of late", used)
+        found = used.collect()
+        with self.lock:
+            self._balancer.take(map(_use, found), now_ms=_now_ms())
+        self._tell(seen.get, found)
+
+    def _tell(self, seen: dict[str, object], found: Sequence[Row]) -> None:
+        self._lines += int(str(seen["lines"]))
+        self._bad += int(str(seen["bad"]))
+        if seen["bad_one"]:
+            self._say_once("bad", f"bad lines are left out, such as {seen['bad_one']}")
+        if proxy := seen["unknown_one"]:
+            self._say_once(
+                f"unknown {proxy}",
+                f"{proxy} writes to the log and is not among --proxies: what it lets through is on top of the limits",
+            )
+        for row in found:
+            if row["broker"] != row["other_broker"]:
+                self._say_once(
+                    f"brokers {row['proxy']}",
+                    f"{row['proxy']} stands before brokers {row['broker']} and {row['other_broker']}, and its share "
+                    "holds at each of them: together they may let more through than the limits; one proxy a broker",
+                )
+
+    def _say_once(self, what: str, words: str) -> None:
+        # Names of proxies come from the log, where anything may stand.
+        if what not in self._told and len(self._told) < 100:
+            self._told.add(what)
+            say(_printable(words))
+
+
+def _use(row: Row) -> Use:
+    used = Used(
+        amount=row["amount"],
+        interval_ms=row["interval_ms"],
+        longest_interval_ms=row["longest_interval_ms"],
+        throttled_requests=row["throttled_requests"],
+        throttle_time_ms=row["throttle_time_ms"],
+    )
+    return Use(row["proxy"], Bucket(row["kind"], row["user"], row["client_id"]), used)
+
+
+def _wait_for_leases(
+    quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
+) -> None:
+    """Wait until no share that an earlier process gave is in force anywhere; see meanwhile that it has ended."""
+    if found.lease_ms is None and not found.shares:
+        return
+    wait_ms = max(found.lease_ms or 0, args.lease) + args.every
+    until_s += wait_ms / 1_000
+    say(f"waiting {wait_ms / 1_000:g} s, until the leases of an earlier process have run out")
+    while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
+        quotas.check_alone()
+        stream.check()
+
+
+def _publish(
+    quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
+) -> None:
+    """Write what has changed, and news, time and again."""
+    due_s = time.monotonic()
+    first = list(_first(balancer, found))
+    while not end.is_set():
+        stream.check()
+        with stream.lock:
+            publication = balancer.publish(now_ms=_now_ms())
+        news = News(published_ms=time.time_ns() // 1_000_000, lease_ms=args.lease)
+        quotas.publish([*first, *publication.records, news])
+        quotas.check_alone()
+        if first:
+            say(f"{len(balancer.rules())} rules, a part of {len(args.proxies)} for each of {', '.join(args.proxies)}")
+        first = []
+        _tell(publication, balancer)
+        due_s = max(due_s + args.every / 1_000, time.monotonic())
+        end.wait(due_s - time.monotonic())
+
+
+def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
+    """Yield what has to be in the topic before the first news: no share of before, and the rules for all."""
+    for share in found.shares:
+        yield replace(share, limits={})
+    wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}
+    for rule in found.rules:
+        if (rule.user, rule.client_id) not in wanted:
+            yield Rule(user=rule.user, client_id=rule.client_id)
+    there = {(rule.user, rule.client_id): rule for rule in found.rules}
+    yield from (rule for entity, rule in wanted.items() if there.get(entity) != rule)
+
+
+def _tell(publication: Publication, balancer: Balancer) -> None:
+    now = time.strftime("%H:%M:%S")
+    for (kind, user, client_id), shares in publication.moved[:_SHOWN]:
+        name = _printable(" / ".join(part for part in (user, client_id) if part))
+        given = ", ".join(f"{proxy} {size(share)}/s" for proxy, share in shares.items())
+        say(f"{now} {name}, {kind}: {given or 'even shares again'}")
+    if len(publication.moved) > _SHOWN:
+        say(f"{now} and shares of {len(publication.moved) - _SHOWN} more")
+    if balancer.turned_away:
+        say(f"{now} {balancer.turned_away} have no shares but the rule for all: too many others have")
+
+
+def _printable(text: str) -> str:
+    """Return names as a terminal may show them: clients choose theirs."""
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,185 @@
+"""Writes to the quota topic, and reads what an earlier process has left there. ``config.quota_record`` has its format.
+
+Each record carries a header with the publisher's id, so that rules which somebody else has written are left alone, and
+so that two publishers notice each other: each would give away what the other has given.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+
+from config.quota_record import News, QuotaRecord, Rule, Share, decode, encode
+from pipeline.errors import PipelineError
+
+# Each publication has a record of news. What is compacted often is soon read by a proxy that starts.
+_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
+_HEADER: Final = "balance"
+# How long a cluster may take to answer at the start, and to take what is sent.
+_TIMEOUT_MS: Final = 30_000
+_REQUEST_TIMEOUT_MS: Final = 10_000
+# How long until it is said that nobody is there.
+_BOOTSTRAP_TIMEOUT_MS: Final = 15_000
+_POLL_MS: Final = 500
+
+
+class Found(NamedTuple):
+    """What an earlier ``balance`` has left in the topic. Of the rules those that it has written, and nobody since."""
+
+    rules: tuple[Rule, ...]
+    shares: tuple[Share, ...]
+    lease_ms: int | None  # of its last news; None where there were none
+
+
+class QuotaTopic:
+    """The publisher's side of the topic.
+
+    Args:
+        servers: ``HOST:PORT``, with a comma between several.
+        topic: its name.
+    """
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._servers = servers.split(",")
+        self._topic = topic
+        self._place = TopicPartition(topic, 0)
+        self._id = uuid.uuid4().hex[:12].encode()
+        self._producer: Any = None
+        self._consumer: Any = None
+
+    def begin(self) -> Found:
+        """Make the topic where it is not there, and read it to its end.
+
+        Raises:
+            PipelineError: it cannot be reached, or is not what it has to be.
+        """
+        try:
+            self._make()
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._servers,
+                enable_idempotence=True,
+                linger_ms=5,
+                request_timeout_ms=_REQUEST_TIMEOUT_MS,
+                delivery_timeout_ms=_TIMEOUT_MS,
+                max_block_ms=_TIMEOUT_MS,
+                bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
+            )
+            self._consumer = KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
+            self._consumer.assign([self._place])
+            return self._found()
+        except (KafkaError, OSError) as error:
+            raise self._fault(error) from error
+
+    def publish(self, records: Iterable[QuotaRecord]) -> None:
+        """Write records in this order, and wait until they are there.
+
+        Raises:
+            PipelineError: not all of them could be written. Which of them were is not known.
+        """
+        try:
+            sent = []
+            for record in records:
+                key, value = encode(record)
+                sent.append(
+                    self._producer.send(self._topic, key=key, value=value, partition=0, headers=[(_HEADER, self._id)])
+                )
+            self._producer.flush(_TIMEOUT_MS / 1_000)
+            for one in sent:
+                one.get(timeout=0)
+        except (KafkaError, OSError) as error:
+            raise self._fault(error) from error
+
+    def check_alone(self) -> None:
+        """Look at what has come to the topic since it was last looked at.
+
+        Raises:
+            PipelineError: another process gives shares there; or the topic cannot be read.
+        """
+        try:
+            others = {publisher for publisher, _ in self._new()} - {None, self._id}
+        except (KafkaError, OSError) as error:
+            raise self._fault(error) from error
+        if others:
+            raise PipelineError(
+                f"{self._where}: another balance --follow writes to this topic, and shares of two are more than a "
+                "limit; end one of them. The proxies are at their rules for all when the leases have run out"
+            )
+
+    def end(self) -> None:
+        """Close the connections."""
+        for client in (self._producer, self._consumer):
+            if client is not None:
+                client.close()
+
+    def _make(self) -> None:
+        admin = KafkaAdminClient(
+            bootstrap_servers=self._servers,
+            request_timeout_ms=_REQUEST_TIMEOUT_MS,
+            bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
+        )
+        try:
+            (topic,) = admin.describe_topics([self._topic])
+            if for_code(topic["error_code"]) is UnknownTopicOrPartitionError:
+                with suppress(TopicAlreadyExistsError):  # somebody else was faster
+                    admin.create_topics({self._topic: {"num_partitions": 1, "configs": _CONFIG}})
+                admin.wait_for_topics([self._topic])
+                (topic,) = admin.describe_topics([self._topic])
+        finally:
+            admin.close()
+        if topic["error_code"]:
+            raise for_code(topic["error_code"])
+        if len(topic["partitions"]) != 1:
+            raise PipelineError(
+                f"{self._where}: has {len(topic['partitions'])} partitions, and the order of records is that of one "
+                "only; name another topic, or make this one anew with one partition and cleanup.policy=compact"
+            )
+
+    def _found(self) -> Found:
+        self._consumer.seek_to_beginning(self._place)
+        end = self._consumer.end_offsets([self._place])[self._place]
+        deadline = time.monotonic() + _TIMEOUT_MS / 1_000
+        rules: dict[tuple[object, ...], Rule] = {}
+        shares: dict[tuple[object, ...], Share] = {}
+        lease_ms: int | None = None
+        while self._consumer.position(self._place) < end:
+            if time.monotonic() > deadline:
+                raise PipelineError(f"{self._where}: was not read to its end within {_TIMEOUT_MS // 1_000} s")
+            for publisher, record in self._polled(_POLL_MS):
+                if isinstance(record, News):
+                    lease_ms = record.lease_ms or lease_ms
+                elif isinstance(record, Share):
+                    _keep(shares, (record.proxy, record.user, record.client_id), record)
+                elif publisher is not None:
+                    _keep(rules, (record.user, record.client_id), record)
+                else:
+                    rules.pop((record.user, record.client_id), None)
+        return Found(tuple(rules.values()), tuple(shares.values()), lease_ms)
+
+    def _new(self) -> Iterator[tuple[bytes | None, QuotaRecord]]:
+        while found := list(self._polled(0)):
+            yield from found
+
+    def _polled(self, timeout_ms: int) -> Iterator[tuple[bytes | None, QuotaRecord]]:
+        for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
+            for message in messages:
+                record = decode(message.key, message.value)
+                if isinstance(record, Rule | Share | News):
+                    yield dict(message.headers or ()).get(_HEADER), record
+
+    def _fault(self, error: Exception) -> PipelineError:
+        return PipelineError(f"{self._where}: {type(error).__name__}: {error}".rstrip(": "))
+
+    @property
+    def _where(self) -> str:
+        return f"--to kafka://{','.join(self._servers)}/{self._topic}"
+
+
+def _keep(kept: dict[tuple[object, ...], Any], key: tuple[object, ...], record: Rule | Share) -> None:
+    if record.limits:
+        kept[key] = record
+    else:
+        kept.pop(key, None)

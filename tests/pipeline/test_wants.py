@@ -1,0 +1,126 @@
+"""What a bucket wants at each proxy, and how its limit is divided then."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.wants import Demand, Used, Want, divided
+
+EVEN = 1_000
+
+
+def used(amount: int, **given: int) -> Used:
+    """A second's records, of an interval of a second."""
+    every = {"interval_ms": 1_000, "longest_interval_ms": 1_000, "throttled_requests": 0, "throttle_time_ms": 0}
+    return Used(amount=amount, **every | given)
+
+
+def throttled(amount: int, wait_ms: int = 0, **given: int) -> Used:
+    return used(amount, throttled_requests=2, throttle_time_ms=2 * wait_ms, **given)
+
+
+def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None:
+    demand = Demand()
+    demand.take(used(500), share=EVEN, now_ms=0)
+    demand.take(used(200), share=EVEN, now_ms=1_000)
+
+    assert demand.want(even=EVEN, now_ms=2_999).rate == pytest.approx(525)
+    assert demand.want(even=EVEN, now_ms=3_000).rate == pytest.approx(210)
+    assert demand.want(even=EVEN, now_ms=4_000) == Want(0)
+
+
+def test_whoever_is_throttled_wants_a_quarter_more_and_an_even_share_at_least() -> None:
+    first, second = Demand(), Demand()
+    first.take(throttled(10), share=10, now_ms=0)
+    second.take(throttled(2_000), share=2_000, now_ms=0)
+
+    assert first.want(even=EVEN, now_ms=1) == Want(EVEN, is_throttled=True)
+    assert second.want(even=EVEN, now_ms=1) == Want(2_500, is_throttled=True)
+
+
+def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
+    demand = Demand()
+    demand.take(used(90), share=100, now_ms=0)
+    demand.take(throttled(100), share=100, now_ms=1_000)
+
+    assert demand.want(even=EVEN, now_ms=1_001) == Want(125, is_throttled=True)
+
+
+def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more() -> None:
+    demand = Demand()
+    demand.take(throttled(790), share=1_000, now_ms=0)
+
+    assert demand.want(even=EVEN, now_ms=1).rate == pytest.approx(829.5)
+
+
+def test_whoever_was_told_to_wait_is_not_forgotten_while_he_does() -> None:
+    demand = Demand()
+    demand.take(throttled(256_000, wait_ms=25_000), share=10_000, now_ms=0)
+
+    assert demand.want(even=EVEN, now_ms=27_999).is_throttled
+    assert demand.want(even=EVEN, now_ms=28_000) == Want(0)
+
+
+def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> None:
+    long, short = Demand(), Demand()
+    long.take(used(60_000, interval_ms=60_000, longest_interval_ms=10_000), share=EVEN, now_ms=0)
+    short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
+
+    # Of intervals of 10 s the next one is two of them away at the most.
+    assert long.want(even=EVEN, now_ms=20_999).rate == pytest.approx(1_050)
+    assert long.want(even=EVEN, now_ms=21_000) == Want(0)
+    assert short.want(even=EVEN, now_ms=0).rate == pytest.approx(105)
+
+
+def test_more_that_was_taken_back_than_was_charged_is_nothing() -> None:
+    demand = Demand()
+    demand.take(used(-5), share=EVEN, now_ms=0)
+
+    assert demand.want(even=EVEN, now_ms=1) == Want(0)
+
+
+WANTED = st.builds(Want, st.floats(0, 1e13), st.booleans())
+
+
+@given(
+    limit=st.integers(1_000, 10**12),
+    wants=st.lists(WANTED, min_size=1, max_size=6),
+    floor=st.floats(0, 1),
+)
+def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(limit: int, wants: list[Want], floor: float) -> None:
+    found = divided(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
+
+    # But for what whole bytes leave, and for who would have nothing and has 1.
+    assert limit - len(wants) * 3 <= sum(found.values()) <= limit + list(found.values()).count(1)
+    assert min(found.values()) >= max(1, int(limit * floor) // len(wants))
+
+
+@given(limit=st.integers(1_000, 10**12), wants=st.lists(WANTED, min_size=2, max_size=6))
+def test_whoever_gets_less_than_he_wants_gets_no_less_than_any_other(limit: int, wants: list[Want]) -> None:
+    found = divided(limit, {str(number): want for number, want in enumerate(wants)}, floor=0)
+
+    for number, want in enumerate(wants):
+        if found[str(number)] < int(want.rate):
+            assert found[str(number)] >= max(found.values()) - 1
+
+
+@pytest.mark.parametrize(
+    ("wants", "shares"),
+    [
+        # Nobody wants anything.
+        ([Want(), Want(), Want()], [1_000, 1_000, 1_000]),
+        # One has all but the floors; of 30 bytes each.
+        ([Want(2_500, is_throttled=True), Want(), Want()], [2_940, 30, 30]),
+        # Two that want more than there is have the same.
+        ([Want(9_000, is_throttled=True), Want(1_500, is_throttled=True), Want()], [1_485, 1_485, 30]),
+        # Whoever wants little has it, and what is left goes to who was throttled.
+        ([Want(1_000, is_throttled=True), Want(500), Want()], [2_470, 500, 30]),
+        # Nobody was throttled: what is left is for all.
+        ([Want(900), Want(), Want()], [1_580, 710, 710]),
+    ],
+)
+def test_a_limit_of_3000_and_a_floor_of_3_percent(wants: list[Want], shares: list[int]) -> None:
+    found = divided(3_000, dict(zip("abc", wants, strict=True)), floor=0.03)
+
+    assert [found[proxy] for proxy in "abc"] == pytest.approx(shares, abs=10)
+    assert sum(found.values()) <= 3_000
