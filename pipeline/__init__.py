@@ -7,6 +7,8 @@
 * ``writing``    the one module that writes tables; ``files`` renames and deletes
 * ``kafka_config`` how the clusters of topics are spoken to
 * ``delivery``   writes what a stream finds, exactly once; ``checkpoint`` is what a stream remembers
+* ``balancer``   shares of a cluster's limits that follow demand; of ``wants`` (who is to have how much) and ``leases``
+                 (when he may), without I/O; ``quota_topic`` writes them for the proxies
 * ``simulate`` and the other modules named after commands: DataFrame -> DataFrame, no I/O
 * ``commands``   what a user types: one module a command
 """

@@ -6,9 +6,9 @@ so that two publishers notice each other: each would give away what the other ha
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
@@ -25,6 +25,8 @@ _REQUEST_TIMEOUT_MS: Final = 10_000
 # How long until it is said that nobody is there.
 _BOOTSTRAP_TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 500
+
+_T = TypeVar("_T")
 
 
 class Found(NamedTuple):
@@ -68,9 +70,10 @@ class QuotaTopic:
                 max_block_ms=_TIMEOUT_MS,
                 bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
             )
+            _until_known(lambda: self._producer.partitions_for(self._topic))
             self._consumer = KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
             self._consumer.assign([self._place])
-            return self._found()
+            return _until_known(self._found)
         except (KafkaError, OSError) as error:
             raise self._fault(error) from error
 
@@ -122,21 +125,25 @@ class QuotaTopic:
             bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
         )
         try:
-            (topic,) = admin.describe_topics([self._topic])
-            if for_code(topic["error_code"]) is UnknownTopicOrPartitionError:
+            try:
+                partitions = self._partitions(admin)
+            except UnknownTopicOrPartitionError:
                 with suppress(TopicAlreadyExistsError):  # somebody else was faster
                     admin.create_topics({self._topic: {"num_partitions": 1, "configs": _CONFIG}})
-                admin.wait_for_topics([self._topic])
-                (topic,) = admin.describe_topics([self._topic])
+                partitions = _until_known(lambda: self._partitions(admin))
         finally:
             admin.close()
-        if topic["error_code"]:
-            raise for_code(topic["error_code"])
-        if len(topic["partitions"]) != 1:
+        if partitions != 1:
             raise PipelineError(
-                f"{self._where}: has {len(topic['partitions'])} partitions, and the order of records is that of one "
+                f"{self._where}: has {partitions} partitions, and the order of records is that of one "
                 "only; name another topic, or make this one anew with one partition and cleanup.policy=compact"
             )
+
+    def _partitions(self, admin: KafkaAdminClient) -> int:
+        (topic,) = admin.describe_topics([self._topic])
+        if topic["error_code"]:
+            raise for_code(topic["error_code"])
+        return len(topic["partitions"])
 
     def _found(self) -> Found:
         self._consumer.seek_to_beginning(self._place)
@@ -176,6 +183,18 @@ class QuotaTopic:
     @property
     def _where(self) -> str:
         return f"--to kafka://{','.join(self._servers)}/{self._topic}"
+
+
+def _until_known(ask: Callable[[], _T]) -> _T:
+    """Return what ``ask`` does, once all brokers know of a topic that was just made."""
+    deadline = time.monotonic() + _BOOTSTRAP_TIMEOUT_MS / 1_000
+    while True:
+        try:
+            return ask()
+        except UnknownTopicOrPartitionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_MS / 1_000)
 
 
 def _keep(kept: dict[tuple[object, ...], Any], key: tuple[object, ...], record: Rule | Share) -> None:

@@ -15,8 +15,8 @@ from threading import Event, Lock
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Observation, Row
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,6 +40,7 @@ _FLOOR: Final = 0.03
 # News have to come more often than leases end, with some of them late.
 _NEWS_IN_A_LEASE: Final = 3
 _SHOWN: Final = 5
+_MOST_TOLD: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
@@ -106,33 +107,41 @@ class _Stream:
         self._balancer = balancer
         self._proxies: Sequence[str] = args.proxies
         self._usage = args.usage
-        self._explains = args.explain
-        self._lines = self._bad = 0
-        self._told: set[str] = set()
         self._end = end
+        self._taking = Lock()
+        self._is_ending = False
+        self._fault: PipelineError | None = None
+        self._lines = self._bad = 0
+        self._looked_at = ""  # the timestamp of the last progress that was
+        self._told: set[str] = set()
+        rows = self._counted(parsed(lines))
+        if args.explain:
+            explain("used of late", used_of_late(rows, self._proxies))
         say(f"following {args.usage}")
-        self._query: StreamingQuery = (
-            lines.writeStream.foreachBatch(self._take).trigger(processingTime=f"{args.every} milliseconds").start()
-        )
+        writer = rows.writeStream.foreachBatch(self._take)
+        self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Look whether it still runs.
+        """Look whether it still runs, and what it has left out.
 
         Raises:
             PipelineError: it does not, and was not told to end.
         """
         try:
             error = self._query.exception()
+            self._look()
         except (Py4JError, OSError):
-            if self._end.is_set():
-                return
-            raise
-        if error is not None and not self._end.is_set():
-            raise PipelineError(f"--usage {self._usage}: {cause_of(error)}") from error
+            # Whoever ends a whole group of processes ends the JVM at the same time.
+            if not self._end.is_set():
+                raise
+        else:
+            if error is not None and not self._end.is_set():
+                raise self._fault or PipelineError(f"--usage {self._usage}: {cause_of(error)}") from error
 
     def stop(self) -> None:
-        """End it; what it is at is of no use any more."""
-        # Whoever ends a whole group of processes has ended the JVM before.
+        """End it after what it is at."""
+        with self._taking:
+            self._is_ending = True
         with suppress(Py4JError, OSError, StreamingQueryException):
             self._query.stop()
 
@@ -140,33 +149,27 @@ class _Stream:
         """Return what came."""
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
-    def _take(self, batch: DataFrame, number: int) -> None:
-        seen = Observation()
-        rows = parsed(batch).observe(
-            seen,
+    def _counted(self, rows: DataFrame) -> DataFrame:
+        is_unknown = F.col("fault").isNull() & ~F.col("proxy").isin(*self._proxies)
+        return rows.observe(
+            "read",
             F.count("*").alias("lines"),
             F.count("fault").alias("bad"),
             F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", "source", "fault"))).alias("bad_one"),
-            F.max(F.when(~F.col("proxy").isin(*self._proxies), F.col("proxy"))).alias("unknown_one"),
+            F.max(F.when(is_unknown, F.col("proxy"))).alias("unknown_one"),
         )
-        used = used_of_late(rows, self._proxies)
-        if self._explains and not number:
-            explain("used of late", used)
-        found = used.collect()
+
+    def _take(self, batch: DataFrame, _: int) -> None:
+        with self._taking:
+            if self._is_ending:
+                return
+            try:
+                found = used_of_late(batch, self._proxies).collect()
+            except (Py4JError, PySparkException) as error:
+                self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
+                raise self._fault from None  # Spark copies it whole, and a stack of Java's is long
         with self.lock:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
-        self._tell(seen.get, found)
-
-    def _tell(self, seen: dict[str, object], found: Sequence[Row]) -> None:
-        self._lines += int(str(seen["lines"]))
-        self._bad += int(str(seen["bad"]))
-        if seen["bad_one"]:
-            self._say_once("bad", f"bad lines are left out, such as {seen['bad_one']}")
-        if proxy := seen["unknown_one"]:
-            self._say_once(
-                f"unknown {proxy}",
-                f"{proxy} writes to the log and is not among --proxies: what it lets through is on top of the limits",
-            )
         for row in found:
             if row["broker"] != row["other_broker"]:
                 self._say_once(
@@ -175,9 +178,26 @@ class _Stream:
                     "holds at each of them: together they may let more through than the limits; one proxy a broker",
                 )
 
+    def _look(self) -> None:
+        for progress in self._query.recentProgress:
+            if progress["timestamp"] > self._looked_at and "read" in progress["observedMetrics"]:
+                self._looked_at = progress["timestamp"]
+                self._count(progress["observedMetrics"]["read"])
+
+    def _count(self, read: Row) -> None:
+        self._lines += read["lines"]
+        self._bad += read["bad"]
+        if read["bad_one"]:
+            self._say_once("bad", f"bad lines are left out, such as {read['bad_one']}")
+        if proxy := read["unknown_one"]:
+            self._say_once(
+                f"unknown {proxy}",
+                f"{proxy} writes to the log and is not among --proxies: what it lets through is on top of the limits",
+            )
+
     def _say_once(self, what: str, words: str) -> None:
         # Names of proxies come from the log, where anything may stand.
-        if what not in self._told and len(self._told) < 100:
+        if what not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(what)
             say(_printable(words))
 

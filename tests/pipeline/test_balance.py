@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from config.model import DEFAULT, ProxyConfig, QuotaRule
-from pipeline.balance import Share, demand, divided, rules_of, shares
+from pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
 from pipeline.tried import Quotas
 from pipeline.whatif import resolved
 from tests.pipeline.support import frame, record, rows
@@ -85,3 +86,34 @@ def test_a_floor_of_one_is_an_even_share_and_of_nothing_none(floor: float) -> No
     found = divided(1_000.0, {"a": 1}, ["a", "b"], floor=floor)
 
     assert found == ({"a": 500, "b": 500} if floor else {"a": 1_000, "b": 1})
+
+
+def test_of_what_came_together_there_is_a_row_for_each_bucket_and_proxy(spark: SparkSession) -> None:
+    log = [
+        record(limit=1e6, amount=10, interval_ms=900, throttled_requests=1, throttle_time_ms=7),
+        record(limit=1e6, amount=20, at_s=1, interval_ms=1_100, throttled_requests=2),
+        record(limit=1e6, proxy="p2", amount=5, kind="fetch", broker=2),
+        record(limit=1e6, proxy="p2", amount=5, kind="fetch", broker=3),
+        record(limit=None),
+        record(limit=1e6, kind="request"),
+        record(limit=1e6, proxy="p9"),
+        record(limit=1e6, client_id="<other>"),
+        record(limit=1e6, user="<shared>", client_id=""),
+    ]
+    parsed = frame(spark, log).withColumn("fault", F.lit(None).cast("string"))
+    bad = frame(spark, [record(limit=1e6)]).withColumn("fault", F.lit("is bad"))
+
+    found = rows(used_of_late(parsed.unionByName(bad), ["p1", "p2"]), "proxy")
+
+    assert found == [
+        {
+            "proxy": "p1", "kind": "produce", "user": "alice", "client_id": "etl", "amount": 30, "interval_ms": 2_000,
+            "throttled_requests": 3, "throttle_time_ms": 7, "longest_interval_ms": 1_100, "broker": 1,
+            "other_broker": 1,
+        },
+        {
+            "proxy": "p2", "kind": "fetch", "user": "alice", "client_id": "etl", "amount": 10, "interval_ms": 2_000,
+            "throttled_requests": 0, "throttle_time_ms": 0, "longest_interval_ms": 1_000, "broker": 2,
+            "other_broker": 3,
+        },
+    ]  # fmt: skip

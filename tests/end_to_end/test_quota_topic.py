@@ -1,0 +1,78 @@
+"""The publisher's side of the quota topic, with a real Kafka."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from config.quota_record import News, Rule, Share, encode
+from pipeline.errors import PipelineError
+from pipeline.quota_topic import Found, QuotaTopic
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.kafka import Kafka
+
+RULE = Rule(user="alice", limits={"producer_byte_rate": 1_000.0})
+SHARE = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2_000.0})
+NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)
+
+
+@contextmanager
+def begun(kafka: Kafka, name: str) -> Iterator[tuple[QuotaTopic, Found]]:
+    topic = QuotaTopic(kafka.bootstrap_servers, name)
+    try:
+        yield topic, topic.begin()
+    finally:
+        topic.end()
+
+
+def test_it_is_made_with_one_partition_and_what_was_left_there_is_found(kafka_4: Kafka) -> None:
+    name = f"t-{uuid.uuid4().hex[:12]}"
+
+    with begun(kafka_4, name) as (topic, nothing):
+        topic.publish([RULE, SHARE, Share(proxy="p2", user="alice", limits=SHARE.limits), NEWS])
+        topic.publish([Share(proxy="p2", user="alice")])
+        # Of another writer: neither found as ours, nor in the way.
+        key, value = encode(Rule(user="bob", limits={"producer_byte_rate": 5.0}))
+        topic._producer.send(name, key=key, value=value)
+        topic._producer.send(name, key=b"garbage", value=b"\xff")
+        topic.publish([NEWS])
+        topic.check_alone()
+    with begun(kafka_4, name) as (again, found):
+        again.check_alone()
+
+    admin = AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers, **QUIET})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    config = admin.describe_configs([resource])[resource].result(timeout=30)
+    assert config["cleanup.policy"].value == "compact"
+    assert nothing == Found(rules=(), shares=(), lease_ms=None)
+    assert found == Found(rules=(RULE,), shares=(SHARE,), lease_ms=8_000)
+
+
+def test_two_that_write_to_one_topic_notice_each_other(kafka_4: Kafka) -> None:
+    name = create_topic(kafka_4)
+    with begun(kafka_4, name) as (first, _), begun(kafka_4, name) as (second, _):
+        first.publish([NEWS])
+        first.check_alone()
+
+        with pytest.raises(PipelineError, match="another balance --follow"):
+            look_time_and_again(second)
+
+
+def look_time_and_again(topic: QuotaTopic) -> None:
+    """A look takes what has come, and does not wait for more."""
+    while True:
+        topic.check_alone()
+        time.sleep(0.1)
+
+
+def test_a_topic_with_several_partitions_is_refused(kafka_4: Kafka) -> None:
+    name = create_topic(kafka_4, partitions=2)
+
+    with pytest.raises(PipelineError, match=f"{name}: has 2 partitions"), begun(kafka_4, name):
+        pass
