@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -54,6 +54,7 @@ def produce_flood(
     seconds: float,
     ahead: int = 1,
     obeys: bool = True,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
     """Produce all that the other side takes.
 
@@ -65,6 +66,7 @@ def produce_flood(
         seconds: How long. A mute that lasts longer is not sat out.
         ahead: How many requests are sent before the answer of the first is read.
         obeys: Whether it waits ``throttle_time_ms`` as a well-behaved client does.
+        is_over: Whether it is to end before its time; asked after each answer.
     """
     body = produce_body(topic, batch_of(request_bytes), acks=1)
     client = RawClient(port, client_id=client_id)
@@ -74,7 +76,7 @@ def produce_flood(
     with suppress(TimeoutError):
         for _ in range(ahead):
             client.send(PRODUCE, PRODUCE_VERSION, body)
-        while (left := end - time.monotonic()) > 0:
+        while (left := end - time.monotonic()) > 0 and not is_over():
             client.socket.settimeout(left)
             answer = read_produce(client.receive().body)
             if answer.error_code != 0:
