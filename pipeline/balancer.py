@@ -176,10 +176,9 @@ class Balancer:
         return int(found.limit)
 
     def _wants(self, known: _Known, now_ms: int) -> dict[str, Want]:
-        even = even_share(known.limit, len(self._proxies))
         nothing = Want()
         return {
-            proxy: demand.want(even=even, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
+            proxy: demand.want(limit=known.limit, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
             for proxy in self._proxies
         }
 

@@ -1,7 +1,7 @@
 """What a bucket wants of its limit at each proxy, and how the limit is best divided then. No I/O, no clock.
 
-A proxy where requests were throttled wants more than was used there, and how much more nobody knows: a quarter, and an
-even share at least where all of its use was so. Elsewhere a twentieth more than was used is enough.
+A proxy where requests were throttled wants more than was used there, and how much more nobody knows: all of the limit
+where it was so all the time, a quarter more where it was so now and then. Elsewhere a twentieth more is enough.
 
 The limit is divided so that whoever wants little has that, and the others have the same each; what nobody wants is for
 those that were throttled, or else for all alike. So the shares come to rest when demand does: two that want more than
@@ -74,15 +74,14 @@ class Demand:
             counts_ms += min(used.throttle_time_ms // used.throttled_requests, _LONGEST_WAIT_MS)
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
-    def want(self, *, even: int, now_ms: int) -> Want:
-        """Return what it wants; ``even`` is the limit divided by the number of proxies."""
+    def want(self, *, limit: int, now_ms: int) -> Want:
+        """Return what it wants of the limit."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
         if throttled:
             # A little too much now and then is no reason to give him much more.
-            least = even if throttled == len(self._samples) else 0
-            return Want(max(_GROWTH * rate, least), is_throttled=True)
+            return Want(limit if throttled == len(self._samples) else _GROWTH * rate, is_throttled=True)
         return Want(_ROOM * rate)
 
 

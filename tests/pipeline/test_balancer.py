@@ -46,7 +46,7 @@ class Fleet:
         self.used: list[int] = []  # in each second, by all
         self.publications: list[Publication] = []
         self._wanted, self._cut_off = wanted, cut_off
-        self._shares = dict.fromkeys(PROXIES, EVEN)
+        self.shares = dict.fromkeys(PROXIES, EVEN)
         self._heard_s = dict.fromkeys(PROXIES, -100)
         self._log: deque[tuple[int, list[Use]]] = deque()
 
@@ -64,7 +64,7 @@ class Fleet:
         for record in published.records:
             assert isinstance(record, Share)
             if record.proxy not in self._cut_off(second):
-                self._shares[record.proxy] = int(record.limits.get("producer_byte_rate", EVEN))
+                self.shares[record.proxy] = int(record.limits.get("producer_byte_rate", EVEN))
         self._heard_s |= {proxy: second for proxy in PROXIES if proxy not in self._cut_off(second)}
 
     def _use(self, second: int) -> None:
@@ -72,7 +72,7 @@ class Fleet:
         for proxy in PROXIES:
             wanted = int(self._wanted(second, proxy))
             has_lease = (second - self._heard_s[proxy]) * 1_000 < TERMS.lease_ms
-            allowed = self._shares[proxy] if has_lease else EVEN
+            allowed = self.shares[proxy] if has_lease else EVEN
             amount = min(wanted, allowed)
             if amount:
                 uses.append(Use(proxy, ALICE, Used(amount, 1_000, 1_000, *((3, 30) if wanted > allowed else (0, 0)))))
@@ -111,6 +111,17 @@ def test_a_load_that_leaves_some_behind_has_its_limit_as_soon(left: float) -> No
     for move in range(4):
         assert min(fleet.used[move * 60 + 20 : move * 60 + 60]) >= 0.95 * LIMIT
     assert max(fleet.used) <= LIMIT
+
+
+def test_a_load_that_comes_beside_another_shares_its_limit_twenty_seconds_later() -> None:
+    def wanted(second: int, proxy: str) -> float:
+        return 10 * LIMIT if proxy == "p1" or (proxy == "p2" and second >= 60) else 0
+
+    fleet = Fleet(wanted).run(120)
+
+    assert min(fleet.used[20:60]) >= 0.95 * LIMIT
+    assert min(fleet.used[80:]) >= 0.95 * LIMIT
+    assert fleet.shares["p1"] == fleet.shares["p2"]
 
 
 @pytest.mark.parametrize("proxy", PROXIES)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pipeline.wants import Demand, Used, Want, divided
 
 EVEN = 1_000
+LIMIT = 3_000
 
 
 def used(amount: int, **given: int) -> Used:
@@ -24,18 +25,17 @@ def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None
     demand.take(used(500), share=EVEN, now_ms=0)
     demand.take(used(200), share=EVEN, now_ms=1_000)
 
-    assert demand.want(even=EVEN, now_ms=2_999).rate == pytest.approx(525)
-    assert demand.want(even=EVEN, now_ms=3_000).rate == pytest.approx(210)
-    assert demand.want(even=EVEN, now_ms=4_000) == Want(0)
+    assert demand.want(limit=LIMIT, now_ms=2_999).rate == pytest.approx(525)
+    assert demand.want(limit=LIMIT, now_ms=3_000).rate == pytest.approx(210)
+    assert demand.want(limit=LIMIT, now_ms=4_000) == Want(0)
 
 
-def test_whoever_is_throttled_wants_a_quarter_more_and_an_even_share_at_least() -> None:
-    first, second = Demand(), Demand()
-    first.take(throttled(10), share=10, now_ms=0)
-    second.take(throttled(2_000), share=2_000, now_ms=0)
+def test_whoever_is_throttled_all_the_time_wants_all_there_is() -> None:
+    demand = Demand()
+    demand.take(throttled(10), share=10, now_ms=0)
+    demand.take(throttled(10), share=10, now_ms=1_000)
 
-    assert first.want(even=EVEN, now_ms=1) == Want(EVEN, is_throttled=True)
-    assert second.want(even=EVEN, now_ms=1) == Want(2_500, is_throttled=True)
+    assert demand.want(limit=LIMIT, now_ms=1_001) == Want(LIMIT, is_throttled=True)
 
 
 def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
@@ -43,22 +43,22 @@ def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
     demand.take(used(90), share=100, now_ms=0)
     demand.take(throttled(100), share=100, now_ms=1_000)
 
-    assert demand.want(even=EVEN, now_ms=1_001) == Want(125, is_throttled=True)
+    assert demand.want(limit=LIMIT, now_ms=1_001) == Want(125, is_throttled=True)
 
 
 def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more() -> None:
     demand = Demand()
     demand.take(throttled(790), share=1_000, now_ms=0)
 
-    assert demand.want(even=EVEN, now_ms=1).rate == pytest.approx(829.5)
+    assert demand.want(limit=LIMIT, now_ms=1).rate == pytest.approx(829.5)
 
 
 def test_whoever_was_told_to_wait_is_not_forgotten_while_he_does() -> None:
     demand = Demand()
     demand.take(throttled(256_000, wait_ms=25_000), share=10_000, now_ms=0)
 
-    assert demand.want(even=EVEN, now_ms=27_999).is_throttled
-    assert demand.want(even=EVEN, now_ms=28_000) == Want(0)
+    assert demand.want(limit=LIMIT, now_ms=27_999).is_throttled
+    assert demand.want(limit=LIMIT, now_ms=28_000) == Want(0)
 
 
 def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> None:
@@ -67,16 +67,16 @@ def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> Non
     short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
 
     # Of intervals of 10 s the next one is two of them away at the most.
-    assert long.want(even=EVEN, now_ms=20_999).rate == pytest.approx(1_050)
-    assert long.want(even=EVEN, now_ms=21_000) == Want(0)
-    assert short.want(even=EVEN, now_ms=0).rate == pytest.approx(105)
+    assert long.want(limit=LIMIT, now_ms=20_999).rate == pytest.approx(1_050)
+    assert long.want(limit=LIMIT, now_ms=21_000) == Want(0)
+    assert short.want(limit=LIMIT, now_ms=0).rate == pytest.approx(105)
 
 
 def test_more_that_was_taken_back_than_was_charged_is_nothing() -> None:
     demand = Demand()
     demand.take(used(-5), share=EVEN, now_ms=0)
 
-    assert demand.want(even=EVEN, now_ms=1) == Want(0)
+    assert demand.want(limit=LIMIT, now_ms=1) == Want(0)
 
 
 WANTED = st.builds(Want, st.floats(0, 1e13), st.booleans())
