@@ -15,6 +15,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPart
 
 from config.quota_record import News, QuotaRecord, Rule, Share, decode, encode
 from pipeline.errors import PipelineError
+from pipeline.kafka_config import KafkaConfig
 
 # Each publication has a record of news. What is compacted often is soon read by a proxy that starts.
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
@@ -25,6 +26,7 @@ _REQUEST_TIMEOUT_MS: Final = 10_000
 # How long until it is said that nobody is there.
 _BOOTSTRAP_TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 500
+_NO_CONFIG: Final = KafkaConfig()
 
 _T = TypeVar("_T")
 
@@ -43,10 +45,20 @@ class QuotaTopic:
     Args:
         servers: ``HOST:PORT``, with a comma between several.
         topic: its name.
+        kafka: how to reach it, beside the address.
+
+    Raises:
+        InputError: what ``kafka`` has cannot be used.
     """
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG) -> None:
         self._servers = servers.split(",")
+        self._client: dict[str, Any] = {
+            **kafka.client_keywords(),
+            "bootstrap_servers": self._servers,
+            "request_timeout_ms": _REQUEST_TIMEOUT_MS,
+            "bootstrap_timeout_ms": _BOOTSTRAP_TIMEOUT_MS,
+        }
         self._topic = topic
         self._place = TopicPartition(topic, 0)
         self._id = uuid.uuid4().hex[:12].encode()
@@ -62,16 +74,14 @@ class QuotaTopic:
         try:
             self._make()
             self._producer = KafkaProducer(
-                bootstrap_servers=self._servers,
+                **self._client,
                 enable_idempotence=True,
                 linger_ms=5,
-                request_timeout_ms=_REQUEST_TIMEOUT_MS,
                 delivery_timeout_ms=_TIMEOUT_MS,
                 max_block_ms=_TIMEOUT_MS,
-                bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
             )
             _until_known(lambda: self._producer.partitions_for(self._topic))
-            self._consumer = KafkaConsumer(bootstrap_servers=self._servers, group_id=None, enable_auto_commit=False)
+            self._consumer = KafkaConsumer(**self._client, group_id=None, enable_auto_commit=False)
             self._consumer.assign([self._place])
             return _until_known(self._found)
         except (KafkaError, OSError) as error:
@@ -119,11 +129,7 @@ class QuotaTopic:
                 client.close()
 
     def _make(self) -> None:
-        admin = KafkaAdminClient(
-            bootstrap_servers=self._servers,
-            request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            bootstrap_timeout_ms=_BOOTSTRAP_TIMEOUT_MS,
-        )
+        admin = KafkaAdminClient(**self._client)
         try:
             try:
                 partitions = self._partitions(admin)

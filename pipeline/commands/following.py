@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
 from pipeline.balance import used_of_late
 from pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from pipeline.commands.running import cause_of, explain, say, told_to_end
+from pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
 from pipeline.errors import PipelineError, UsageError
 from pipeline.parsing import parsed
 from pipeline.quota_topic import Found, QuotaTopic
@@ -47,11 +47,12 @@ def follow(args: argparse.Namespace) -> int:
     """Publish until it is told to end."""
     _check(args)
     balancer = Balancer(read_quotas(args.limits), args.proxies, _terms(args))
-    quotas = QuotaTopic(*kafka_place(args.to, "--to"))
+    kafka = kafka_config_of(args)
+    quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka)
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
-    lines = topic(spark, args.usage, is_stream=True, is_news_only=True)
+    lines = topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     with told_to_end() as end:
         try:
             found = quotas.begin()
