@@ -156,6 +156,12 @@ class Reader:
             _WAIT_MS, 1, _MAX_BYTES, _ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
         )
         answer = await client.send(leader, request)
+        _raise_for(getattr(answer, "error_code", 0))  # from version 7 on
+        throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
+        if not answer.topics:
+            # What a broker answers at once to whom its own quotas hold back: of the topic it says nothing.
+            await asyncio.sleep(max(throttle_time_ms, _WAIT_MS) / 1_000)
+            return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
         _raise_for(error_code)
         if end_offset < self._end_offset:
@@ -171,6 +177,9 @@ class Reader:
                 self._has_told_end = True
                 self._backoff_s = _BACKOFF_S
             self._since_ms = sent_ms
+        if throttle_time_ms > 0:
+            # Until then the broker reads nothing of this connection, and the next answer would be late.
+            await asyncio.sleep(throttle_time_ms / 1_000)
         return batches.next_offset
 
     def _words(self, error: Exception) -> str:

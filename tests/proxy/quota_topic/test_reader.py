@@ -62,6 +62,8 @@ class Cluster:
     end_offset: int | None = None  # None: that of the log
     beginning: int = 0
     fetch_error: int = 0
+    fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)  # of each next one; whether with records
+    answer_error: int = 0
     is_hanging: bool = False
     clients: int = 0
     closed: int = 0
@@ -88,10 +90,14 @@ class Cluster:
         sent_ms, self.now_ms = self.now_ms, self.now_ms + 10
         end_offset = self.end_offset if self.end_offset is not None else (self.log[-1][0] if self.log else 0)
         data = next((data for next_offset, data in self.log if next_offset > offset), b"")
+        throttle_time_ms, has_topics = self.fetch_throttles_ms.popleft() if self.fetch_throttles_ms else (0, True)
+        if self.answer_error or not has_topics:
+            return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=self.answer_error, topics=[])
         self.fetches.append((sent_ms, bool(data)))
         if self.is_hanging or (not data and not self.fetch_error):
             await asyncio.sleep(0.005)
-        return SimpleNamespace(topics=[("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])])
+        topics: list[object] = [("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])]
+        return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=0, topics=topics)
 
     def client(self, **settings: object) -> "Client":
         assert settings["bootstrap_servers"] == ["k:9092"]
@@ -335,6 +341,72 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
     assert records(second) == [rule(1), NEWS]
     # What was known of the end still is: what was written since cannot be older.
     assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
+    """How long the reader has paused, in seconds of the cluster's clock; none of it is real."""
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(delay_s: float) -> None:
+        pauses.append(delay_s)
+        cluster.now_ms += int(delay_s * 1_000)
+        await sleep(0)
+
+    monkeypatch.setattr(reader_module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause}))
+    return pauses
+
+
+async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cluster, pauses: list[float]) -> None:
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.fetch_throttles_ms.extend([(700, True), (2_000, False), (0, False)])
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_throttles_ms.append((3_000, False))
+        await until(lambda _: not cluster.fetch_throttles_ms)
+        cluster.append(rule(3))
+        await until(lambda told: rule(3) in records(told))
+
+    assert [type(one) for one in told] == [Began, Read, Read, AtEnd, Read]
+    assert records(told) == [rule(1), rule(2), rule(3)]
+    # An answer without the topic that is not held back for anything is not asked for again and again, either.
+    assert pauses == [0.7, 2.0, 0.25, 3.0]
+    assert cluster.clients == 1
+
+
+async def test_what_a_throttled_answer_did_not_say_is_not_known(cluster: Cluster, pauses: list[float]) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_throttles_ms.append((60_000, False))
+        await until(lambda _: not cluster.fetch_throttles_ms)
+        cluster.append(rule(1))
+        await until(lambda told: rule(1) in records(told))
+
+    (since_ms,) = [one.since_ms for one in told if isinstance(one, Read)]
+    empty = [sent_ms for sent_ms, has_data in cluster.fetches if not has_data]
+    assert pauses == [60.0]
+    assert since_ms in empty
+
+
+async def test_a_stop_does_not_wait_for_the_end_of_a_throttle(cluster: Cluster) -> None:
+    cluster.fetch_throttles_ms.append((3_600_000, False))
+
+    async with asyncio.timeout(5), reading() as (_, until):
+        await until(lambda _: not cluster.fetch_throttles_ms)
+
+    assert cluster.closed == 1
+
+
+async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> None:
+    cluster.answer_error = 7
+
+    async with reading() as (told, until):
+        await until(lambda told: any(isinstance(one, Failed) for one in told))
+
+    assert told[:2] == [Began(), Failed("[Error 7] RequestTimedOutError")]
 
 
 async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
