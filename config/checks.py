@@ -13,7 +13,7 @@ from config.fair_call_queue_checks import check_fair_call_queue
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
 from config.quota_checks import check_quotas
 from config.quotas_from_checks import check_quotas_from
-from config.raw import Say, address_of, addresses_of, elements, mapping_at
+from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from config.replication_checks import check_replication
 from config.units import default_broker_ports, parse_port_range
 from config.usage_log_checks import check_usage_log
@@ -28,8 +28,6 @@ _NULLABLE: Final = {
     "idle_timeout": "a duration such as 10m",
     "max_connection_age": "a duration such as 1h",
 }
-_ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
-_OWN_HOST: Final = _ANY_HOST | {"localhost", "127.0.0.1", "::1"}
 
 
 def check(document: Document) -> list[Fault]:
@@ -54,7 +52,7 @@ def check(document: Document) -> list[Fault]:
     check_replication(document, say, warn)
     check_fair_call_queue(document, say, warn)
     check_usage_log(document, say, warn)
-    check_quotas_from(document, say)
+    check_quotas_from(document, say, warn)
     return faults
 
 
@@ -76,7 +74,7 @@ def _check_listeners(document: Document, say: Say) -> None:
     for index, listener in elements(document, "listeners"):
         for key in ("upstream", "bootstrap_servers"):
             for upstream in addresses_of(listener.get(key)):
-                line = next((line for bind, line in bound if _leads_to(upstream, bind)), None)
+                line = next((line for bind, line in bound if leads_to(upstream, bind)), None)
                 if line is not None:
                     message = f"{upstream} is bound by this proxy in line {line}; write the address of the broker"
                     say(("listeners", index, key), message)
@@ -93,7 +91,7 @@ def _check_upstream(listener: dict[str, object], index: int, say: Say) -> None:
         say(("listeners", index, "upstream"), message)
     if has_cluster:
         bind = address_of(listener.get("bind"))
-        if bind and bind.host in _ANY_HOST and "advertised_host" not in listener:
+        if bind and bind.host in ANY_HOST and "advertised_host" not in listener:
             message = f"is missing; clients cannot be told to come to {bind.host}: write the host that they reach"
             say(("listeners", index, "advertised_host"), message)
         if bind and bind.port == 0 and "broker_ports" not in listener:
@@ -117,7 +115,7 @@ def _check_broker_ports(document: Document, say: Say) -> None:
             message = f"is missing; behind port {bind.port} there is no room for {BROKER_PORTS}: write FIRST-LAST"
             say(location, message)
         for host, low, high, line in taken:
-            if first <= high and low <= last and (host == bind.host or not _ANY_HOST.isdisjoint((host, bind.host))):
+            if first <= high and low <= last and (host == bind.host or not ANY_HOST.isdisjoint((host, bind.host))):
                 shared = f"{max(first, low)}" if low == high else f"{max(first, low)}-{min(last, high)}"
                 say(location, f"{shared} is already bound in line {line}; give each its own ports")
         taken.append((bind.host, first, last, document.line(location)))
@@ -204,12 +202,7 @@ def _check_bind(
 def _collide(one: Address, other: Address) -> bool:
     # Port 0 is a free one each time.
     same_port = one.port == other.port != 0
-    return same_port and (one.host == other.host or not _ANY_HOST.isdisjoint((one.host, other.host)))
-
-
-def _leads_to(upstream: Address, bind: Address) -> bool:
-    own = upstream.host == bind.host or (upstream.host in _OWN_HOST and bind.host in _OWN_HOST)
-    return own and upstream.port == bind.port
+    return same_port and (one.host == other.host or not ANY_HOST.isdisjoint((one.host, other.host)))
 
 
 def _check_nulls(document: Document, say: Say) -> None:

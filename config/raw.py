@@ -10,6 +10,9 @@ from config.units import parse_address, parse_addresses, parse_rate
 
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 
+ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
+_OWN_HOST: Final = ANY_HOST | {"localhost", "127.0.0.1", "::1"}
+
 Say = Callable[[Location, str], None]
 
 
@@ -55,6 +58,12 @@ def address_of(value: object) -> Address | None:
         return parse_address(value) if isinstance(value, str) else None
     except UnitError:
         return None
+
+
+def leads_to(address: Address, bind: Address) -> bool:
+    """Whether who connects to ``address`` comes out at ``bind``, as far as both texts tell."""
+    own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
+    return own and address.port == bind.port
 
 
 def small(rate: object) -> str:

@@ -70,7 +70,7 @@ _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _LEAST_INTERVAL_MS: Final = 100
 _MOST_INTERVAL_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1_024
-_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9092/kafka-quota-store"
+_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store"
 # Kafka's Topic.validate.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _E = TypeVar("_E", bound=Enum)

@@ -292,15 +292,15 @@ class Server:
     async def _read_quotas(self, topic: QuotaTopic) -> None:
         """Wait for the rules of the topic, for a while, or until this is to stop."""
         topic.start()
-        waits = [self._tasks.create_task(event.wait()) for event in (topic.has_read, self._stopping)]
+        waits = [self._tasks.create_task(event.wait()) for event in (topic.may_serve, self._stopping)]
         await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
         if not topic.has_read.is_set() and not self.is_draining:
+            within = "" if topic.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
             log.warning(
-                "quotas_from %s: not read to its end within %d s: clients are served with what is known",
-                topic.name, _FIRST_RULES_S,
-            )  # fmt: skip
+                "quotas_from %s: not read to its end%s: clients are served with what is known", topic.name, within
+            )
 
     async def _drain(self) -> None:
         """Let every connection end in good order, one after the other; close what is left at the end of the time."""

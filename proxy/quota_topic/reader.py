@@ -11,7 +11,7 @@ been compacted away. Imported only where a topic is configured: aiokafka comes w
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 from time import monotonic_ns
@@ -30,8 +30,9 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.record import MemoryRecords
 
-from config.model import QuotasFrom
+from config.model import Address, QuotasFrom
 from config.quota_record import FaultKind, RecordFault, decode
+from proxy.quota_topic.own_address import own_bind
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.topic_client import connection
@@ -57,13 +58,24 @@ class _NoTopicError(Exception):
     """There is something of that name, and it is no quota topic."""
 
 
-class Reader:
-    """The thread. ``tell`` is called in it, and is awaited before it goes on."""
+class _OwnAddressError(Exception):
+    """The topic would be read through this proxy."""
 
-    def __init__(self, settings: QuotasFrom, client_id: str, tell: Callable[[Told], Awaitable[None]]) -> None:
+
+class Reader:
+    """The thread. ``tell`` is called in it, and is awaited before it goes on. ``binds``: where this proxy listens."""
+
+    def __init__(
+        self,
+        settings: QuotasFrom,
+        client_id: str,
+        tell: Callable[[Told], Awaitable[None]],
+        binds: Collection[Address] = (),
+    ) -> None:
         self._settings = settings
         self._client_id = client_id
         self._tell = tell
+        self._binds = binds
         self._end_offset = 0  # where the topic ended when that was last known
         self._since_ms: int | None = None  # when the fetch was sent that told so
         self._has_told_end = False
@@ -100,7 +112,7 @@ class Reader:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
-                await self._tell(Failed(self._words(error)))
+                await self._tell(Failed(self._words(error), isinstance(error, _OwnAddressError)))
             await asyncio.sleep(self._backoff_s)
             self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
 
@@ -140,6 +152,15 @@ class Reader:
             )
         ((error_code, _, leader, *_),) = partitions
         _raise_for(error_code)
+        host, port = next(((host, port) for node_id, host, port, *_ in answer.brokers if node_id == leader), ("", 0))
+        address = Address(host=host, port=port)
+        bind = await own_bind(address, self._binds)
+        if bind is not None:
+            # Nobody is served there before the topic is read; and later its own quotas would hold the reader back.
+            raise _OwnAddressError(
+                f"its leader is reached at {address}, which is this proxy's own {bind}: in quotas_from, name a "
+                "listener of the brokers that no proxy is in front of"
+            )
         return int(leader)
 
     async def _beginning(self, client: AIOKafkaClient, leader: int) -> int:

@@ -25,9 +25,13 @@ class AtEnd:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The topic cannot be read; it is tried again."""
+    """The topic cannot be read; it is tried again.
+
+    ``is_own_fault``: it cannot be for as long as somebody has not changed what this proxy is told.
+    """
 
     reason: str
+    is_own_fault: bool = False
 
 
 Told = Began | Read | AtEnd | Failed

@@ -50,6 +50,7 @@ class QuotaTopic:
     Attributes:
         state: What is known of the topic.
         has_read: Set once it has been read to its end.
+        may_serve: Set once clients need not wait for that: it has been, or cannot be.
         is_connected: Whether it has been since the last failure.
         failures: How often it could not be read.
     """
@@ -67,6 +68,7 @@ class QuotaTopic:
         self._file_rules = tuple(file_rules)
         self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=self._file_rules)
         self.has_read = asyncio.Event()
+        self.may_serve = asyncio.Event()
         self.is_connected = False
         self.failures = 0
         self._is_failing = False
@@ -159,6 +161,7 @@ class QuotaTopic:
             log.info("quotas_from %s: read, %d rules and %d shares", self.name, self.state.rules, self.state.shares)
         self._is_failing = False
         self.has_read.set()
+        self.may_serve.set()
 
     def _fail(self, told: Failed) -> None:
         self.is_connected = False
@@ -169,6 +172,8 @@ class QuotaTopic:
                 "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
                 self.name, told.reason,
             )  # fmt: skip
+        if told.is_own_fault:
+            self.may_serve.set()
 
     def _say(self) -> None:
         for notice in self.state.notices():
@@ -193,12 +198,13 @@ def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | N
         message = f"quotas_from needs {error.name}, which is not installed"
         raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
     proxy = proxy_name(config)
+    binds = tuple(listener.bind for listener in config.listeners)
     return QuotaTopic(
         settings,
         proxy,
         config.quotas,
         on_changes=on_changes,
-        reader=lambda tell: TopicReader(settings, f"kafka-quota-proxy-{proxy}", tell),
+        reader=lambda tell: TopicReader(settings, f"kafka-quota-proxy-{proxy}", tell, binds),
     )
 
 

@@ -65,6 +65,42 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         load(file)
 
 
+PROXY = (
+    "listeners:\n  - {name: a, bind: '0.0.0.0:9092', upstream: 'k:1', node_id: 1}\n"
+    "  - {name: b, bind: '10.0.0.3:9094', bootstrap_servers: 'k:2', advertised_host: proxy.example}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("server", "line"),
+    [
+        ("localhost:9092", 2),
+        ("127.0.0.1:9092", 2),
+        ("here:9092", 2),
+        ("10.0.0.3:9094", 3),
+        ("proxy.example:9094", 3),
+        ("here:9094", None),
+        ("localhost:9093", None),
+        ("k:9092", None),
+    ],
+)
+def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    message = (
+        f"{server} is bound by this proxy in line {line}, which serves nobody before it has read the topic; name a "
+        "listener of the brokers that no proxy is in front of"
+    )
+    for section, key in (
+        (f"kafka://k:9,{server}/t", "quotas_from"),
+        (f"{{kafka: {{bootstrap_servers: ['k:9', '{server}']}}}}", "quotas_from.kafka.bootstrap_servers"),
+    ):
+        found = load_bytes(f"{PROXY}quotas_from: {section}\n".encode(), file="f.yaml")
+
+        assert [str(each) for each in found.warnings if "quotas_from" in str(each)] == (
+            [] if line is None else [f"f.yaml:4: {key}: warning: {message}"]
+        )
+
+
 @pytest.mark.parametrize(
     ("section", "hint"),
     [

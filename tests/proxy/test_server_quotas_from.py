@@ -127,6 +127,22 @@ async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
 
 
 @on_uvloop
+async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
+    told: list[Told], caplog: pytest.LogCaptureFixture
+) -> None:
+    told += [Failed("its leader is this proxy", is_own_fault=True)]
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        async with asyncio.timeout(5):
+            await eventually(lambda: server.is_listening)
+        await stopped(server, end)
+
+    assert "cannot be read: its leader is this proxy; " in caplog.text
+    assert "kafka://k:9092/store: not read to its end: clients are served with what is known" in caplog.text
+
+
+@on_uvloop
 async def test_a_stop_does_not_wait_for_the_topic(told: list[Told], caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))

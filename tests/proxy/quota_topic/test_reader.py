@@ -56,6 +56,7 @@ class Cluster:
     """What the clients of a test reach. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
 
     partitions: int = 1
+    leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
     topic_error: int = 0
     is_away: bool = False
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
@@ -79,7 +80,10 @@ class Cluster:
         self.asked.append(request)
         if isinstance(request, MetadataRequest):
             partition = (0, 0, 7, [7], [7])
-            return SimpleNamespace(topics=[(self.topic_error, "store", False, [partition] * self.partitions)])
+            return SimpleNamespace(
+                brokers=[(3, "k", 9092, None), (7, self.leader.host, self.leader.port, None)],
+                topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
+            )
         if isinstance(request, OffsetRequest):
             return SimpleNamespace(topics=[("store", [(0, 0, -1, self.beginning)])])
         assert isinstance(request, FetchRequest)
@@ -149,7 +153,7 @@ async def reading() -> AsyncIterator[tuple[list[Told], Until]]:
     async def until(is_enough: Callable[[list[Told]], bool]) -> None:
         await eventually(lambda: is_enough(told))
 
-    reader = Reader(SETTINGS, "me", tell)
+    reader = Reader(SETTINGS, "me", tell, (Address(host="0.0.0.0", port=9092),))  # noqa: S104
     task = asyncio.ensure_future(reader._read_for_ever())
     try:
         yield told, until
@@ -341,6 +345,22 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
     assert records(second) == [rule(1), NEWS]
     # What was known of the end still is: what was written since cannot be older.
     assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+
+
+async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: Cluster) -> None:
+    cluster.leader = Address(host="127.0.0.1", port=9092)
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) > 1)
+        cluster.leader = Address(host="127.0.0.1", port=9093)
+        await until(lambda told: AtEnd() in told)
+
+    assert told[0] == Failed(
+        "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: in quotas_from, name a "
+        "listener of the brokers that no proxy is in front of",
+        is_own_fault=True,
+    )
+    assert all(isinstance(request, MetadataRequest) for request in cluster.asked[: told.index(Began())])
 
 
 @pytest.fixture

@@ -117,6 +117,21 @@ async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.Log
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "may_serve", "has_read"),
+    [(Failed("away"), False, False), (Failed("own", is_own_fault=True), True, False), (AtEnd(), True, True)],
+)
+async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
+    told: Told, may_serve: bool, has_read: bool
+) -> None:
+    watched = Watched(told)
+
+    async with running(watched):
+        await eventually(lambda: watched.topic.failures or watched.topic.is_connected)
+
+    assert (watched.topic.may_serve.is_set(), watched.topic.has_read.is_set()) == (may_serve, has_read)
+
+
 async def test_a_reload_of_the_file_merges_anew() -> None:
     watched = Watched(Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), AtEnd())
     async with running(watched):
