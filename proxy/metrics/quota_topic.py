@@ -12,7 +12,7 @@ _PREFIX: Final = "kafka_quota_proxy_quotas_topic"
 _FAMILIES: Final[tuple[tuple[str, str, str, Callable[[QuotaTopic], float]], ...]] = (
     ("records_total", "counter", "Records that were read, again after each failure.",
      lambda topic: topic.state.records),
-    ("not_understood_records_total", "counter", "Those of them that were not understood and changed nothing.",
+    ("not_understood_records_total", "counter", "Those of them that were not understood.",
      lambda topic: topic.state.not_understood),
     ("failures_total", "counter", "Times that the topic could not be read; it is tried again.",
      lambda topic: topic.failures),

@@ -9,7 +9,8 @@ No I/O, no clock: records and the time go in, rules that have changed and what i
   reached the end of the topic: from then on the lease counts, so that news that were long under way count for as much
   less. At the start there is no such fetch, and the record's own timestamp has to do.
 * A topic that is read anew, after a failure, replaces what is known when its end is reached, not before.
-* A value that is not understood leaves in force what its key had.
+* A rule whose newer value is not understood stays as it was. A share is then none: the publisher gives others what it
+  lowers, so an old share may be too much, where the rule for every proxy never is.
 
 Changes are taken in portions, for a topic may change ten thousand rules at once and clients are not to wait for that.
 """
@@ -127,7 +128,7 @@ class QuotaTopicState:
             self.records += 1
             record = one.record
             if isinstance(record, RecordFault):
-                self._not_understood(one.offset, record)
+                self._not_understood(one.offset, record, contents)
             elif isinstance(record, News):
                 self._hear(record, one, contents, since_ms=since_ms, now_ms=now_ms, wall_ms=wall_ms)
             elif isinstance(record, Rule):
@@ -275,10 +276,12 @@ class QuotaTopicState:
         contents.news_heard_ms = since_ms
         contents.lease_until_ms = since_ms + news.lease_ms
 
-    def _not_understood(self, offset: int, fault: RecordFault) -> None:
+    def _not_understood(self, offset: int, fault: RecordFault, contents: _Contents) -> None:
         self.not_understood += 1
         about = fault.about
-        if self._next is not None and about is not None:
+        if isinstance(about, Share) and about.proxy == self._proxy:
+            self._put(contents.shares, Share(proxy=about.proxy, user=about.user, client_id=about.client_id), offset)
+        elif isinstance(about, Rule):
             self._carry_over(about)
         if fault.key in self._said_faults or len(self._said_faults) >= _MOST_SAID:
             return
@@ -286,16 +289,14 @@ class QuotaTopicState:
         more = "; others are only counted from now on" if len(self._said_faults) == _MOST_SAID else ""
         self._say(f"offset {offset} was not understood: {fault}{more}")
 
-    def _carry_over(self, about: QuotaRecord) -> None:
+    def _carry_over(self, about: Rule) -> None:
         """Keep what the key had when it was understood last, where the topic itself has it no more."""
-        if self._next is None or isinstance(about, News) or (isinstance(about, Share) and about.proxy != self._proxy):
+        if self._next is None:
             return
-        is_rule = isinstance(about, Rule)
-        known, new = (self._now.rules, self._next.rules) if is_rule else (self._now.shares, self._next.shares)
         entity = _entity(about.user, about.client_id)
-        held = known.get(entity)
-        if held is not None and len(new) < self._most:
-            new.setdefault(entity, held)
+        held = self._now.rules.get(entity)
+        if held is not None and len(self._next.rules) < self._most:
+            self._next.rules.setdefault(entity, held)
 
     def _tell_of_overruled(self, entity: Entity, rule: QuotaRule) -> None:
         if entity not in self._said_overruled and len(self._said_overruled) < _MOST_SAID:

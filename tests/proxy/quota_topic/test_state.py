@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, QuotaRule
+from config.model import DEFAULT, EntityName, QuotaRule
 from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share, decode
 from proxy.quota.entity import Entity
 from proxy.quota_topic.state import Notice, QuotaTopicState, Seen
@@ -367,6 +367,29 @@ def test_garbage_of_ever_new_keys_is_said_a_hundred_times() -> None:
     assert topic.state.not_understood == 300
 
 
+def test_a_share_whose_newer_value_is_not_understood_is_none() -> None:
+    topic = Topic().started(alice(5.0), share(9.0), NEWS)
+    assert topic.rates() == {ALICE: 9.0}
+
+    topic.read(garbage(b'{"proxy":"p2","user":"alice"}'), garbage(b'{"news":"balance"}'))
+    assert topic.rates() == {ALICE: 9.0}
+    topic.read(garbage(b'{"proxy":"p1","user":"alice"}', b'{"producer_byte_rate":1,"expires_ms":7}'))
+    assert topic.rates() == {ALICE: 5.0}
+    assert topic.state.shares == 0
+    topic.read(share(2.0))
+    assert topic.rates() == {ALICE: 2.0}
+
+
+def test_nor_has_it_one_when_the_topic_is_read_anew() -> None:
+    topic = Topic().started(alice(5.0), share(9.0), NEWS)
+    topic.state.begin()
+    topic.offset = 0
+    topic.read(alice(5.0), share(9.0), NEWS, garbage(b'{"proxy":"p1","user":"alice"}'))
+    topic.state.end_reached(now_ms=NOW_MS)
+
+    assert topic.rates() == {ALICE: 5.0}
+
+
 def test_what_compaction_has_left_of_garbage_leaves_in_force_what_held() -> None:
     topic = Topic().started(alice(5.0), share(2.0), NEWS, garbage(b'{"proxy":"p1","user":"alice"}'), garbage())
     topic.state.begin()
@@ -377,8 +400,8 @@ def test_what_compaction_has_left_of_garbage_leaves_in_force_what_held() -> None
     )  # fmt: skip
     topic.state.end_reached(now_ms=NOW_MS)
 
-    assert topic.rates() == {ALICE: 2.0}
-    assert (topic.state.rules, topic.state.shares) == (1, 1)
+    assert topic.rates() == {ALICE: 5.0}
+    assert (topic.state.rules, topic.state.shares) == (1, 0)
 
 
 def test_garbage_behind_something_new_leaves_the_new_in_force() -> None:
@@ -436,9 +459,15 @@ class Oracle:
         last = known[news[-1]] if news else None
         has_lease = isinstance(last, News) and now_ms < self.heard_ms[news[-1]] + last.lease_ms
         rules = {record.user: record.limits for record in known if isinstance(record, Rule)}
-        shares = {r.user: r.limits for r in known if isinstance(r, Share) and r.proxy == "p1"} if has_lease else {}
+        shares = dict(given for given in map(of_share, known) if given) if has_lease else {}
         limits = {user: {**rules.get(user, {}), **shares.get(user, {})} for user in {*rules, *shares}}
         return {(user, None): of_user for user, of_user in limits.items() if of_user and user not in self.file}
+
+
+def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
+    """Whose share of p1 a record gives, or, with no limits, ends."""
+    about = record.about if isinstance(record, RecordFault) else record
+    return (about.user, about.limits) if isinstance(about, Share) and about.proxy == "p1" else None
 
 
 def compacted(records: Iterable[tuple[int, QuotaRecord | RecordFault]]) -> list[tuple[int, QuotaRecord | RecordFault]]:
