@@ -139,7 +139,7 @@ def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession)
 
 
 @pytest.mark.parametrize(
-    ("limit", "burst_ms", "is_replayed"), [(3_000, 1_000, False), (2_999, 9_000, True), (3_000, 100, True)]
+    ("limit", "burst_ms", "is_replayed"), [(3_000, 2_000, False), (2_999, 9_000, True), (3_000, 1_000, True)]
 )
 def test_tokens_that_come_as_fast_as_they_go_need_no_replay(
     spark: SparkSession, limit: float, burst_ms: int, is_replayed: bool
