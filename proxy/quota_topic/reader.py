@@ -11,29 +11,25 @@ been compacted away. Imported only where a topic is configured: aiokafka comes w
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from itertools import islice
 from time import monotonic_ns
-from typing import Any, Final
+from typing import Final
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
-    KafkaError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
-    UnsupportedCodecError,
     for_code,
 )
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.record import MemoryRecords
 
 from config.model import Address, QuotasFrom
-from config.quota_record import FaultKind, RecordFault, decode
+from proxy.quota_topic.batches import Batches
 from proxy.quota_topic.own_address import own_bind
-from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.topic_client import connection
 
@@ -187,7 +183,7 @@ class Reader:
         _raise_for(error_code)
         if end_offset < self._end_offset:
             self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
-        batches = _Batches(data or b"", offset)
+        batches = Batches(data or b"", offset)
         records = batches.records()
         while some := tuple(islice(records, _AT_ONCE)):
             await self._tell(Read(some, self._since_ms))
@@ -211,36 +207,6 @@ class Reader:
         if isinstance(error, TimeoutError):
             return "no answer in time"
         return str(error) or repr(error)
-
-
-class _Batches:
-    """The record batches of one answer. ``next_offset`` is behind what was gone through."""
-
-    def __init__(self, data: bytes, offset: int) -> None:
-        self.next_offset = offset
-        self._batches = MemoryRecords(data)
-
-    def records(self) -> Iterator[Seen]:
-        """Yield them, decoded; those that were asked for only, for a batch may begin before them."""
-        offset = self.next_offset
-        while (batch := self._batches.next_batch()) is not None:
-            if not batch.validate_crc():
-                raise KafkaError(f"the batch before offset {batch.next_offset} has a wrong checksum")
-            if not batch.is_control_batch:
-                yield from (one for one in _decoded(batch) if one.offset >= offset)
-            # Also where compaction has left nothing of it.
-            self.next_offset = max(self.next_offset, batch.next_offset)
-
-
-def _decoded(batch: Any) -> Iterator[Seen]:  # noqa: ANN401 - of a library without types
-    try:
-        for one in batch:
-            # Before Kafka 0.10 there was no timestamp.
-            yield Seen(one.offset, one.timestamp or 0, decode(one.key, one.value))
-    except UnsupportedCodecError as error:
-        message = f"{error}; write without compression, or with gzip"
-        fault = RecordFault(kind=FaultKind.VALUE, key=f"a batch up to offset {batch.next_offset - 1}", message=message)
-        yield Seen(batch.next_offset - 1, 0, fault)
 
 
 def _raise_for(error_code: int) -> None:

@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
+from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from config.model import Address, AdminClient, QuotasFrom
-from config.quota_record import News, QuotaRecord, RecordFault, Rule, encode
+from config.quota_record import News, QuotaRecord, RecordFault, Rule
 from proxy.quota_topic import reader as reader_module
 from proxy.quota_topic.reader import Reader
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
+from tests.support.record_batches import batch
 from tests.support.stub_broker import eventually
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
@@ -29,26 +29,6 @@ NEWS = News(published_ms=1, lease_ms=1_000)
 
 def rule(number: int) -> Rule:
     return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
-
-
-def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
-    """A record batch as a broker has it; of ``gaps`` offsets at its end compaction has left nothing."""
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
-    for offset, record in enumerate(records):
-        key, value = encode(record)
-        builder.append(offset, 1_000 + first_offset + offset, key, value, [])
-    data = bytearray(builder.build())
-    data[0:8] = first_offset.to_bytes(8, "big")
-    data[23:27] = (len(records) - 1 + gaps).to_bytes(4, "big", signed=True)
-    data[22] |= 0x20 if is_control else 0
-    return resealed(data)
-
-
-def resealed(data: bytearray) -> bytes:
-    from aiokafka.record._crc32c import crc
-
-    data[17:21] = crc(bytes(data[21:])).to_bytes(4, "big")
-    return bytes(data)
 
 
 @dataclass
@@ -264,33 +244,6 @@ async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
 
     assert next(one for one in told if isinstance(one, Failed)).reason.endswith("has a wrong checksum")
     assert records(told) == [rule(1)]
-
-
-async def test_a_compression_that_is_not_installed_is_a_record_that_is_not_understood(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Batch:
-        next_offset = 5
-        is_control_batch = False
-
-        def validate_crc(self) -> bool:
-            return True
-
-        def __iter__(self) -> "Batch":
-            raise UnsupportedCodecError("Libraries for zstd compression codec not found")
-
-    batches = deque([Batch(), None])
-    monkeypatch.setattr(reader_module, "MemoryRecords", lambda data: SimpleNamespace(next_batch=batches.popleft))
-
-    found = list(reader_module._Batches(b"", 0).records())
-
-    assert [(one.offset, str(one.record)) for one in found] == [
-        (
-            4,
-            "value of a batch up to offset 4: UnsupportedCodecError: Libraries for zstd compression codec not found; "
-            "write without compression, or with gzip",
-        )
-    ]
 
 
 @pytest.mark.parametrize(

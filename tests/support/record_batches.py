@@ -1,0 +1,37 @@
+"""Record batches of a quota topic, as a broker has them."""
+
+import gzip
+
+from aiokafka.record._crc32c import crc
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from config.quota_record import QuotaRecord, encode
+
+_RECORDS_AT = 61
+
+
+def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
+    """Return one without compression; of ``gaps`` offsets at its end compaction has left nothing."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
+    for offset, record in enumerate(records):
+        key, value = encode(record)
+        builder.append(offset, 1_000 + first_offset + offset, key, value, [])
+    data = bytearray(builder.build())
+    data[0:8] = first_offset.to_bytes(8, "big")
+    data[23:27] = (len(records) - 1 + gaps).to_bytes(4, "big", signed=True)
+    data[22] |= 0x20 if is_control else 0
+    return resealed(data)
+
+
+def compressed(data: bytes, *, codec: int = 1, records: bytes | None = None) -> bytes:
+    """Return the batch with its records, or others, in gzip; ``codec`` is what it says of that."""
+    packed = bytearray(data[:_RECORDS_AT] + gzip.compress(data[_RECORDS_AT:] if records is None else records))
+    packed[22] |= codec
+    packed[8:12] = (len(packed) - 12).to_bytes(4, "big")
+    return resealed(packed)
+
+
+def resealed(data: bytearray) -> bytes:
+    """Return it with the checksum that it should have."""
+    data[17:21] = crc(bytes(data[21:])).to_bytes(4, "big")
+    return bytes(data)
