@@ -140,6 +140,8 @@ class QuotaTopic:
             self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
         elif isinstance(told, AtEnd):
             self.state.end_reached(now_ms=now_ms)
+            # First all of it, then the first client.
+            await self._settle()
             self._succeed()
         else:
             self._fail(told)

@@ -117,6 +117,22 @@ async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.Log
     ]
 
 
+async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
+    rules = [Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600)]
+    watched = Watched(Began(), read(*rules[:10]), Failed("away"), Began(), read(*rules), AtEnd())
+    in_force: list[int] = []
+
+    async def serve() -> None:
+        await watched.topic.may_serve.wait()
+        in_force.append(len(watched.changes))
+
+    first = asyncio.ensure_future(serve())
+    async with running(watched), asyncio.timeout(10):
+        await first
+
+    assert in_force == [600]
+
+
 @pytest.mark.parametrize(
     ("told", "may_serve", "has_read"),
     [(Failed("away"), False, False), (Failed("own", is_own_fault=True), True, False), (AtEnd(), True, True)],
