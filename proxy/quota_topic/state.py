@@ -46,7 +46,7 @@ class Notice(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What the topic says of one entity. Without limits: that there is nothing."""
+    """What the topic says of one entity."""
 
     limits: Mapping[str, float]
     offset: int
@@ -58,11 +58,12 @@ _Table = dict[Entity, _Held]
 class _Contents:
     """The topic, as far as it was read."""
 
-    __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
+    __slots__ = ("deleted", "lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
 
     def __init__(self) -> None:
         self.rules: _Table = {}
         self.shares: _Table = {}  # of this proxy
+        self.deleted: set[Entity] = set()  # of the rules that hold until the end is reached, what is not carried over
         self.news_offset = -1
         self.news_heard_ms: int | None = None
         self.lease_until_ms: int | None = None
@@ -133,6 +134,7 @@ class QuotaTopicState:
                 self._hear(record, one, contents, since_ms=since_ms, now_ms=now_ms, wall_ms=wall_ms)
             elif isinstance(record, Rule):
                 self._put(contents.rules, record, one.offset)
+                self._remember_deletion(record)
             elif record.proxy == self._proxy:
                 self._put(contents.shares, record, one.offset)
         self.advance(now_ms=now_ms)
@@ -142,9 +144,8 @@ class QuotaTopicState:
         if self._next is not None:
             before, self._now, self._next = self._now, self._next, None
             self._is_full = False
+            self._now.deleted.clear()
             for old, new in ((before.rules, self._now.rules), (before.shares, self._now.shares)):
-                for entity in [entity for entity, held in new.items() if not held.limits]:
-                    del new[entity]
                 # Which of them differ is found out in portions: here it would take 10 ms for 10,000.
                 self._touched.update(dict.fromkeys(old))
                 self._touched.update(dict.fromkeys(new))
@@ -249,9 +250,9 @@ class QuotaTopicState:
         entity = _entity(record.user, record.client_id)
         if self._next is None:
             self._touched[entity] = None
-            if not record.limits:
-                table.pop(entity, None)
-                return
+        if not record.limits:
+            table.pop(entity, None)
+            return
         if entity not in table and len(table) >= self._most:
             self.not_understood += 1
             if not self._is_full:
@@ -289,13 +290,19 @@ class QuotaTopicState:
         more = "; others are only counted from now on" if len(self._said_faults) == _MOST_SAID else ""
         self._say(f"offset {offset} was not understood: {fault}{more}")
 
+    def _remember_deletion(self, rule: Rule) -> None:
+        """Have garbage behind a tombstone bring back nothing. Of what there never was a tombstone needs no place."""
+        entity = _entity(rule.user, rule.client_id)
+        if self._next is not None and not rule.limits and entity in self._now.rules:
+            self._next.deleted.add(entity)
+
     def _carry_over(self, about: Rule) -> None:
         """Keep what the key had when it was understood last, where the topic itself has it no more."""
         if self._next is None:
             return
         entity = _entity(about.user, about.client_id)
         held = self._now.rules.get(entity)
-        if held is not None and len(self._next.rules) < self._most:
+        if held is not None and entity not in self._next.deleted and len(self._next.rules) < self._most:
             self._next.rules.setdefault(entity, held)
 
     def _tell_of_overruled(self, entity: Entity, rule: QuotaRule) -> None:

@@ -426,6 +426,18 @@ def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
     assert topic.state.not_understood == 2
 
 
+def test_tombstones_take_no_places_of_entities() -> None:
+    topic = Topic(QuotaTopicState(proxy="p1", topic="store", most=3)).started(Rule(user="u0", limits=produce(1.0)))
+    topic.state.begin()
+    topic.read(*(Rule(user=f"u{number}") for number in range(5)))
+    topic.read(*(Share(proxy="p1", user=f"u{number}") for number in range(5)))
+    topic.read(*(Rule(user=f"u{number}", limits=produce(2.0)) for number in (7, 8, 9)), garbage(b'{"user":"u0"}'))
+    topic.state.end_reached(now_ms=NOW_MS)
+
+    assert topic.rates() == {("u7", None): 2.0, ("u8", None): 2.0, ("u9", None): 2.0}
+    assert not any("passed over" in text for text in topic.said())
+
+
 # -- against an oracle --
 
 
