@@ -35,8 +35,8 @@ STEP_MS: Final = 90
 COPIED_DAY: Final = 11
 
 OWNERS: Final = """user,client_id,owner,from,until
-,etl,old owner,,2026-09-16
-,etl,new owner,2026-09-16,
+,etl,first owner,,2026-09-16
+,etl,second owner,2026-09-16,
 ,reports,analysts,,
 """
 
@@ -120,7 +120,7 @@ def test_a_month_is_billed_to_the_byte_that_passed_and_what_is_odd_about_it_is_s
 
     assert passed == counted == sums(records)
     assert copies == DAYS * 24
-    hours = {"old owner": CHANGE * 24 - 1, "new owner": (DAYS - CHANGE) * 24 + 1}
+    hours = {"first owner": CHANGE * 24 - 1, "second owner": (DAYS - CHANGE) * 24 + 1}
     expected = {(owner, kind): passed["etl", kind] * hours[owner] for owner in hours for kind in ("produce", "fetch")}
     for owner, client_id in (("analysts", "reports"), ("(nobody)", "unknown")):
         expected |= {(owner, kind): passed[client_id, kind] * copies for kind in ("produce", "fetch")}
