@@ -14,6 +14,7 @@ decoded or copied, so that the cost of a frame does not grow with its records.
     walk            a whole frame from field to field, in either encoding, no more elements than anyone needs
     mutations       what CreateTopics, CreatePartitions and DeleteTopics ask for, and the same with less of it
     refusals        answers of our own, of a kind that each client tries again after
+    client_quotas   DescribeClientQuotas and AlterClientQuotas, read and written on both sides
     metadata_query  how many partitions topics have: asked, and read
 
 Functions that work on a stream give None while more bytes are needed. Bytes raise ``ProtocolError`` and nothing else.

@@ -108,6 +108,11 @@ class Walk:
         self._spend(count)
         return count
 
+    def is_null_array(self) -> bool:
+        """Whether an array that follows is null, and not one without elements; does not move."""
+        read_null = read_uvarint if self.is_flexible else read_int32
+        return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
+
     def skip_fixed(self, element_bytes: int) -> None:
         """Step over an array whose elements are of a fixed size, and not walked through one by one."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
@@ -156,7 +161,7 @@ def read_whole_head(frame: bytes) -> RequestHead:
     return head
 
 
-def walk_response(frame: bytes, api_key: int, api_version: int) -> Walk:
+def walk_response(frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS) -> Walk:
     """Return a walk through the body of a whole response.
 
     Raises:
@@ -168,7 +173,7 @@ def walk_response(frame: bytes, api_key: int, api_version: int) -> Walk:
     skip(frame, _CORRELATION_ID_AT, 4)
     at = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
     flexible = is_flexible(api_key, api_version)
-    return Walk(frame, at, is_flexible=flexible, most_elements=MAX_RESPONSE_ELEMENTS)
+    return Walk(frame, at, is_flexible=flexible, most_elements=most_elements)
 
 
 def written_count(count: int, *, is_flexible: bool) -> bytes:

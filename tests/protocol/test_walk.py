@@ -54,6 +54,15 @@ def test_fixed_fields_are_read_in_order() -> None:
 
 
 @BOTH
+@pytest.mark.parametrize(("count", "is_null"), [(-1, True), (0, False), (3, False)])
+def test_an_array_that_is_null_is_told_from_an_empty_one(is_flexible: bool, count: int, is_null: bool) -> None:
+    walk = Walk(written_count(count, is_flexible=is_flexible) + bytes(3), 0, is_flexible=is_flexible)
+
+    assert walk.is_null_array() is is_null
+    assert (walk.count(), walk.is_flexible) == (max(count, 0), is_flexible)
+
+
+@BOTH
 def test_bytes_and_arrays_of_numbers_are_stepped_over(is_flexible: bool) -> None:
     length = write_uvarint(6) if is_flexible else pack(">i", 5)
     array = written_count(2, is_flexible=is_flexible) + bytes(8)
