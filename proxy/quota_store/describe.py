@@ -1,0 +1,120 @@
+"""Which rules a filter matches, and what Kafka says of a filter that is none.
+
+Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from config.model import DEFAULT, EntityName
+from protocol.client_quotas import (
+    MATCH_DEFAULT,
+    MATCH_EXACT,
+    MATCH_SPECIFIED,
+    Component,
+    Described,
+    DescribeRequest,
+    DescribeResponse,
+)
+from proxy.quota_store.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity, StoredRule, names_of
+from proxy.quota_store.errors import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
+
+_ANY: Final = object()
+_NOT_ASKED: Final = object()
+
+
+class _FilterError(Exception):
+    def __init__(self, error_code: int, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
+    """Return Kafka's answer.
+
+    Without ``strict`` an entity may have types that no component names; a filter without components then matches all,
+    and with it none. The order of entries is that of ``rules``, Kafka's is undefined.
+    """
+    try:
+        wanted = _wanted(request.components)
+    except _FilterError as error:
+        return DescribeResponse(0, error.error_code, str(error), None)
+    found = _strictly(rules, wanted) if request.is_strict else _loosely(rules, wanted)
+    # Kafka says "" where there is no error.
+    return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
+
+
+def refuse_describe(error_code: int, message: str) -> DescribeResponse:
+    """Return the answer to who may not ask."""
+    return DescribeResponse(0, error_code, message, None)
+
+
+def _wanted(components: Sequence[Component]) -> dict[str, object]:
+    """Return of each type that is asked for its name, DEFAULT or ``_ANY``; faults in the order that Kafka finds them.
+
+    Raises:
+        _FilterError: There is a fault.
+    """
+    wanted: dict[str, object] = {}
+    for entity_type, match_type, match in components:
+        if not entity_type:
+            raise _FilterError(INVALID_REQUEST, "Invalid empty entity type.")
+        if entity_type in wanted:
+            message = f"Entity type {entity_type} cannot appear more than once in the filter."
+            raise _FilterError(INVALID_REQUEST, message)
+        if entity_type not in ENTITY_TYPES:
+            raise _FilterError(UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
+        wanted[entity_type] = _match(match_type, match)
+    if IP in wanted and not wanted.keys().isdisjoint((USER, CLIENT_ID)):
+        raise _FilterError(
+            INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or "
+            "clientId filter component.",
+        )
+    return wanted
+
+
+def _match(match_type: int, match: str | None) -> object:
+    if match_type == MATCH_EXACT:
+        if match is None:
+            message = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            raise _FilterError(INVALID_REQUEST, message)
+        return match
+    named = {MATCH_DEFAULT: ("DEFAULT", DEFAULT), MATCH_SPECIFIED: ("SPECIFIED", _ANY)}
+    if match_type not in named:
+        raise _FilterError(INVALID_REQUEST, f"Unknown match type {match_type}")
+    name, what = named[match_type]
+    if match is not None:
+        message = f"Request specified MATCH_TYPE_{name}, but also specified a match string."
+        raise _FilterError(INVALID_REQUEST, message)
+    return what
+
+
+def _strictly(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object]) -> Iterator[Entity]:
+    """Yield the entities of exactly these types; one that is named in full is looked up, whatever else there is."""
+    if not wanted:
+        return
+    parts = [wanted.get(entity_type) for entity_type in ENTITY_TYPES]
+    if _ANY not in parts:
+        entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
+        if entity in rules:
+            yield entity
+        return
+    for entity in rules:
+        if all(_fits(name, part) for name, part in zip(entity, parts, strict=True)):
+            yield entity
+
+
+def _loosely(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object]) -> Iterator[Entity]:
+    parts = [wanted.get(entity_type, _NOT_ASKED) for entity_type in ENTITY_TYPES]
+    for entity in rules:
+        if all(part is _NOT_ASKED or _fits(name, part) for name, part in zip(entity, parts, strict=True)):
+            yield entity
+
+
+def _fits(name: EntityName, part: object) -> bool:
+    return name is not None if part is _ANY else name == part
+
+
+def _described(entity: Entity, rule: StoredRule) -> Described:
+    return Described(tuple(names_of(entity).items()), tuple(rule.limits.items()))
