@@ -1,0 +1,80 @@
+package org.apache.kafka.controller;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.Map;
+import java.util.OptionalInt;
+import org.apache.kafka.common.metadata.ClientQuotaRecord;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.requests.AlterClientQuotasRequest;
+import org.apache.kafka.common.requests.AlterClientQuotasResponse;
+import org.apache.kafka.common.requests.DescribeClientQuotasRequest;
+import org.apache.kafka.controller.errors.EventHandlerExceptionInfo;
+import org.apache.kafka.image.ClientQuotaImage;
+import org.apache.kafka.image.ClientQuotasImage;
+
+/**
+ * Kafka's own answers to what is asked of quotas, from the classes that its controller and its brokers answer with, and
+ * no broker. Reads lines: "reset", or an API's key, a version and the body of a request in hexadecimal; answers each with
+ * the body of the response, or an empty line.
+ */
+public class ClientQuotas {
+    private static ClientQuotaControlManager manager;
+
+    public static void main(String[] arguments) throws Exception {
+        var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        reset();
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] parts = line.split(" ", -1);
+            if (parts[0].equals("reset")) {
+                reset();
+                System.out.println();
+            } else {
+                short version = Short.parseShort(parts[1]);
+                var body = new ByteBufferAccessor(ByteBuffer.wrap(HexFormat.of().parseHex(parts[2])));
+                Message answer = parts[0].equals("48") ? describe(body, version) : alter(body, version);
+                ByteBuffer bytes = MessageUtil.toByteBufferAccessor(answer, version).buffer();
+                byte[] out = new byte[bytes.remaining()];
+                bytes.get(out);
+                System.out.println(HexFormat.of().formatHex(out));
+            }
+        }
+    }
+
+    private static void reset() {
+        manager = new ClientQuotaControlManager.Builder().build();
+    }
+
+    private static Message alter(ByteBufferAccessor body, short version) {
+        AlterClientQuotasRequest request = AlterClientQuotasRequest.parse(body, version);
+        try {
+            var result = manager.alterClientQuotas(request.entries());
+            if (!request.validateOnly()) {
+                result.records().forEach(record -> manager.replay((ClientQuotaRecord) record.message()));
+            }
+            return AlterClientQuotasResponse.fromQuotaEntities(result.response(), 0).data();
+        } catch (RuntimeException e) {
+            var told = EventHandlerExceptionInfo.fromInternal(e, OptionalInt::empty).effectiveExternalException();
+            return request.getErrorResponse(0, told).data();
+        }
+    }
+
+    private static Message describe(ByteBufferAccessor body, short version) {
+        DescribeClientQuotasRequest request = DescribeClientQuotasRequest.parse(body, version);
+        Map<ClientQuotaEntity, ClientQuotaImage> entities = new HashMap<>();
+        manager.clientQuotaData.forEach(
+            (entity, quotas) -> entities.put(entity, new ClientQuotaImage(new HashMap<>(quotas))));
+        try {
+            return new ClientQuotasImage(entities).describe(request.data());
+        } catch (RuntimeException e) {
+            return request.getErrorResponse(0, e).data();
+        }
+    }
+}

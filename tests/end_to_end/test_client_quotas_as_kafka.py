@@ -1,0 +1,167 @@
+"""Both APIs of client quotas, answered by us and by the classes of Apache Kafka that its controller answers with.
+
+Thousands of requests, and no broker: the same bytes go to ``java/ClientQuotas.java``. What a broker adds around these
+classes, who may ask above all, is not in it.
+"""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from protocol.client_quotas import (
+    ALTER,
+    DESCRIBE,
+    Alteration,
+    AlterRequest,
+    AlterResponse,
+    Component,
+    Described,
+    DescribeRequest,
+    DescribeResponse,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from protocol.walk import framed
+from proxy.quota_store.alter import MAX_CHANGED_KEYS, decide
+from proxy.quota_store.describe import describe
+from proxy.quota_store.entity import Entity, StoredRule
+from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
+from tests.end_to_end.support.processes import run
+from tests.support.quota_requests import some_alter, some_describe
+
+_SOURCE: Final = Path(__file__).parent / "java" / "ClientQuotas.java"
+_MAIN: Final = "org.apache.kafka.controller.ClientQuotas"
+_REQUESTS: Final = 6_000
+_REQUESTS_BETWEEN_RESETS: Final = 40
+# Size, api_key, api_version, correlation_id and no client_id; v1 has tags behind them.
+_HEADER_BYTES: Final = 14
+
+
+class KafkaClasses:
+    """Kafka's answers, one after another."""
+
+    def __init__(self, directory: Path) -> None:
+        classpath = kafka_classpath(KAFKA_4)
+        run(["javac", "-cp", classpath, "-d", directory, _SOURCE], timeout_s=60)
+        command = [java(), "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+        command += ["-cp", f"{directory}:{classpath}", _MAIN]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close(self) -> None:
+        self._process.communicate(timeout=20)
+        assert self._process.returncode == 0
+
+    def forget(self) -> None:
+        """Have no quotas."""
+        self._answer("reset")
+
+    def alter(self, request: AlterRequest) -> AlterResponse:
+        frame = write_alter_request(request, client_id=None)
+        return read_alter_response(self._ask(ALTER, request.api_version, frame), request.api_version)
+
+    def describe(self, request: DescribeRequest) -> DescribeResponse:
+        frame = write_describe_request(request, client_id=None)
+        return read_describe_response(self._ask(DESCRIBE, request.api_version, frame), request.api_version)
+
+    def _ask(self, api_key: int, version: int, frame: bytes) -> bytes:
+        body = frame[_HEADER_BYTES + version :]
+        return framed([bytes(4 + version), self._answer(f"{api_key} {version} {body.hex()}")])
+
+    def _answer(self, line: str) -> bytes:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer.endswith("\n"), "Kafka's classes ended; what they said is above"
+        return bytes.fromhex(answer)
+
+
+@pytest.fixture(scope="module")
+def kafka_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClasses]:
+    classes = KafkaClasses(tmp_path_factory.mktemp("classes"))
+    yield classes
+    classes.close()
+
+
+class Ours:
+    """Our answers, one after another."""
+
+    def __init__(self) -> None:
+        self.rules: dict[Entity, StoredRule] = {}
+
+    def alter(self, request: AlterRequest) -> AlterResponse:
+        decision = decide(self.rules, request, is_host=lambda name: name == "localhost", sources={})
+        for entity, rule in decision.changes:
+            if rule is None:
+                del self.rules[entity]
+            else:
+                self.rules[entity] = rule
+        return AlterResponse(0, decision.results)
+
+    def describe(self, request: DescribeRequest) -> DescribeResponse:
+        return describe(self.rules, request)
+
+
+def without_order(response: AlterResponse | DescribeResponse) -> object:
+    """Return a response; Kafka tells entities, and of a description their parts and limits, in no order."""
+    if isinstance(response, AlterResponse):
+        return Counter(response.results)
+    entries = None if response.entries is None else Counter(map(_unordered, response.entries))
+    return response.error_code, response.error_message, entries
+
+
+def _unordered(entry: Described) -> tuple[frozenset[object], frozenset[object]]:
+    return frozenset(entry.entity), frozenset(entry.values)
+
+
+def test_whatever_is_asked_the_answer_is_that_of_kafka(kafka_classes: KafkaClasses) -> None:
+    random = Random(7)  # noqa: S311 - the same requests in each run
+    ours = Ours()
+    seen: Counter[str] = Counter()
+    for number in range(_REQUESTS):
+        if number % _REQUESTS_BETWEEN_RESETS == 0:
+            kafka_classes.forget()
+            ours = Ours()
+        version = random.randrange(2)
+        kafkas: AlterResponse | DescribeResponse
+        own: AlterResponse | DescribeResponse
+        if random.random() < 0.6:
+            alteration = some_alter(random, version)
+            kafkas, own = kafka_classes.alter(alteration), ours.alter(alteration)
+            seen.update(str(result.error_message) for result in own.results)
+        else:
+            question = some_describe(random, version)
+            kafkas, own = kafka_classes.describe(question), ours.describe(question)
+            seen[own.error_message or f"{len(own.entries or ())} found"] += 1
+
+        assert without_order(own) == without_order(kafkas), f"request {number}"
+
+    # Else there was nothing to differ in.
+    assert len(seen) > 60
+    assert seen["None"] > 2_000
+    assert seen["2 found"] > 20
+
+
+def test_more_keys_than_kafka_changes_at_a_time_are_refused_alike(kafka_classes: KafkaClasses) -> None:
+    kafka_classes.forget()
+    ours = Ours()
+    ops = (Op("producer_byte_rate", 1.0), Op("consumer_byte_rate", 2.0))
+    entities = [(("user", f"u{number}"), ("client-id", None)) for number in range(MAX_CHANGED_KEYS // 2)]
+    within = AlterRequest(1, 7, tuple(Alteration(entity, ops) for entity in entities), False)
+    beyond = within._replace(alterations=(*within.alterations, Alteration((("ip", "not an ip"),), ())))
+    one_more = within._replace(alterations=(*within.alterations, Alteration((("user", "u"),), ops[:1])))
+    everything = DescribeRequest(1, 7, (Component("user", 2, None),), False)
+
+    for request in (one_more, beyond, within, one_more):
+        assert without_order(ours.alter(request)) == without_order(kafka_classes.alter(request))
+        assert without_order(ours.describe(everything)) == without_order(kafka_classes.describe(everything))
+    assert len(ours.rules) == MAX_CHANGED_KEYS // 2 + 1
