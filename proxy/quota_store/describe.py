@@ -92,8 +92,6 @@ def _match(match_type: int, match: str | None) -> object:
 
 def _strictly(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object]) -> Iterator[Entity]:
     """Yield the entities of exactly these types; one that is named in full is looked up, whatever else there is."""
-    if not wanted:
-        return
     parts = [wanted.get(entity_type) for entity_type in ENTITY_TYPES]
     if _ANY not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))

@@ -1,0 +1,241 @@
+"""The files of a store, as bytes: read as far as they can be trusted, and put together.
+
+A *journal* has changes behind a number, each with the next one; a *snapshot* has all rules as of a number. A store
+begins a journal, and then writes a snapshot of where it begins, so that older files need not be kept. There are:
+
+    snapshot 100, journal 100, snapshot 240, journal 240      the older pair, in case the newer snapshot is damaged
+
+Whoever changes a rule is told once the change is on the disk. So it is there after a crash, whole; at the end of the
+last journal there may be another one, in part, which nobody was told of. What a journal has behind the number at which
+the next one begins was never told either: the disk had failed, and the store began anew in another file.
+
+Anything else that is wrong is *damage*: a file is read up to it and not behind it, nor is what needs the rest of it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.record import (
+    JOURNAL,
+    SNAPSHOT,
+    DamagedLineError,
+    ForeignLineError,
+    Header,
+    journal_header,
+    read_changes,
+    read_header,
+    read_line,
+    read_rule,
+    snapshot_header,
+    write_line,
+    written_changes,
+    written_rule,
+)
+
+_NO_CHECKSUM: Final = 0
+
+
+class Fault(NamedTuple):
+    """What is wrong with a file from some byte on.
+
+    ``is_torn``: all that is wrong is that its last line has no end, as of a file that was being written in a crash.
+    """
+
+    file: str
+    offset: int
+    reason: str
+    is_torn: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}, byte {self.offset}: {self.reason}"
+
+
+class ForeignStoreError(Exception):
+    """A file is as it was written, but by a program that says what this one does not know; nothing of it is touched."""
+
+
+class Journal(NamedTuple):
+    """What can be trusted of a journal.
+
+    Attributes:
+        file: Its name.
+        after: The number of the last change before it.
+        changes: Of each number from ``after`` + 1 on, all at once.
+        size_bytes: As much of it as can be trusted.
+        checksum: Of that.
+        fault: What is wrong with the rest; None: it is whole.
+    """
+
+    file: str
+    after: int
+    changes: tuple[tuple[Change, ...], ...]
+    size_bytes: int
+    checksum: int
+    fault: Fault | None
+
+
+class Snapshot(NamedTuple):
+    """All rules as of change ``after``."""
+
+    after: int
+    rules: Mapping[Entity, StoredRule]
+
+
+class Restored(NamedTuple):
+    """What a store has.
+
+    Attributes:
+        rules: As of the last change that can be trusted.
+        number: Of that change.
+        last: The journal to go on with; None: a new one has to be begun.
+        faults: What is damaged, in the order in which it was met; a torn line is none.
+        damaged: The files with damage, and those that cannot be used without them.
+    """
+
+    rules: dict[Entity, StoredRule]
+    number: int
+    last: Journal | None
+    faults: tuple[Fault, ...]
+    damaged: tuple[str, ...]
+
+
+# -- written
+
+
+def begun_journal(after: int) -> tuple[bytes, int]:
+    """Return the first line of a journal, and its checksum."""
+    return write_line(journal_header(after), _NO_CHECKSUM)
+
+
+def journal_line(number: int, changes: Iterable[Change], checksum: int) -> tuple[bytes, int]:
+    """Return the line of the change with that number, behind lines of that checksum; and the checksum with it."""
+    return write_line(written_changes(number, changes), checksum)
+
+
+def snapshot_lines(after: int, rules: Mapping[Entity, StoredRule]) -> Iterator[bytes]:
+    """Yield the lines of a snapshot."""
+    line, checksum = write_line(snapshot_header(after, len(rules)), _NO_CHECKSUM)
+    yield line
+    for entity, rule in rules.items():
+        line, checksum = write_line(written_rule(entity, rule), checksum)
+        yield line
+
+
+# -- read
+
+
+def read_journal(file: str, data: bytes, after: int) -> Journal:
+    """Read a journal up to its end, or to what is wrong with it.
+
+    Args:
+        file: Its name.
+        data: All of it.
+        after: What its first line has to say.
+
+    Raises:
+        ForeignStoreError: It says what this program does not know.
+    """
+    changes: list[tuple[Change, ...]] = []
+    at, checksum = 0, _NO_CHECKSUM
+    while at < len(data) or not at:
+        end = data.find(b"\n", at)
+        if end < 0:
+            # The first line is there before the file has its name.
+            fault = Fault(file, at, "the last line has no end", is_torn=at > 0)
+            return Journal(file, after, tuple(changes), at, checksum, fault)
+        try:
+            content, line_checksum = read_line(data[at:end], checksum)
+            if at:
+                number, change = read_changes(content)
+                _expect(number, after + len(changes) + 1)
+                changes.append(change)
+            else:
+                _expect(read_header(content), Header(JOURNAL, after, 0))
+        except DamagedLineError as error:
+            return Journal(file, after, tuple(changes), at, checksum, Fault(file, at, str(error)))
+        except ForeignLineError as error:
+            raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+        at, checksum = end + 1, line_checksum
+    return Journal(file, after, tuple(changes), at, checksum, None)
+
+
+def read_snapshot(file: str, data: bytes, after: int) -> Snapshot | Fault:
+    """Read a snapshot, which is whole or of no use. Arguments and errors as of ``read_journal``."""
+    rules: dict[Entity, StoredRule] = {}
+    at, checksum, count = 0, _NO_CHECKSUM, -1
+    try:
+        while len(rules) != count:
+            end = data.find(b"\n", at)
+            if end < 0:
+                return Fault(file, at, f"it ends here, with {len(rules)} of {max(count, 0)} rules")
+            content, checksum = read_line(data[at:end], checksum)
+            if at:
+                entity, rule = read_rule(content)
+                _expect(entity in rules, False)
+                rules[entity] = rule
+            else:
+                count = read_header(content).rules
+                _expect(read_header(content), Header(SNAPSHOT, after, count))
+            at = end + 1
+    except DamagedLineError as error:
+        return Fault(file, at, str(error))
+    except ForeignLineError as error:
+        raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+    if at < len(data):
+        return Fault(file, at, f"it goes on behind its {count} rules")
+    return Snapshot(after, rules)
+
+
+def _expect(given: object, wanted: object) -> None:
+    if given != wanted:
+        # With the right checksum: a file of another name, or of another program.
+        raise ForeignLineError(f"says {given}, where {wanted} is expected")
+
+
+def restore(snapshots: Sequence[Snapshot | Fault], journals: Sequence[Journal]) -> Restored:
+    """Put together what a store has.
+
+    Args:
+        snapshots: From the newest to the first that is whole.
+        journals: All of them, from the oldest to the newest.
+    """
+    faults = [snapshot for snapshot in snapshots if isinstance(snapshot, Fault)]
+    damaged = [fault.file for fault in faults]
+    start = next((snapshot for snapshot in snapshots if isinstance(snapshot, Snapshot)), Snapshot(0, {}))
+    rules, number = dict(start.rules), start.after
+    last = None
+    for index, journal in enumerate(journals):
+        if journal.after > number:
+            faults.append(_gap(journal, number))
+            damaged += (each.file for each in journals[index:])
+            last = None
+            break
+        for changes in _told(journal, journals[index + 1 :])[number - journal.after :]:
+            apply(rules, changes)
+            number += 1
+        last = journal
+        if journal.fault is not None and not journal.fault.is_torn:
+            faults.append(journal.fault)
+            damaged.append(journal.file)
+            last = None
+    return Restored(rules, number, last, tuple(faults), tuple(damaged))
+
+
+def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
+    """Change the rules."""
+    for entity, rule in changes:
+        if rule is None:
+            rules.pop(entity, None)
+        else:
+            rules[entity] = rule
+
+
+def _told(journal: Journal, following: Sequence[Journal]) -> Sequence[tuple[Change, ...]]:
+    """Return the changes of a journal up to where the next one begins."""
+    return journal.changes[: max(following[0].after - journal.after, 0)] if following else journal.changes
+
+
+def _gap(journal: Journal, number: int) -> Fault:
+    return Fault(journal.file, 0, f"it begins behind change {journal.after}, and {number} is the last that is known")
