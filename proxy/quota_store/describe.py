@@ -3,10 +3,10 @@
 Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from config.model import DEFAULT, EntityName
+from config.model import DEFAULT
 from protocol.client_quotas import (
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -39,7 +39,7 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
         wanted = _wanted(request.components)
     except _FilterError as error:
         return DescribeResponse(0, error.error_code, str(error), None)
-    found = _strictly(rules, wanted) if request.is_strict else _loosely(rules, wanted)
+    found = _found(rules, wanted, request.is_strict)
     # Kafka says "" where there is no error.
     return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
 
@@ -90,28 +90,21 @@ def _match(match_type: int, match: str | None) -> object:
     return what
 
 
-def _strictly(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object]) -> Iterator[Entity]:
-    """Yield the entities of exactly these types; one that is named in full is looked up, whatever else there is."""
-    parts = [wanted.get(entity_type) for entity_type in ENTITY_TYPES]
-    if _ANY not in parts:
+def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
+    """Return the entities that match; one that is named in full is looked up, however many there are."""
+    parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_ASKED) for entity_type in ENTITY_TYPES)
+    if _ANY not in parts and _NOT_ASKED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
-        if entity in rules:
-            yield entity
-        return
-    for entity in rules:
-        if all(_fits(name, part) for name, part in zip(entity, parts, strict=True)):
-            yield entity
-
-
-def _loosely(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object]) -> Iterator[Entity]:
-    parts = [wanted.get(entity_type, _NOT_ASKED) for entity_type in ENTITY_TYPES]
-    for entity in rules:
-        if all(part is _NOT_ASKED or _fits(name, part) for name, part in zip(entity, parts, strict=True)):
-            yield entity
-
-
-def _fits(name: EntityName, part: object) -> bool:
-    return name is not None if part is _ANY else name == part
+        return (entity,) if entity in rules else ()
+    (asks_user, user), (asks_client_id, client_id), (asks_ip, ip) = ((part is not _NOT_ASKED, part) for part in parts)
+    # In one expression: of a hundred thousand entities each call would be felt.
+    return [
+        entity
+        for entity in rules
+        if (not asks_user or (entity[0] is not None if user is _ANY else entity[0] == user))
+        and (not asks_client_id or (entity[1] is not None if client_id is _ANY else entity[1] == client_id))
+        and (not asks_ip or (entity[2] is not None if ip is _ANY else entity[2] == ip))
+    ]
 
 
 def _described(entity: Entity, rule: StoredRule) -> Described:
