@@ -5,14 +5,14 @@ returns how many frames it gave to what it tests:
 
 * a dialogue, replicas, or garbage: the requests and answers that came out of a session on their other side, whole, and
   one for each error that closed it;
-* readers, mutations: the frames, tokens, headers or certificates that were read.
+* readers, mutations, client quotas: the frames, tokens, headers or certificates that were read.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from tests.fuzz import dialogue, mutations, readers, replicas
+from tests.fuzz import client_quotas, dialogue, mutations, readers, replicas
 from tests.fuzz.source import Source
 
 
@@ -39,12 +39,13 @@ def _readers(read: Callable[[Source], int], data: bytes) -> int:
 TARGETS: Final[dict[str, Target]] = {
     "dialogue_plain": Target(partial(_dialogue, dialogue.PLAIN), 10),
     "dialogue_inter_broker": Target(partial(_dialogue, dialogue.INTER_BROKER), 8),
-    "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 14),
+    "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 12),
     "dialogue_login": Target(partial(_dialogue, dialogue.LOGIN), 10),
     "replicas": Target(partial(_readers, replicas.play), 10),
     "mutations": Target(partial(_readers, mutations.play), 6),
+    "client_quotas": Target(partial(_readers, client_quotas.play), 4),
     "garbage": Target(partial(_readers, readers.garbage), 3),
-    "requests": Target(partial(_readers, readers.requests), 11),
+    "requests": Target(partial(_readers, readers.requests), 9),
     "responses": Target(partial(_readers, readers.responses), 8),
     "streams": Target(partial(_readers, readers.streams), 6),
     "tokens": Target(partial(_readers, readers.tokens), 6),

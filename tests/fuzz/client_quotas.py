@@ -1,0 +1,128 @@
+"""Any bytes give an answer or an error, in bounded time and memory: client quotas, asked for and changed.
+
+Requests and answers are decisions out of the fuzzer's bytes, whole or damaged. They are held to this:
+
+* nothing but a ``ProtocolError`` comes out;
+* what was read is written and read as the same, and an answer has the request's correlation_id;
+* an answer is no longer by far than what it answers and what there is;
+* each entity of a request is told of once, with an error or without;
+* whatever was changed, each rule is one that Kafka allows, and is read as it was written to a journal.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from protocol.api import response_header_version
+from protocol.client_quotas import (
+    ALTER,
+    DESCRIBE,
+    AlterResponse,
+    read_alter_request,
+    read_alter_response,
+    read_describe_request,
+    read_describe_response,
+    write_alter_request,
+    write_alter_response,
+    write_describe_request,
+    write_describe_response,
+)
+from protocol.errors import ProtocolError
+from proxy.quota_store.alter import MAX_RULES, decide
+from proxy.quota_store.describe import describe
+from proxy.quota_store.entity import Entity, StoredRule, keys_of
+from proxy.quota_store.journal import apply
+from proxy.quota_store.record import read_changes, read_line, write_line, written_changes
+from tests.fuzz import seeds
+from tests.fuzz.source import Source, damaged
+from tests.support.quota_requests import some_alter, some_describe
+
+MAX_FRAMES: Final = 64
+_MANY_BYTES: Final = 40_000
+
+Rules = dict[Entity, StoredRule]
+
+
+def play(source: Source) -> int:
+    """Play to the end of the source; return how many frames were read."""
+    play_one = (_alter, _alter, _describe, _read_answers)
+    rules: Rules = {}
+    frames = 0
+    while source.has_more and frames < MAX_FRAMES:
+        play_one[source.below(len(play_one))](source, rules)
+        frames += 1
+    return max(frames, 1)
+
+
+def _frame(source: Source, api_key: int, make: Callable[[], bytes]) -> bytes:
+    """Return a request: one that makes sense or one of any contents, whole or damaged."""
+    choice = source.byte()
+    frame = make() if choice & 0x03 else seeds.request(api_key, source.below(2), choice >> 2 & 3, choice >> 5 & 3)
+    return damaged(frame, source) if choice & 0x10 else frame
+
+
+def _alter(source: Source, rules: Rules) -> None:
+    random, version = Random(source.below(65_536)), source.below(2)  # noqa: S311
+    frame = _frame(source, ALTER, lambda: write_alter_request(some_alter(random, version), client_id="admin"))
+    try:
+        request = read_alter_request(frame)
+    except ProtocolError:
+        return
+    if request.api_version > 1:  # damaged; nobody asks for such a one to be read
+        return
+    assert repr(read_alter_request(write_alter_request(request, client_id=None))) == repr(request)
+    decision = decide(rules, request, is_host=lambda name: len(name) % 2 == 0, sources={Entity("bob"): "file:1"})
+    asked = {frozenset(dict(alteration.entity).items()) for alteration in request.alterations}
+    assert {frozenset(dict(result.entity).items()) for result in decision.results} == asked
+    if decision.changes:
+        assert not request.validate_only
+        line, checksum = write_line(written_changes(1, decision.changes), 0)
+        assert (read_changes(read_line(line[:-1], 0).content), checksum) == ((1, decision.changes), int(line[:8], 16))
+    apply(rules, decision.changes)
+    for entity, rule in rules.items():
+        assert rule.limits.keys() <= keys_of(entity).keys()
+        assert all(0 < value < float("inf") for value in rule.limits.values())
+    assert 0 <= len(rules) <= MAX_RULES
+    response = AlterResponse(0, decision.results)
+    answer = write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+    _check_answer(frame, answer, ALTER, request.api_version, 6 * len(frame))
+    assert read_alter_response(answer, request.api_version) == response
+
+
+def _describe(source: Source, rules: Rules) -> None:
+    random, version = Random(source.below(65_536)), source.below(2)  # noqa: S311
+    frame = _frame(source, DESCRIBE, lambda: write_describe_request(some_describe(random, version), client_id=None))
+    try:
+        request = read_describe_request(frame)
+    except ProtocolError:
+        return
+    if request.api_version > 1:
+        return
+    assert read_describe_request(write_describe_request(request, client_id="admin")) == request
+    response = describe(rules, request)
+    assert (response.entries is None) == (response.error_code != 0)
+    answer = write_describe_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+    _check_answer(frame, answer, DESCRIBE, request.api_version, len(frame) + 300 * len(rules))
+    assert read_describe_response(answer, request.api_version) == response
+
+
+def _check_answer(frame: bytes, answer: bytes, api_key: int, version: int, most_bytes: int) -> None:
+    assert int.from_bytes(answer[:4]) == len(answer) - 4
+    assert answer[4:8] == frame[8:12]
+    assert response_header_version(api_key, version) == version
+    assert len(answer) <= _MANY_BYTES + most_bytes
+
+
+def _read_answers(source: Source, rules: Rules) -> None:
+    api_key, version, choice = source.below(2) + DESCRIBE, source.below(2), source.byte()
+    frame = seeds.response(api_key, version, choice & 3)
+    if choice & 0x10:
+        frame = damaged(frame, source)
+    read: Any = read_describe_response if api_key == DESCRIBE else read_alter_response
+    write: Any = write_describe_response if api_key == DESCRIBE else write_alter_response
+    try:
+        response = read(frame, version)
+    except ProtocolError:
+        return
+    again = read(write(response, correlation_id=7, api_version=version), version)
+    assert repr(again) == repr(response)
