@@ -15,6 +15,7 @@ from config.quota_checks import check_quotas
 from config.quotas_from_checks import check_quotas_from
 from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from config.replication_checks import check_replication
+from config.store_checks import check_store
 from config.units import default_broker_ports, parse_port_range
 from config.usage_log_checks import check_usage_log
 
@@ -53,6 +54,7 @@ def check(document: Document) -> list[Fault]:
     check_fair_call_queue(document, say, warn)
     check_usage_log(document, say, warn)
     check_quotas_from(document, say, warn)
+    check_store(document, say, warn)
     return faults
 
 

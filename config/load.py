@@ -33,6 +33,7 @@ from config.model import (
     Replication,
     ReplicationPath,
     Sasl,
+    Store,
     UpstreamTls,
     UsageFiles,
     UsageLog,
@@ -163,6 +164,8 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
         given["usage_log"] = _usage_log(section.usage_log, Path(document.file).parent)
     if "quotas_from" in given:
         given["quotas_from"] = _quotas_from(section.quotas_from, Path(document.file).parent)
+    if "store" in given:
+        given["store"] = Store(directory=str(Path(document.file).parent / section.store.directory))
     given["admin"] = Admin(**section.admin.given()) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
@@ -240,6 +243,8 @@ def _principals(section: PrincipalsSection | None) -> Principals:
         fold=tuple(Fold(**fold.given()) for fold in section.fold),
         exempt=frozenset(section.exempt),
         brokers=frozenset(section.brokers),
+        admins=frozenset(section.admins),
+        forward_quota_requests=section.forward_quota_requests,
     )
 
 

@@ -386,6 +386,8 @@ class Principals:
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()
     brokers: frozenset[str] = frozenset()
+    admins: frozenset[str] = frozenset()  # who may ask for client quotas here, and change them
+    forward_quota_requests: bool = False  # True: who is not of these asks the broker; else he is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -470,6 +472,13 @@ class QuotasFrom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Where quotas are kept that were changed through the proxy."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
     """Where /metrics, /livez and /readyz are served."""
 
@@ -502,6 +511,7 @@ class ProxyConfig:
     quotas: tuple[QuotaRule, ...] = ()
     ip_quotas: tuple[IpRule, ...] = ()
     quotas_from: QuotasFrom | None = None  # None: the file has them all
+    store: Store | None = None  # None: none can be changed
     principals: Principals = field(default_factory=Principals)
     replication: Replication | None = None  # None: no replica is held back
     usage_log: UsageLog | None = None  # None: nothing is logged

@@ -600,6 +600,8 @@ class PrincipalsSection(Section):
     fold: list[FoldSection] = []
     exempt: list[UserName] = []
     brokers: list[UserName] = []
+    admins: list[UserName] = []
+    forward_quota_requests: StrictBool = False
 
 
 class ReplicationPathSection(Section):
@@ -649,6 +651,10 @@ class ReplicationSection(Section):
     admin_client: AdminClientSection = Field(cast("AdminClientSection", None))
 
 
+def _directory(value: object) -> str:
+    return _text(value, "the path of a directory")
+
+
 class UsageTopicSection(AdminClientSection):
     """``usage_log.kafka``: a topic, and how its cluster is spoken to, as in ``replication.admin_client``."""
 
@@ -660,7 +666,7 @@ class UsageLogSection(Section):
 
     interval_ms: Annotated[int, PlainValidator(_INTERVAL)] = Field(0, alias="interval")
     proxy: Annotated[str, PlainValidator(_proxy_name)] = ""
-    directory: Annotated[str, PlainValidator(lambda value: _text(value, "the path of a directory"))] = ""
+    directory: Annotated[str, PlainValidator(_directory)] = ""
     rotate_size_bytes: Annotated[int, PlainValidator(_SEGMENT)] = Field(0, alias="rotate_size")
     rotate_interval_ms: Annotated[int, PlainValidator(_DURATION)] = Field(0, alias="rotate_interval")
     retention_size_bytes: Annotated[int | None, PlainValidator(_or_null(_RETENTION))] = Field(
@@ -695,6 +701,12 @@ def _quotas_from(value: object) -> object:
     kafka = {"bootstrap_servers": servers, "topic": _topic(topic)}
     parse_addresses(servers)
     return {"kafka": kafka}
+
+
+class StoreSection(Section):
+    """``store``."""
+
+    directory: Annotated[str, PlainValidator(_directory)]
 
 
 class AdminSection(Section):
@@ -733,6 +745,7 @@ class FileSection(Section):
     fair_call_queue: FairCallQueueOrFalse = None
     usage_log: UsageLogSection = Field(cast("UsageLogSection", None))
     quotas_from: Annotated[QuotasFromSection, BeforeValidator(_quotas_from)] = Field(cast("QuotasFromSection", None))
+    store: StoreSection = Field(cast("StoreSection", None))
     admin: AdminSection | None = None
     log: LogSection | None = None
 
@@ -762,6 +775,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("usage_log", "kafka"): UsageTopicSection,
     ("quotas_from",): QuotasFromSection,
     ("quotas_from", "kafka"): QuotaTopicSection,
+    ("store",): StoreSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

@@ -11,13 +11,6 @@ from config.document import Document, key_path
 from config.errors import Fault
 from config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
 
-_NOT_YET: Final = "is not supported by this version; remove it"
-
-# Keys that are documented for later versions. They must not look like typing errors, nor be passed over.
-_UNSUPPORTED: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
-    (): dict.fromkeys(("store",), _NOT_YET),
-    ("principals",): {"admins": _NOT_YET},
-}
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 _MISSING: Final[Mapping[str, str]] = {
     "listeners": "is missing; give at least one, with name, bind, and upstream or bootstrap_servers",
@@ -27,6 +20,7 @@ _MISSING: Final[Mapping[str, str]] = {
     "key": "is missing; write the path of a PEM file with the certificate's private key",
     "match": "is missing; write the regular expression that names must match",
     "to": "is missing; write the name that matching users share",
+    "directory": "is missing; write the path of a directory of its own, such as quotas.d",
     "rate": "is missing; write bytes per second, such as 10MiB",
 }
 
@@ -72,9 +66,6 @@ def _message(error: ErrorDetails, document: Document) -> str:
 def _unknown_key(location: tuple[str | int, ...]) -> str:
     key = str(location[-1])
     where = tuple(step for step in location[:-1] if isinstance(step, str))
-    unsupported = _UNSUPPORTED.get(where, {})
-    if key in unsupported:
-        return unsupported[key]
     known = known_keys(SECTIONS[where])
     own = _HADOOPS_PREFIX.sub("", key)
     if own != key and own in known_keys(FairCallQueueSection):

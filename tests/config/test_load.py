@@ -297,10 +297,6 @@ def test_a_source_that_is_no_address_of_a_machine_is_refused(value: str, hint: s
     assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
 
 
-def test_admins_are_refused() -> None:
-    assert "not supported by this version" in only_fault(f"{LISTENERS}principals: {{admins: [admin]}}\n")
-
-
 @pytest.mark.parametrize(
     ("text", "hint"),
     [

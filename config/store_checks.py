@@ -1,0 +1,31 @@
+"""``store`` and ``principals.admins``: keys that need each other, and who is no administrator."""
+
+from typing import Final
+
+from config.document import Document
+from config.model import ANONYMOUS, UNKNOWN
+from config.raw import Say, list_at, mapping_at
+
+_ADMINS: Final = ("principals", "admins")
+_AT: Final = ("store",)
+
+
+def check_store(document: Document, say: Say, warn: Say) -> None:
+    """Tell of every fault of both that concerns more than one key, and of administrators that may be anybody."""
+    admins = list_at(document, *_ADMINS)
+    for index, name in enumerate(admins):
+        if name == UNKNOWN:
+            message = f"{UNKNOWN} is everybody whose login cannot be read; name users, and have them log in by SCRAM"
+            say((*_ADMINS, index), message)
+        elif name == ANONYMOUS:
+            warn((*_ADMINS, index), f"{ANONYMOUS} is everybody who does not log in: all of them may change quotas")
+    principals = mapping_at(document, "principals") or {}
+    if "forward_quota_requests" in principals and "admins" not in principals:
+        message = "has no meaning without admins: all requests about quotas go to the broker"
+        say(("principals", "forward_quota_requests"), message)
+    if mapping_at(document, *_AT) is None:
+        return
+    if not admins:
+        warn(_AT, "keeps quotas that nobody may change; name them in principals.admins")
+    if "quotas_from" in (document.data if isinstance(document.data, dict) else ()):
+        say(_AT, "stands beside quotas_from; one of them has the quotas that are not in this file")

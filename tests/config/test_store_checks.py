@@ -1,0 +1,80 @@
+"""``store`` and ``principals.admins``: what is taken, what is not, and what is likely not meant."""
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import Loaded, load_bytes
+from config.model import Store
+
+LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+
+
+def loaded(text: str) -> Loaded:
+    return load_bytes((LISTENERS + text).encode(), file="conf/f.yaml")
+
+
+def fault(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        loaded(text)
+    (only,) = caught.value.faults
+    return str(only)
+
+
+def test_a_store_and_who_may_change_it_are_taken() -> None:
+    found = loaded(
+        "store: {directory: quotas.d}\nprincipals: {admins: [admin, 'CN=ops'], forward_quota_requests: true}\n"
+    )
+
+    assert found.config.store == Store(directory="conf/quotas.d")
+    assert found.config.principals.admins == {"admin", "CN=ops"}
+    assert found.config.principals.forward_quota_requests
+    assert found.warnings == ()
+
+
+def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
+    config = loaded("").config
+
+    assert config.store is None
+    assert config.principals.admins == frozenset()
+    assert not config.principals.forward_quota_requests
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("store: {}\n", "conf/f.yaml:2: store.directory: is missing"),
+        ("store: {directory: ''}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: "),
+        ("store: quotas.d\n", "conf/f.yaml:2: store: must be a mapping"),
+        (
+            "store: {directory: d, format: json}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.format: unknown key",
+        ),
+        ("principals:\n  admins:\n  - UNKNOWN\n", "conf/f.yaml:4: principals.admins[0]: UNKNOWN is everybody"),
+        (
+            "principals: {forward_quota_requests: true}\n",
+            "conf/f.yaml:2: principals.forward_quota_requests: has no meaning without admins",
+        ),
+        (
+            "principals: {admins: [a]}\nquotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
+            "conf/f.yaml:4: store: stands beside quotas_from",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_line(text: str, said: str) -> None:
+    assert fault(text).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that nobody may change"),
+        (
+            "store: {directory: d}\nprincipals: {admins: [a, ANONYMOUS]}\n",
+            "conf/f.yaml:3: principals.admins[1]: warning: ANONYMOUS is everybody who does not log in",
+        ),
+    ],
+)
+def test_what_is_likely_not_meant_is_told(text: str, said: str) -> None:
+    (warning,) = loaded(text).warnings
+
+    assert said in str(warning)
