@@ -20,7 +20,8 @@ from protocol.primitives import Buffer, read_array_count, read_compact_array_cou
 
 UNSUPPORTED_VERSION: Final = 35
 
-# The APIs that are charged by what lies in them, or tell who is. All others pass through, whatever their version.
+# The APIs that are charged by what lies in them, tell who is, or are answered here. All others pass through, whatever
+# their version.
 CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
     {
         key: HIGHEST_VERSION[key]
@@ -32,6 +33,8 @@ CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
             ApiKey.CREATE_TOPICS,
             ApiKey.DELETE_TOPICS,
             ApiKey.CREATE_PARTITIONS,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            ApiKey.ALTER_CLIENT_QUOTAS,
         )
     }
 )

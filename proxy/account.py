@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
 from proxy.addresses import Addresses
+from proxy.administration import Administration
 from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
@@ -32,6 +33,7 @@ class Policy(NamedTuple):
     enforcement: Enforcement
     is_inter_broker: bool
     oauthbearer_claim: str
+    administration: Administration | None = None  # None: who asks for quotas asks the broker
 
 
 class Listening:

@@ -241,6 +241,12 @@ class Fleet:
         for upstream in self.upstreams:
             upstream.quotas.change(config, rules)
 
+    def change_arrivals(self, config: ProxyConfig) -> None:
+        """Put the rules of addresses in force, likewise."""
+        self._config = config
+        for upstream in self.upstreams:
+            upstream.quotas.change_arrivals(config)
+
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""
         self._is_closed = True

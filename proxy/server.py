@@ -30,6 +30,7 @@ from config.model import (
 )
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
+from proxy.administration import Administration
 from proxy.call_desk import CallDesk
 from proxy.cluster_view import ClusterView, servers_behind
 from proxy.connection import ClientConnection, Gate, Port
@@ -41,6 +42,7 @@ from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.entity import Entity
+from proxy.quota_desk import QuotaDesk
 from proxy.quota_topic.watcher import QuotaTopic, quota_topic
 from proxy.replication.throttle import Throttle
 from proxy.replication_watcher import ReplicationWatcher
@@ -88,6 +90,7 @@ class Server:
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
+        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_quotas)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -127,7 +130,10 @@ class Server:
     def apply(self, config: ProxyConfig) -> None:
         """Put the rules and policies of ``config`` in force, from the next request on. Listeners stay as they are."""
         # What a bucket is to remember for the usage log is fixed when it is made.
-        config = replace(config, usage_log=self.started_with.usage_log, quotas_from=self.started_with.quotas_from)
+        started = self.started_with
+        config = replace(config, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
+        self.quota_desk.follow_file(config)
+        config = replace(config, quotas=self.quota_desk.quotas, ip_quotas=self.quota_desk.ip_quotas)
         if self.quota_topic is not None:
             self.quota_topic.follow_file(config.quotas)
             config = replace(config, quotas=self.quota_topic.rules)
@@ -139,7 +145,7 @@ class Server:
             listener = by_name.get(port.name)
             if listener is not None:
                 port.follow(listener)
-                door.policy = _policy(config, listener)
+                door.policy = self._policy(config, listener)
                 door.seat()
         for listener in config.listeners:
             upstream = self._brokers.get(listener.upstream) if listener.upstream else None
@@ -157,6 +163,29 @@ class Server:
                 upstream.quotas.change(config, changes)
             for fleet in self.fleets.values():
                 fleet.change(config, changes)
+
+    def _change_stored_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
+        """Put rules that were changed through the proxy in force, likewise."""
+        desk = self.quota_desk
+        config = self.config = replace(self.config, quotas=desk.quotas, ip_quotas=desk.ip_quotas)
+        brokers: list[BrokerQuotas | Fleet] = [upstream.quotas for upstream in self._brokers.values()]
+        for broker in (*brokers, *self.fleets.values()):
+            broker.change(config, changes)
+            if has_addresses:
+                broker.change_arrivals(config)
+
+    def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
+        principals = config.principals
+        administration = None
+        if principals.admins and not listener.inter_broker:
+            administration = Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
+        return Policy(
+            listener.max_frame_size_bytes,
+            listener.enforcement or config.enforcement,
+            listener.inter_broker,
+            listener.sasl.oauthbearer_claim,
+            administration,
+        )
 
     def _follow_cluster(self, replication: Replication | None) -> None:
         """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.
@@ -182,7 +211,7 @@ class Server:
 
     def _door(self, listener: Listener, port: Port) -> Gate | Front:
         """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
-        config, policy = self.config, _policy(self.config, listener)
+        config, policy = self.config, self._policy(self.config, listener)
         tls = self._tls_context(listener.upstream_tls) if listener.upstream_tls else None
         if listener.cluster is not None:
             servers = frozenset(listener.cluster.bootstrap_servers)
@@ -241,6 +270,7 @@ class Server:
             finally:
                 if self.quota_topic is not None:
                     await self.quota_topic.stop()
+                await self.quota_desk.stop()
                 if self.usage is not None:
                     await self.usage.stop(self._hurrying)
         finally:
@@ -250,6 +280,9 @@ class Server:
     async def _serve(
         self, bound: list[list[socket.socket]], beside: Callable[[], Coroutine[None, None, None]] | None
     ) -> None:
+        if self.config.store is not None:
+            await self.quota_desk.read()
+            self.apply(self.config)
         if self.quota_topic is not None:
             await self._read_quotas(self.quota_topic)
         source = self.config.upstream_bind
@@ -275,6 +308,7 @@ class Server:
             background.append(self._tasks.create_task(self.usage.run()))
         if self.quota_topic is not None:
             background.append(self._tasks.create_task(self.quota_topic.run()))
+        background.append(self._tasks.create_task(self.quota_desk.run()))
         self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
@@ -400,15 +434,6 @@ class Server:
             for upstream in self.upstreams:
                 for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
                     await asyncio.sleep(0)
-
-
-def _policy(config: ProxyConfig, listener: Listener) -> Policy:
-    return Policy(
-        listener.max_frame_size_bytes,
-        listener.enforcement or config.enforcement,
-        listener.inter_broker,
-        listener.sasl.oauthbearer_claim,
-    )
 
 
 def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:

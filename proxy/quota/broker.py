@@ -147,6 +147,10 @@ class BrokerQuotas:
             self.generation += 1
             self.limits_requests = self._limits_requests()
 
+    def change_arrivals(self, config: ProxyConfig) -> None:
+        """Put the rules of addresses in force; ``config`` differs in nothing else from the one in force."""
+        self.arrivals.update(config)
+
     def renew(self) -> None:
         """Have every connection ask again for what it keeps."""
         self.generation += 1

@@ -6,6 +6,7 @@ from typing import Final
 
 from protocol import fetch, produce, sasl
 from protocol.api import API_NAMES, HIGHEST_VERSION
+from protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
 from protocol.errors import (
     FrameTooLarge,
     HeadTooLong,
@@ -16,6 +17,8 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.refusals import refuse
 from proxy.account import NOBODY
+from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
+from proxy.administration import Administration, QuotaRequests
 from proxy.admission import Sent, has_room, longest
 from proxy.asked import Asked, asked
 from proxy.calls import Call, Line, Turn
@@ -29,6 +32,9 @@ from proxy.rewrite import NOTHING, Change, capped_fetch
 from proxy.service_time import is_exempt
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Habit, State
 
+QUOTA_APIS: Final = frozenset({DESCRIBE, ALTER})
+# Its owner is told when it is there; this is for an owner of whom nobody knows.
+LOOKS_FOR_ANSWER_MS: Final = 1_000
 # What a client sends before it is known as whom it comes.
 _OF_NOBODY: Final = LOGIN_APIS | {API_VERSIONS}
 # A follower's fetch is kept whole and walked to its end: 100,000 partitions take 5 MB.
@@ -172,6 +178,8 @@ class Requests(State):
             return self._admit_login(data, position, head)
         if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
             return self._admit_mutation(data, position, head, now_ms)
+        if api_key in QUOTA_APIS and self.account.listening.policy.administration is not None:
+            return self._admit_quota_request(data, position, head, self.account.listening.policy.administration, now_ms)
         return self._admit_other(head, now_ms)
 
     def _follow_line(self, line: Line | None, come_bytes: int) -> None:
@@ -275,6 +283,33 @@ class Requests(State):
         if passes:
             sent.begin()
         return self._do(decision, mutations, position, head, sent if passes else None)
+
+    def _admit_quota_request(
+        self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
+    ) -> Change | None:
+        """Answer a request about client quotas, or pass it on, as the listener says."""
+        size_bytes, api_key, api_version, _, _, _ = head
+        principal, frame_end = self.account.principal, position + 4 + size_bytes
+        if not administration.is_answered_here(principal):
+            return self._admit_other(head, now_ms)
+        if not is_client_quotas(api_key, api_version):
+            raise UnknownVersion(
+                f"version {api_version} of {API_NAMES[api_key]} is not known here, nor was it announced"
+            )
+        if size_bytes > MAX_QUOTA_REQUEST_BYTES:
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
+        requests = self._quota_requests = self._quota_requests or QuotaRequests()
+        if frame_end > len(data) or not self._is_alone():
+            return None
+        answer = requests.take(data[position:frame_end], api_key, administration, principal, self.owner)
+        self._held_until_ms = 0
+        if answer is None:
+            self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
+            self.is_blocked = True
+            return None
+        self.to_client.append(answer)
+        self._leave_queue()
+        return position, frame_end, b""
 
     def _is_alone(self) -> bool:
         """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""
@@ -556,7 +591,7 @@ class Requests(State):
 
         A follower's fetch is read to its end, and so is a login, and a Produce that is to be refused.
         """
-        if self.account.believes_replicas() or self._mutations is not None:
+        if self.account.believes_replicas() or self._mutations is not None or self._quota_requests is not None:
             return MAX_REPLICA_FETCH_BYTES
         if self._refuses_until_ms:
             return 4 + MAX_REFUSED_BYTES

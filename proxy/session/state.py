@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from protocol.api import ApiKey
 from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
+from proxy.administration import QuotaRequests
 from proxy.admission import Sent
 from proxy.calls import Call
 from proxy.exchange import Exchange
@@ -81,6 +82,7 @@ class State:
         "_parts",
         "_parts_left",
         "_question",
+        "_quota_requests",
         "_reads_responses",
         "_refuses_until_ms",
         "_request_left",
@@ -126,6 +128,7 @@ class State:
         self._habit: Habit | None = None
         self._follower: Follower | None = None  # where the client is one, and there are limits on replication
         self._mutations: Mutations | None = None  # where the client is limited in them
+        self._quota_requests: QuotaRequests | None = None  # where he asks for them, or changes them
         self._exchange: Exchange | None = None  # of these two, who awaits an answer
         self._held_until_ms = 0  # a request waits here for who decides on it; 0: it does not
         self._question = b""  # of who has to know something first; to be passed on

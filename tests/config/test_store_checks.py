@@ -42,7 +42,7 @@ def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("store: {}\n", "conf/f.yaml:2: store.directory: is missing"),
+        ("store: {}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: is missing"),
         ("store: {directory: ''}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: "),
         ("store: quotas.d\n", "conf/f.yaml:2: store: must be a mapping"),
         (

@@ -1,0 +1,210 @@
+"""Answers administrators: one request after another, and in a thread what takes a disk or long.
+
+A change is on the disk before it is in force, and in force before anybody is told of it.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+
+from config.model import IpRule, ProxyConfig, QuotaRule
+from protocol.client_quotas import (
+    Altered,
+    AlterRequest,
+    AlterResponse,
+    DescribeRequest,
+    write_alter_response,
+    write_describe_response,
+)
+from proxy.administration import QuotaRequest, Ticket
+from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
+from proxy.quota_store.describe import describe
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION
+from proxy.quota_store.in_force import Addresses, InForce
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# How many rules are put in force before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+# Of a request: hosts are looked up one by one by the system.
+_MAX_HOSTS: Final = 100
+_LOOKUP_S: Final = 5.0
+
+# Is called on the loop with rules that hold from now on, None for those that hold no more, and whether any of addresses
+# has changed.
+OnChanges: TypeAlias = Callable[[Mapping[RuleEntity, QuotaRule | None], bool], None]
+
+
+class Waiting(Protocol):
+    """Whoever owns a ticket."""
+
+    def take_turn(self) -> None:
+        """Go on: the answer is there."""
+
+
+class QuotaDesk:
+    """The quotas that are administered at this proxy. All of it belongs to the loop.
+
+    Args:
+        config: What the process is started with.
+        on_changes: See ``OnChanges``.
+    """
+
+    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges) -> None:
+        store = config.store
+        self._store = None if store is None else StoreDirectory(Path(store.directory))
+        self._in_force = InForce(config, name="" if store is None else store.directory)
+        self._on_changes = on_changes
+        # One thread: the store's, and what is read of the rules there nobody changes meanwhile.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
+        self._requests: asyncio.Queue[tuple[QuotaRequest, str, object, Ticket]] = asyncio.Queue()
+        self._tasks: asyncio.TaskGroup
+        self._is_writing_snapshot = False
+
+    @property
+    def quotas(self) -> tuple[QuotaRule, ...]:
+        """Every rule of users and client-ids that holds: the file's, and the store's."""
+        return self._in_force.quotas
+
+    @property
+    def ip_quotas(self) -> tuple[IpRule, ...]:
+        """Every rule of addresses that holds."""
+        return self._in_force.ip_quotas
+
+    def follow_file(self, config: ProxyConfig) -> None:
+        """Take the file's rules from now on. ``quotas`` is right when this returns; ``on_changes`` is not called."""
+        for warning in self._in_force.follow_file(config):
+            log.warning("%s", warning)
+
+    def submit(self, request: QuotaRequest, principal: str, owner: object) -> Ticket:
+        """Begin to answer a request. See ``proxy.administration.Desk``."""
+        ticket = Ticket()
+        self._requests.put_nowait((request, principal, owner, ticket))
+        return ticket
+
+    async def read(self) -> None:
+        """Read the store, before anybody is served.
+
+        Raises:
+            OSError: It cannot be used, or another process does.
+            ForeignStoreError: Another program has written it.
+        """
+        if self._store is None:
+            return
+        restored = await self._off_loop(self._store.open)
+        self._in_force.stored.update(restored.rules)
+        self._in_force.know(await self._look_up(self._in_force.hosts))
+        log.info("%d entities have quotas in %s", len(restored.rules), self._in_force.name)
+
+    async def run(self) -> None:
+        """Answer, until cancelled."""
+        async with asyncio.TaskGroup() as self._tasks:
+            while True:
+                request, principal, owner, ticket = await self._requests.get()
+                ticket.answer = await self._answer(request, principal)
+                cast(Waiting, owner).take_turn()
+
+    async def stop(self) -> None:
+        """Let go of the store."""
+        if self._store is not None:
+            await self._off_loop(self._store.close)
+        self._thread.shutdown()
+
+    async def _answer(self, request: QuotaRequest, principal: str) -> bytes:
+        if isinstance(request, DescribeRequest):
+            return await self._off_loop(_described, self._in_force.rules, request)
+        return write_alter_response(
+            AlterResponse(0, await self._alter(request, principal)),
+            correlation_id=request.correlation_id,
+            api_version=request.api_version,
+        )
+
+    async def _alter(self, request: AlterRequest, principal: str) -> tuple[Altered, ...]:
+        store = self._store
+        if store is None:
+            return refuse_alter(request, POLICY_VIOLATION, "No quota can be changed here: there is no store for them")
+        addresses = await self._look_up(hosts_of(request))
+        decision = await self._off_loop(self._decide, request, addresses)
+        if not decision.changes:
+            return decision.results
+        try:
+            await self._off_loop(store.append, decision.changes)
+        except OSError as error:
+            log.warning("no quota was changed: %s cannot be written: %s", self._in_force.name, error)
+            told = f"The quotas cannot be kept: {error.strerror or error}"
+            return refuse_alter(request, KAFKA_STORAGE_ERROR, told)
+        self._in_force.know(addresses)
+        for begin in range(0, len(decision.changes), _AT_ONCE):
+            some = decision.changes[begin : begin + _AT_ONCE]
+            _say(principal, some)
+            self._on_changes(*self._in_force.change(some))
+            await asyncio.sleep(0)
+        if store.is_snapshot_due and not self._is_writing_snapshot:
+            await self._begin_snapshot(store)
+        return decision.results
+
+    def _decide(self, request: AlterRequest, addresses: Addresses) -> Decision:
+        in_force = self._in_force
+        return decide(in_force.stored, request, is_host=addresses.__contains__, sources=in_force.sources)
+
+    async def _begin_snapshot(self, store: StoreDirectory) -> None:
+        try:
+            number = await self._off_loop(store.begin_snapshot)
+        except OSError as error:
+            log.warning("%s: no snapshot could be begun: %s", self._in_force.name, error)
+            return
+        rules = dict(self._in_force.stored)
+        self._is_writing_snapshot = True
+        self._tasks.create_task(self._write_snapshot(store, number, rules))
+
+    async def _write_snapshot(self, store: StoreDirectory, number: int, rules: Mapping[Entity, StoredRule]) -> None:
+        try:
+            await asyncio.to_thread(store.write_snapshot, number, rules)
+        except OSError as error:
+            log.warning("%s: a snapshot could not be written: %s", self._in_force.name, error)
+        finally:
+            self._is_writing_snapshot = False
+
+    async def _look_up(self, hosts: Iterable[str]) -> Addresses:
+        """Return the addresses of hosts, those that have any."""
+        loop = asyncio.get_running_loop()
+        found: dict[str, tuple[str, ...]] = {}
+
+        async def look_up(host: str) -> None:
+            with suppress(OSError, UnicodeError):
+                infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                found[host] = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+
+        some = sorted(hosts)[:_MAX_HOSTS]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOKUP_S):
+                await asyncio.gather(*(look_up(host) for host in some))
+        return found
+
+    async def _off_loop(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(function, *arguments, **more))
+
+
+def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:
+    return write_describe_response(
+        describe(rules, request), correlation_id=request.correlation_id, api_version=request.api_version
+    )
+
+
+def _say(principal: str, changes: Iterable[Change]) -> None:
+    for entity, rule in changes:
+        limits = ", ".join(f"{key}={value}" for key, value in rule.limits.items()) if rule else "none"
+        log.info("%s set the quotas of %s: %s", principal, entity, limits)

@@ -1,0 +1,162 @@
+"""Quotas set with Kafka's own command through the proxy: told as a broker tells them, in force at once, and kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.proxy import Proxy
+
+_CONFIGS: Final = Path(__file__).parent / "java" / "Configs.java"
+_P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
+_RATE = "connection_creation_rate"
+# No client of a test is one of these: what is set for them changes nothing.
+_ENTITIES: Final = {
+    "user": "--entity-type|users|--entity-name|nobody",
+    "default user": "--entity-type|users|--entity-default",
+    "client": "--entity-type|clients|--entity-name|none",
+    "default client": "--entity-type|clients|--entity-default",
+    "user, client": "--entity-type|users|--entity-name|nobody|--entity-type|clients|--entity-name|none",
+    "user, default client": "--entity-type|users|--entity-name|nobody|--entity-type|clients|--entity-default",
+    "default user, client": "--entity-type|users|--entity-default|--entity-type|clients|--entity-name|none",
+    "default user, default client": "--entity-type|users|--entity-default|--entity-type|clients|--entity-default",
+    "odd names": "--entity-type|users|--entity-name|CN=né, O=a b|--entity-type|clients|--entity-name|<default>",
+    "ip": "--entity-type|ips|--entity-name|192.0.2.7",
+    "default ip": "--entity-type|ips|--entity-default",
+}
+_ALL: Final = (
+    "--describe|--entity-type|users",
+    "--describe|--entity-type|clients",
+    "--describe|--entity-type|users|--entity-type|clients",
+    "--describe|--entity-type|ips",
+)
+
+
+def _commands() -> list[str]:
+    """Return each form of an entity with each key set, shown, changed, shown and deleted; and what is refused."""
+    commands = []
+    for name, entity in _ENTITIES.items():
+        # A limit that nobody of this machine comes near: rules of defaults are in force while this runs.
+        limits = (
+            f"{_RATE}=1000000" if "ip" in name.split() else f"{_P}=1000000000,{_C}=2000000000,{_R}=1e6,{_M}=12345.5"
+        )
+        key = _RATE if "ip" in name.split() else _C
+        commands += [
+            f"--alter|--add-config|{limits}|{entity}",
+            f"--describe|{entity}",
+            f"--alter|--add-config|{key}=3000000|{entity}",
+            f"--describe|{entity}",
+        ]
+    commands += _ALL
+    commands += [
+        f"--alter|--add-config|{_P}=0|{_ENTITIES['user']}",
+        f"--alter|--add-config|{_P}=10.5|{_ENTITIES['user']}",
+        f"--alter|--add-config|{_P}=1e19|{_ENTITIES['user']}",
+        f"--alter|--add-config|{_RATE}=7|{_ENTITIES['client']}",
+        f"--alter|--add-config|bad=7|{_ENTITIES['user, client']}",
+        f"--alter|--add-config|{_RATE}=7|--entity-type|ips|--entity-name|not an address",
+        f"--alter|--delete-config|{_M}|--entity-type|users|--entity-name|stranger",
+        f"--alter|--delete-config|{_P},{_R}|{_ENTITIES['user']}",
+        f"--describe|{_ENTITIES['user']}",
+    ]
+    for name, entity in _ENTITIES.items():
+        keys = _RATE if "ip" in name.split() else f"{_C},{_M}"
+        commands.append(f"--alter|--delete-config|{keys}|{entity}")
+        if "ip" not in name.split() and name != "user":
+            commands.append(f"--alter|--delete-config|{_P},{_R}|{entity}")
+        commands.append(f"--describe|{entity}")
+    return [*commands, *_ALL]
+
+
+def _said(kafka: Kafka, version: str, bootstrap_servers: str, *commands: str) -> list[list[str]]:
+    """Return what each command says, its exit status first; entities in a list come in no order."""
+    said = kafka.run_java(
+        str(_CONFIGS), bootstrap_servers, *commands, classpath=kafka_classpath(version), timeout_s=300
+    )
+    blocks = said.split("\n\n")
+    assert len(blocks) >= len(commands), said
+    return [sorted(block.splitlines()) for block in blocks]
+
+
+def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
+    settings = {"principals": {"admins": ["ANONYMOUS"]}, "store": {"directory": str(store)}}
+    return Proxy({**settings, **more}, kafka)
+
+
+@pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4])
+def test_kafkas_command_says_the_same_of_the_proxy_as_of_a_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
+    commands = _commands()
+    with _proxy(kafka_4, tmp_path) as proxy:
+        ours = _said(kafka_4, version, proxy.address(), *commands)
+        theirs = _said(kafka_4, version, kafka_4.listener(DIRECT).address, *commands)
+
+        for command, own, kafkas in zip(commands, ours, theirs, strict=False):
+            assert own == kafkas, command
+        assert ours == theirs
+
+
+def _waits(client: RawClient, topic: str) -> bool:
+    """Whether a request of 64 KiB is throttled."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
+def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
+    topic = create_topic(kafka_4)
+    anonymous = "--entity-type|users|--entity-name|ANONYMOUS|--entity-type|clients|--entity-default"
+    filed = "--entity-type|clients|--entity-name|filed"
+    with _proxy(kafka_4, tmp_path, quotas=[{"client-id": "filed", _P: 10**9}]) as proxy:
+        with raw_client(proxy.port(), client_id="etl") as client:
+            assert not _waits(client, topic)
+            set_, shown, refused, of_file = _said(
+                kafka_4,
+                KAFKA_4,
+                proxy.address(),
+                f"--alter|--add-config|{_P}=1000|{anonymous}",
+                f"--describe|{anonymous}",
+                f"--alter|--add-config|{_P}=7|{filed}",
+                f"--describe|{filed}",
+            )[:4]
+
+            assert set_[0] == shown[0] == of_file[0] == "0"
+            assert shown[1:] == [f"Quota configs for user-principal 'ANONYMOUS', the default client-id are {_P}=1000.0"]
+            assert of_file[1:] == [f"Quota configs for client-id 'filed' are {_P}=1.0E9"]
+            assert refused[0] != "0"
+            assert f"The quotas of client-id filed are set in {proxy.file}:" in "\n".join(refused)
+            assert _waits(client, topic)
+            assert proxy.metrics().values("kafka_quota_proxy_quota_limit", user="ANONYMOUS", kind="produce") == [1_000]
+
+        proxy.kill()
+        proxy.start()
+
+        with raw_client(proxy.port(), client_id="etl") as client:
+            assert _waits(client, topic)
+        removed, gone = _said(
+            kafka_4,
+            KAFKA_4,
+            proxy.address(),
+            f"--alter|--delete-config|{_P}|{anonymous}",
+            f"--describe|{anonymous}",
+        )[:2]
+        assert (removed[0], gone) == ("0", ["0"])
+        with raw_client(proxy.port(), client_id="other") as client:
+            assert not _waits(client, topic)
+
+
+def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, tmp_path: Path) -> None:
+    show = "--describe|--entity-type|clients|--entity-name|etl"
+    set_ = f"--alter|--add-config|{_P}=7|--entity-type|clients|--entity-name|none"
+    principals = {"admins": ["admin"]}
+    with _proxy(kafka_4, tmp_path, principals=principals) as proxy:
+        refused = _said(kafka_4, KAFKA_4, proxy.address(), show, set_)[:2]
+
+        assert all("Cluster authorization failed." in "\n".join(one) for one in refused)
+        forwards = principals | {"forward_quota_requests": True}
+        assert proxy.reload({"principals": forwards, "store": {"directory": str(tmp_path)}})
+        assert _said(kafka_4, KAFKA_4, proxy.address(), show)[0] == ["0"]

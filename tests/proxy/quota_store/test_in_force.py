@@ -1,0 +1,93 @@
+"""Which rules hold of a file's and a store's."""
+
+from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule
+from proxy.quota.entity import bounded
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.in_force import InForce
+
+LISTENER = Listener(name="a", bind=Address(host="h", port=1), upstream=Address(host="u", port=1))
+
+
+def config(*quotas: QuotaRule, ips: tuple[IpRule, ...] = ()) -> ProxyConfig:
+    return ProxyConfig(listeners=(LISTENER,), quotas=quotas, ip_quotas=ips)
+
+
+def rule(limit: float) -> StoredRule:
+    return StoredRule(limits={"producer_byte_rate": limit})
+
+
+def ip_rule(limit: float) -> StoredRule:
+    return StoredRule(limits={"connection_creation_rate": limit})
+
+
+FILED = QuotaRule(user="filed", producer_byte_rate=1.0, connections=7, source="f.yaml:3")
+
+
+def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> None:
+    in_force = InForce(config(FILED), name="quotas.d")
+
+    rules, has_addresses = in_force.change([Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)])
+
+    alice = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2.0, source="quotas.d")
+    assert in_force.quotas == (FILED, alice)
+    assert rules == {("alice", DEFAULT): alice, ("bob", None): None}
+    assert not has_addresses
+    assert dict(in_force.rules) == {
+        Entity("filed"): StoredRule(limits={"producer_byte_rate": 1.0, "connections": 7.0}),
+        Entity("alice", DEFAULT): rule(2.0),
+    }
+
+
+def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
+    in_force = InForce(config(), name="quotas.d")
+    in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))])
+    ip = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4")
+
+    said = in_force.follow_file(config(FILED, ips=(ip,)))
+
+    assert in_force.quotas == (FILED,)
+    assert in_force.ip_quotas == (ip,)
+    assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
+    assert said == (
+        "f.yaml:3: user filed has quotas in quotas.d, too; those of the file hold",
+        "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
+    )
+    assert in_force.change([Change(Entity("filed"), rule(3.0))]) == ({}, False)
+    # Once the file has it no more, the store's holds.
+    assert in_force.follow_file(config()) == ()
+    assert [found.producer_byte_rate for found in in_force.quotas] == [3.0]
+    assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
+
+
+def test_addresses_are_those_of_literals_and_of_hosts_that_are_known() -> None:
+    in_force = InForce(config(), name="d")
+    changes = [
+        Change(Entity(ip=DEFAULT), ip_rule(1.0)),
+        Change(Entity(ip="0:0:0:0:0:0:0:1"), ip_rule(2.0)),
+        Change(Entity(ip="host.example"), ip_rule(3.0)),
+        Change(Entity(ip="gone.example"), ip_rule(4.0)),
+    ]
+
+    assert in_force.change(changes) == ({}, True)
+
+    assert in_force.hosts == {"host.example", "gone.example"}
+    in_force.know({"host.example": ("192.0.2.1", "192.0.2.2")})
+    assert in_force.hosts == {"gone.example"}
+    assert {found.ip: found.connection_creation_rate for found in in_force.ip_quotas} == {
+        DEFAULT: 1.0,
+        "::1": 2.0,
+        "192.0.2.1": 3.0,
+        "192.0.2.2": 3.0,
+    }
+    assert in_force.quotas == ()
+
+
+def test_a_long_name_is_found_as_tables_know_it() -> None:
+    in_force = InForce(config(), name="d")
+    name = "n" * 1_000
+
+    rules, _ = in_force.change([Change(Entity(client_id=name), rule(1.0))])
+
+    assert list(rules) == [(None, bounded(name))]
+    assert in_force.quotas[0].client_id == name

@@ -1,0 +1,188 @@
+"""Requests about client quotas on a session: who is answered here, when, and who asks the broker."""
+
+import pytest
+
+from protocol.api import ApiKey
+from protocol.client_quotas import (
+    Alteration,
+    AlterRequest,
+    AlterResponse,
+    Component,
+    DescribeRequest,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_alter_response,
+    write_describe_request,
+)
+from protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnknownVersion
+from protocol.walk import MAX_ELEMENTS, framed
+from proxy.administration import MAX_REQUEST_BYTES, Administration, QuotaRequest, Ticket
+from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.wire import Wire
+
+ALICE = (("user", "alice"),)
+CHANGE = AlterRequest(1, 7, (Alteration(ALICE, (Op("producer_byte_rate", 1.0),)), Alteration((), ())), False)
+QUESTION = DescribeRequest(0, 8, (Component("user", 2, None),), True)
+ANSWER = write_alter_response(AlterResponse(0, ()), correlation_id=7, api_version=1)
+BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUESTION, client_id="etl"))
+
+
+class SlowDesk:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[QuotaRequest, str, object, Ticket]] = []
+
+    def submit(self, request: QuotaRequest, principal: str, owner: object) -> Ticket:
+        ticket = Ticket()
+        self.taken.append((request, principal, owner, ticket))
+        return ticket
+
+
+def administered(*, admins: frozenset[str] = frozenset({"ANONYMOUS"}), forwards: bool = False) -> tuple[Wire, SlowDesk]:
+    wire, desk = Wire(), SlowDesk()
+    administration = Administration(admins, forwards, desk)
+    wire.listening.policy = wire.listening.policy._replace(administration=administration)
+    return wire, desk
+
+
+def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
+    wire, desk = administered()
+
+    assert wire.client(BOTH[0]) == b""
+    assert wire.session.is_blocked
+    assert wire.to_client() == b""
+    ((request, principal, owner, ticket),) = desk.taken
+    assert (request, principal, owner) == (CHANGE, "ANONYMOUS", wire)
+    wire.resume()
+    wire.wait(10_000)
+    assert len(desk.taken) == 1
+    assert wire.to_client() == b""
+
+    ticket.answer = ANSWER
+    assert wire.resume() == b""
+
+    assert wire.to_client() == ANSWER
+    assert not wire.session.is_blocked
+    assert wire.session.is_idle
+
+
+def test_nobody_need_tell_him() -> None:
+    wire, desk = administered()
+    wire.client(BOTH[1])
+    desk.taken[0][3].answer = ANSWER
+
+    wire.wait(1_000)
+
+    assert wire.to_client() == ANSWER
+
+
+def test_what_is_sent_ahead_waits_behind_it_and_what_came_before_is_answered_first() -> None:
+    wire, desk = administered()
+    ahead, behind = other_request(1), produce_request(2)
+
+    assert wire.client(ahead + BOTH[0] + BOTH[1] + behind) == ahead
+    assert desk.taken == []
+    assert wire.broker(other_response(1)) == other_response(1)
+    assert [taken[0] for taken in desk.taken] == [CHANGE]
+    desk.taken[0][3].answer = ANSWER
+    wire.resume()
+    assert [taken[0] for taken in desk.taken] == [CHANGE, QUESTION]
+    desk.taken[1][3].answer = b"second"
+
+    assert wire.resume() == behind
+    assert wire.to_client() == ANSWER + b"second"
+    assert wire.broker(produce_response(2)) == produce_response(2)
+
+
+@pytest.mark.parametrize("size", [1, 4, 12, 30])
+def test_a_request_may_come_in_pieces(size: int) -> None:
+    wire, desk = administered()
+
+    assert wire.client(*(BOTH[0][at : at + size] for at in range(0, len(BOTH[0]), size))) == b""
+
+    assert [taken[0] for taken in desk.taken] == [CHANGE]
+
+
+def test_a_large_request_is_held_until_it_is_whole() -> None:
+    wire, desk = administered()
+    large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(100)))
+    frame = write_alter_request(large, client_id="etl")
+
+    assert wire.client(*(frame[at : at + 262_144] for at in range(0, len(frame), 262_144))) == b""
+
+    assert [taken[0] for taken in desk.taken] == [large]
+
+
+def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+
+    assert wire.client(*BOTH) == b""
+
+    answers = wire.to_client()
+    end = 4 + int.from_bytes(answers[:4])
+    altered, described = read_alter_response(answers[:end], 1), read_describe_response(answers[end:], 0)
+    assert [result[:2] for result in altered.results] == [(31, "Cluster authorization failed.")] * 2
+    assert [result.entity for result in altered.results] == [ALICE, ()]
+    assert described[1:] == (31, "Cluster authorization failed.", None)
+    assert (answers[4:8], answers[end + 4 : end + 8]) == (bytes([0, 0, 0, 7]), bytes([0, 0, 0, 8]))
+    assert desk.taken == []
+
+
+def test_he_asks_the_broker_where_the_file_says_so() -> None:
+    wire, desk = administered(admins=frozenset({"admin"}), forwards=True)
+    unknown = framed([b"\x00\x31\x00\x09", BOTH[0][8:]])
+
+    # The broker may know more than we do.
+    assert wire.client(*BOTH, unknown) == b"".join((*BOTH, unknown))
+
+    assert desk.taken == []
+
+
+def test_an_administrator_is_so_from_his_login_on() -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    wire.client(BOTH[0])
+    assert desk.taken == []
+    wire.to_client()
+
+    wire.session.account.log_in("admin")
+    wire.client(BOTH[0])
+
+    assert [taken[1] for taken in desk.taken] == ["admin"]
+
+
+def test_without_administrators_or_between_brokers_all_of_it_goes_on() -> None:
+    wire = Wire()
+
+    assert wire.client(*BOTH) == b"".join(BOTH)
+
+
+def test_what_cannot_be_read_ends_the_connection() -> None:
+    many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_ELEMENTS + 1))
+    faults: list[tuple[bytes, type[ProtocolError]]] = [
+        (framed([b"\x00\x31\x00\x02", BOTH[0][8:]]), UnknownVersion),
+        (framed([b"\x00\x30\x00\x02", BOTH[1][8:]]), UnknownVersion),
+        (framed([BOTH[0][4:], bytes(MAX_REQUEST_BYTES)]), FrameTooLarge),
+        (write_alter_request(many, client_id=None), TooManyElements),
+        (framed([BOTH[0][4:-1]]), ProtocolError),
+    ]
+    for admins in (frozenset({"ANONYMOUS"}), frozenset({"admin"})):
+        for frame, error in faults:
+            wire, desk = administered(admins=admins)
+            with pytest.raises(error):
+                wire.client(frame)
+            assert desk.taken == []
+
+
+def test_a_connection_that_is_to_end_is_not_held_up() -> None:
+    wire, desk = administered()
+    wire.client(BOTH[0])
+
+    wire.session.take_no_more()
+
+    assert wire.session.has_answered
+    desk.taken[0][3].answer = ANSWER
+    assert wire.resume() == b""
+    assert int(ApiKey.ALTER_CLIENT_QUOTAS) == 49

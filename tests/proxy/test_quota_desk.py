@@ -1,0 +1,210 @@
+"""Administrators' requests on the loop: kept on the disk, in force, and only then answered."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.model import IpRule, ProxyConfig, QuotaRule, Store
+from protocol.client_quotas import (
+    Alteration,
+    Altered,
+    AlterRequest,
+    Described,
+    DescribeRequest,
+    DescribeResponse,
+    EntityParts,
+    Op,
+    read_alter_response,
+    read_describe_response,
+)
+from proxy.administration import QuotaRequest
+from proxy.quota.entity import Entity
+from proxy.quota_desk import QuotaDesk
+from proxy.quota_store import directory
+from tests.support.stub_broker import eventually, on_uvloop
+
+P, RATE = "producer_byte_rate", "connection_creation_rate"
+ALICE: EntityParts = (("user", "alice"),)
+EVERYTHING = DescribeRequest(1, 9, (), False)
+
+
+class Client:
+    """Somebody who waits."""
+
+    def __init__(self) -> None:
+        self.has_turn = asyncio.Event()
+
+    def take_turn(self) -> None:
+        self.has_turn.set()
+
+
+class Bed:
+    """A desk, and what it told of changes."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self.changes: list[tuple[Mapping[Entity, QuotaRule | None], bool]] = []
+        self.desk = QuotaDesk(config, on_changes=lambda *told: self.changes.append(told))
+
+    async def ask(self, request: QuotaRequest) -> bytes:
+        client = Client()
+        ticket = self.desk.submit(request, "admin", client)
+        await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket.answer is not None
+        return ticket.answer
+
+    async def set(
+        self, entity: EntityParts, limits: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> list[Altered]:
+        ops = tuple(Op(*limit) for limit in limits.items())
+        request = AlterRequest(1, 7, (Alteration(entity, ops),), validate_only)
+        return list(read_alter_response(await self.ask(request), 1).results)
+
+    async def told(self, request: DescribeRequest = EVERYTHING) -> DescribeResponse:
+        return read_describe_response(await self.ask(request), request.api_version)
+
+
+@asynccontextmanager
+async def bed(path: Path | None, *quotas: QuotaRule, ips: tuple[IpRule, ...] = ()) -> AsyncIterator[Bed]:
+    store = None if path is None else Store(directory=str(path))
+    a_bed = Bed(ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store))
+    await a_bed.desk.read()
+    running = asyncio.get_running_loop().create_task(a_bed.desk.run())
+    try:
+        yield a_bed
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await a_bed.desk.stop()
+
+
+@on_uvloop
+async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+
+        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=str(tmp_path))
+        assert one.changes == [({("alice", None): rule}, False)]
+        assert one.desk.quotas == (rule,)
+        assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
+    async with bed(tmp_path) as again:
+        assert again.desk.quotas == (rule,)
+        assert await again.set(ALICE, {P: None}) == [Altered(0, None, ALICE)]
+        assert again.changes == [({("alice", None): None}, False)]
+        assert (await again.told()).entries == ()
+    async with bed(tmp_path) as last:
+        assert last.desk.quotas == ()
+
+
+@on_uvloop
+async def test_what_is_only_validated_or_refused_changes_nothing(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]
+        assert await one.set(ALICE, {"bad": 5.0}) == [Altered(42, "Invalid configuration key bad", ALICE)]
+
+        assert one.changes == []
+        assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_rules_of_the_file_are_told_and_not_changed(tmp_path: Path) -> None:
+    filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")
+    async with bed(tmp_path, filed) as one:
+        (result,) = await one.set(ALICE, {P: 5.0})
+
+        assert result == Altered(44, "The quotas of user alice are set in f.yaml:7; change them there", ALICE)
+        assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
+        assert one.desk.quotas == (filed,)
+        one.desk.follow_file(ProxyConfig(listeners=()))
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+
+
+@on_uvloop
+async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
+    here: EntityParts = (("ip", "localhost"),)
+    nowhere: EntityParts = (("ip", "no such host"),)
+    async with bed(tmp_path) as one:
+        assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
+        assert one.changes == [({}, True)]
+        assert "127.0.0.1" in [rule.ip for rule in one.desk.ip_quotas]
+        assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
+            42, "no such host is not a valid IP or resolvable host.",
+        )  # fmt: skip
+    async with bed(tmp_path) as again:
+        assert "127.0.0.1" in [rule.ip for rule in again.desk.ip_quotas]
+
+
+@on_uvloop
+async def test_without_a_store_rules_are_told_and_not_changed() -> None:
+    async with bed(None, QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")) as one:
+        assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
+        (result,) = await one.set((("user", "bob"),), {P: 5.0})
+        assert result[:2] == (44, "No quota can be changed here: there is no store for them")
+
+
+@on_uvloop
+async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    async with bed(tmp_path) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            (result,) = await one.set(ALICE, {P: 5.0})
+        assert result[:2] == (56, "The quotas cannot be kept: No space left on device")
+        assert "no quota was changed" in caplog.text
+        assert (one.changes, one.desk.quotas) == ([], ())
+
+        assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
+    async with bed(tmp_path) as again:
+        assert [rule.producer_byte_rate for rule in again.desk.quotas] == [6.0]
+
+
+@on_uvloop
+async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        limits = [float(number) for number in range(1, 21)]
+        _, told = await asyncio.gather(
+            asyncio.gather(*(one.set(ALICE, {P: limit}) for limit in limits)),
+            one.told(),
+        )
+        assert told.entries == (Described(ALICE, ((P, 20.0),)),)
+        rules = [rules["alice", None] for rules, _ in one.changes]
+        assert [rule and rule.producer_byte_rate for rule in rules] == limits
+
+
+@on_uvloop
+async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> None:
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        await one.ask(AlterRequest(1, 7, many, False))
+
+        assert [len(rules) for rules, _ in one.changes] == [250, 250, 250, 250]
+        assert len(one.desk.quotas) == 1_000
+
+
+@on_uvloop
+async def test_a_journal_that_is_long_becomes_a_snapshot_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_LEAST_JOURNAL_BYTES", 2_000)
+    async with bed(tmp_path) as one:
+        for number in range(60):
+            await one.set((("user", str(number)),), {P: 1.0})
+        await eventually(lambda: any(name.endswith(".snapshot") for name in os.listdir(tmp_path)))  # noqa: PTH208
+    async with bed(tmp_path) as again:
+        assert len(again.desk.quotas) == 60
+
+
+@on_uvloop
+async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
+    async with bed(tmp_path):
+        other = Bed(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path))))
+        with pytest.raises(OSError, match="another process"):
+            await other.desk.read()
+        await other.desk.stop()
