@@ -21,6 +21,9 @@ from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
 from proxy.quota.open_connections import CONNECTIONS
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.in_force import InForce
+from proxy.quota_store.journal import ForeignStoreError
 
 _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _OF_IPS: Final = "connection_creation_rate"
@@ -103,13 +106,16 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     try:
         ip = None if args.ip is None else parse_ip(args.ip)
-        loaded = load(args.config)
+        loaded = _with_store(load(args.config))
     except UnitError as error:
         sys.stderr.write(f"kafka-quota-proxy explain: --ip: {error}\n")
         return 2
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except (OSError, ForeignStoreError) as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: the store cannot be read: {error}\n")
+        return 1
     found = explain(loaded, user=args.user, client_id=args.client_id, ip=ip)
     try:
         queues = None if args.url is None else priority.ask(args.url, args.user, args.client_id, ip or "")
@@ -179,6 +185,19 @@ def _verdict(
         at_listeners=tuple(_at_listener(listener, bucket, loaded) for listener, bucket in buckets_at),
         lost=_lost(candidates, loaded),
     )
+
+
+def _with_store(loaded: Loaded) -> Loaded:
+    """Return the file with the rules that were set through a proxy, as its store has them now."""
+    store = loaded.config.store
+    if store is None or not Path(store.directory).exists():
+        return loaded
+    in_force = InForce(loaded.config, name=store.directory)
+    restored = StoreDirectory(Path(store.directory)).look()
+    for fault in restored.faults:
+        sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
+    in_force.stored.update(restored.rules)
+    return replace(loaded, config=replace(loaded.config, quotas=in_force.quotas, ip_quotas=in_force.ip_quotas))
 
 
 def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:

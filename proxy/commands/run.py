@@ -17,6 +17,7 @@ from config.errors import ConfigError, TlsFileError
 from config.load import Loaded, load
 from proxy.admin import AdminServer
 from proxy.log import configure_logging
+from proxy.quota_store.journal import ForeignStoreError
 from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.usage.log import MissingPackageError
@@ -58,6 +59,9 @@ def execute(args: argparse.Namespace) -> int:
         status = 1
     except* MissingPackageError as errors:
         sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
+        status = 1
+    except* ForeignStoreError as errors:
+        sys.stderr.write("".join(f"kafka-quota-proxy: the quota store: {fault}\n" for fault in errors.exceptions))
         status = 1
     except* OSError as errors:
         for fault in errors.exceptions:

@@ -46,7 +46,7 @@ _REST_S: Final = 0.0005
 
 
 class StoreDirectory:
-    """The files of a store. ``open`` comes first. All but ``write_snapshot`` are for one thread."""
+    """The files of a store. ``open`` comes first, but for ``look``. All but ``write_snapshot`` are for one thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -82,6 +82,15 @@ class StoreDirectory:
         else:
             self._go_on(restored.last)
         return restored
+
+    def look(self) -> Restored:
+        """Read the store as it is, and touch nothing; another process may have it.
+
+        Raises:
+            OSError: The directory cannot be read.
+            ForeignStoreError: As of ``open``.
+        """
+        return self._read()
 
     def append(self, changes: Iterable[Change]) -> None:
         """Write down what is changed at once. After a failure it may be called again; nothing of it is there then.

@@ -14,6 +14,11 @@ from proxy.__main__ import main
 from proxy.admin import AdminServer
 from proxy.commands.explain import explain
 from proxy.quota.entity import QuotaKind
+from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity as StoredEntity
+from proxy.quota_store.entity import StoredRule
+from proxy.quota_store.record import write_line
 from proxy.server import Server
 
 CONFIG = """\
@@ -512,3 +517,67 @@ def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err.startswith(f"kafka-quota-proxy explain: --url {url}: ")
+
+
+# -- a store
+
+
+def stored(path: Path, *, limit: float) -> None:
+    store = StoreDirectory(path / "quotas.d")
+    store.open()
+    store.append(
+        [
+            Change(StoredEntity("alice"), StoredRule(limits={"producer_byte_rate": limit})),
+            Change(StoredEntity("filed"), StoredRule(limits={"producer_byte_rate": limit})),
+            Change(StoredEntity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0})),
+        ]
+    )
+    store.close()
+
+
+def test_rules_that_were_set_through_a_proxy_are_explained_with_those_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+        "quotas: [{user: filed, producer_byte_rate: 2MiB}]\n"
+        "principals: {admins: [admin]}\n"
+        "store: {directory: quotas.d}\n"
+    )
+    command = ["explain", str(path), "--json", "--ip", "10.0.0.7", "--user"]
+    assert main([*command, "alice"]) == 0
+    assert json.loads(capsys.readouterr().out)["producer_byte_rate"] is None
+    stored(tmp_path, limit=1_000.0)
+
+    assert main([*command, "alice"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert main([*command, "filed"]) == 0
+    of_file = json.loads(capsys.readouterr().out)
+
+    assert told["producer_byte_rate"]["limit"] == 1_000
+    assert told["producer_byte_rate"]["source"] == str(tmp_path / "quotas.d")
+    assert told["connection_creation_rate"]["limit"] == 5
+    assert of_file["producer_byte_rate"]["limit"] == 2 * 1024 * 1024
+    assert of_file["producer_byte_rate"]["source"] == f"{path}:2"
+
+
+def test_a_store_that_is_damaged_or_of_another_version_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+        "principals: {admins: [admin]}\n"
+        "store: {directory: quotas.d}\n"
+    )
+    stored(tmp_path, limit=1_000.0)
+    (journal,) = (tmp_path / "quotas.d").glob("*.journal")
+    whole = journal.read_bytes()
+
+    journal.write_bytes(whole.replace(b"alice", b"alicf"))
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert "the store is damaged" in capsys.readouterr().err
+    journal.write_bytes(write_line({"kafka-quota-store": 2}, 0)[0])
+    assert main(["explain", str(path), "--user", "alice"]) == 1
+    assert "the store cannot be read: " in capsys.readouterr().err

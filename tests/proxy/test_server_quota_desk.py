@@ -1,0 +1,149 @@
+"""Quotas that an administrator sets at a server: in force for the next request, at every broker, after a restart."""
+
+import asyncio
+from pathlib import Path
+
+from config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
+from protocol.client_quotas import (
+    Alteration,
+    AlterRequest,
+    Component,
+    Described,
+    DescribeRequest,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from proxy.quota.entity import QuotaKind
+from proxy.server import Server
+from tests.support.frames import produce_request, produce_response
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    free_port,
+    listener_to,
+    on_uvloop,
+    stub_broker,
+)
+
+ETL = (("client-id", "etl"),)
+P = "producer_byte_rate"
+
+
+def answers(frame: bytes) -> bytes:
+    return produce_response(correlation_id(frame))
+
+
+def config_to(broker: StubBroker, path: Path, *quotas: QuotaRule) -> ProxyConfig:
+    return ProxyConfig(
+        listeners=(listener_to(broker.address),),
+        quotas=quotas,
+        principals=Principals(admins=frozenset({"ANONYMOUS"})),
+        store=Store(directory=str(path)),
+        max_throttle_time_ms=77,
+    )
+
+
+async def stopped(server: Server, end: asyncio.Future[None]) -> None:
+    server.stop()
+    server.stop()
+    await end
+
+
+async def put(client: Client, entity: tuple[tuple[str, str | None], ...], key: str, limit: float | None) -> int:
+    request = AlterRequest(1, 7, (Alteration(entity, (Op(key, limit),)),), False)
+    answer = await client.ask(write_alter_request(request, client_id="etl"))
+    return read_alter_response(answer, 1).results[0].error_code
+
+
+@on_uvloop
+async def test_what_is_set_holds_for_the_next_request_and_after_a_restart(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+            assert await put(client, ETL, P, 1_000.0) == 0
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
+        await stopped(server, end)
+
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+            asked = DescribeRequest(1, 9, (Component("client-id", 0, "etl"),), True)
+            told = read_describe_response(await client.ask(write_describe_request(asked, client_id=None)), 1)
+            assert told.entries == (Described(ETL, ((P, 1_000.0),)),)
+            assert await put(client, ETL, P, None) == 0
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await put(client, ETL, P, 1_000.0) == 0
+            filed = QuotaRule(client_id="etl", producer_byte_rate=1e9, source="f.yaml:3")
+            server.apply(config_to(broker, tmp_path, filed))
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+            assert await put(client, ETL, P, 2_000.0) == 44
+
+            server.apply(config_to(broker, tmp_path))
+            assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
+            rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
+            assert server.config.ip_quotas == (rule,)
+            ((_, quotas),) = server.quotas_by_name
+            assert quotas.arrivals._limits == {"192.0.2.7": 5.0}
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(tmp_path: Path) -> None:
+    host = Address(host="127.0.0.1", port=free_port())
+    cluster = Cluster(bootstrap_servers=(host,), advertised_host="h", first_port=1, last_port=2)
+    listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
+    config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
+    server = Server(config)
+    (fleet,) = server.fleets.values()
+    known = fleet.upstream(0, host)
+    ticket = None
+
+    class Owner:
+        def take_turn(self) -> None:
+            pass
+
+    await server.quota_desk.read()
+    running = asyncio.ensure_future(server.quota_desk.run())
+    request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
+    ticket = server.quota_desk.submit(request, "admin", Owner())
+    await eventually(lambda: ticket.answer)
+
+    for upstream in (known, fleet.upstream(1, host)):
+        bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000)
+        assert bucket.limit == 1_000.0
+    running.cancel()
+    await asyncio.wait([running])
+    await server.quota_desk.stop()
