@@ -104,7 +104,7 @@ class QuotaDesk:
         if self._store is None:
             return
         restored = await self._off_loop(self._store.open)
-        self._in_force.stored.update(restored.rules)
+        self._in_force.change(Change(entity, rule) for entity, rule in restored.rules.items())
         self._in_force.know(await self._look_up(self._in_force.hosts))
         log.info("%d entities have quotas in %s", len(restored.rules), self._in_force.name)
 

@@ -167,7 +167,8 @@ class Server:
     def _change_stored_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
         """Put rules that were changed through the proxy in force, likewise."""
         desk = self.quota_desk
-        config = self.config = replace(self.config, quotas=desk.quotas, ip_quotas=desk.ip_quotas)
+        config = replace(self.config, quotas=desk.quotas)
+        config = self.config = replace(config, ip_quotas=desk.ip_quotas) if has_addresses else config
         brokers: list[BrokerQuotas | Fleet] = [upstream.quotas for upstream in self._brokers.values()]
         for broker in (*brokers, *self.fleets.values()):
             broker.change(config, changes)

@@ -21,6 +21,7 @@ from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
 from proxy.quota.open_connections import CONNECTIONS
+from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.in_force import InForce
 from proxy.quota_store.journal import ForeignStoreError
@@ -196,7 +197,7 @@ def _with_store(loaded: Loaded) -> Loaded:
     restored = StoreDirectory(Path(store.directory)).look()
     for fault in restored.faults:
         sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
-    in_force.stored.update(restored.rules)
+    in_force.change(Change(entity, rule) for entity, rule in restored.rules.items())
     return replace(loaded, config=replace(loaded.config, quotas=in_force.quotas, ip_quotas=in_force.ip_quotas))
 
 

@@ -33,6 +33,9 @@ class InForce:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
         self._addresses: Addresses = {}
+        # Kept as they are asked for: a change is not to cost what there are of the others.
+        self._quota_rules: dict[Entity, QuotaRule] = {}
+        self._of_ips: dict[Entity, StoredRule] = {}
         self.follow_file(config)
 
     def follow_file(self, config: ProxyConfig) -> tuple[str, ...]:
@@ -47,6 +50,8 @@ class InForce:
             entity: StoredRule(limits={_OF_IPS: rule.connection_creation_rate}) for entity, rule in ip_rules.items()
         }
         self.rules: Mapping[Entity, StoredRule] = ChainMap(told, self.stored)
+        self._quota_rules = {}
+        self._keep(Change(entity, rule) for entity, rule in self.stored.items())
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
             for entity, source in self.sources.items()
@@ -60,20 +65,19 @@ class InForce:
     @property
     def hosts(self) -> frozenset[str]:
         """Return the hosts of the store's rules whose addresses are not known."""
-        names = (entity.ip for entity in self.stored if isinstance(entity.ip, str))
+        names = (entity.ip for entity in self._of_ips if isinstance(entity.ip, str))
         return frozenset(name for name in names if _literal(name) is None) - self._addresses.keys()
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """Return the rules of users and client-ids that hold."""
-        mine = (self._quota_rule(entity, rule) for entity, rule in self.stored.items() if entity.ip is None)
-        return (*self._file.quotas, *(rule for rule in mine if Entity(rule.user, rule.client_id) not in self.sources))
+        return (*self._file.quotas, *self._quota_rules.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
         """Return the rules of addresses that hold, each address once. Of several names of one, the last counts."""
         limits: dict[Entity, IpRule] = {}
-        for entity, rule in self.stored.items():
+        for entity, rule in self._of_ips.items():
             for ip in self._ips(entity):
                 if Entity(ip=ip) not in self.sources:
                     limits[Entity(ip=ip)] = IpRule(
@@ -89,12 +93,22 @@ class InForce:
         """
         changes = tuple(changes)
         apply(self.stored, changes)
+        self._keep(changes)
         rules = {
-            _key(entity): None if rule is None else self._quota_rule(entity, rule)
-            for entity, rule in changes
+            _key(entity): self._quota_rules.get(entity)
+            for entity, _ in changes
             if entity.ip is None and entity not in self.sources
         }
         return rules, any(entity.ip is not None for entity, _ in changes)
+
+    def _keep(self, changes: Iterable[Change]) -> None:
+        for entity, rule in changes:
+            if entity.ip is not None:
+                apply(self._of_ips, [Change(entity, rule)])
+            elif rule is None:
+                self._quota_rules.pop(entity, None)
+            elif entity not in self.sources:
+                self._quota_rules[entity] = self._quota_rule(entity, rule)
 
     def _quota_rule(self, entity: Entity, rule: StoredRule) -> QuotaRule:
         return QuotaRule(user=entity.user, client_id=entity.client_id, **rule.limits, source=self.name)  # type: ignore[arg-type]

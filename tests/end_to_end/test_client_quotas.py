@@ -76,13 +76,16 @@ def _commands() -> list[str]:
 
 
 def _said(kafka: Kafka, version: str, bootstrap_servers: str, *commands: str) -> list[list[str]]:
-    """Return what each command says, its exit status first; entities in a list come in no order."""
+    """Return what each command says, its exit status first; entities in a list come in no order.
+
+    Where it asked is not told, nor where in its code an error came from.
+    """
     said = kafka.run_java(
         str(_CONFIGS), bootstrap_servers, *commands, classpath=kafka_classpath(version), timeout_s=300
     )
-    blocks = said.split("\n\n")
+    blocks = said.replace(bootstrap_servers, "BOOTSTRAP").split("\n\n")
     assert len(blocks) >= len(commands), said
-    return [sorted(block.splitlines()) for block in blocks]
+    return [sorted(line for line in block.splitlines() if not line.startswith("\tat ")) for block in blocks]
 
 
 def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:

@@ -185,6 +185,14 @@ async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog:
     assert "quotas_from has changed, which takes effect at the next start only" in caplog.text
 
 
+async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.path.write_text(f"{TWO}principals: {{admins: [a]}}\nstore: {{directory: d}}\n")
+
+    await watched.reloader.reload()
+
+    assert "store has changed, which takes effect at the next start only" in caplog.text
+
+
 async def test_what_needs_a_restart_is_measured_against_the_start(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
