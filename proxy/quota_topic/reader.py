@@ -47,6 +47,7 @@ _MOST_BACKOFF_S: Final = 5.0
 # aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails.
 _NEVER_MS: Final = 2**31 - 1
 _EARLIEST: Final = -2
+_LATEST: Final = -1
 _ANY_ISOLATION: Final = 0
 
 
@@ -72,6 +73,7 @@ class Reader:
         self._client_id = client_id
         self._tell = tell
         self._binds = binds
+        self._least_end_offset = 0  # what the topic had, to be sure, when it was begun with
         self._end_offset = 0  # where the topic ended when that was last known
         self._since_ms: int | None = None  # when the fetch was sent that told so
         self._has_told_end = False
@@ -127,7 +129,8 @@ class Reader:
             async with asyncio.timeout(2 * _ANSWER_MS / 1_000):
                 await client.bootstrap()
                 leader = await self._leader(client)
-                offset = await self._beginning(client, leader)
+                offset = await self._offset(client, leader, _EARLIEST)
+                self._least_end_offset = await self._offset(client, leader, _LATEST)
             await self._tell(Began())
             self._has_told_end = False
             while True:
@@ -159,8 +162,8 @@ class Reader:
             )
         return int(leader)
 
-    async def _beginning(self, client: AIOKafkaClient, leader: int) -> int:
-        request = OffsetRequest(-1, _ANY_ISOLATION, [(self._settings.topic, [(0, _EARLIEST)])])
+    async def _offset(self, client: AIOKafkaClient, leader: int, which: int) -> int:
+        request = OffsetRequest(-1, _ANY_ISOLATION, [(self._settings.topic, [(0, which)])])
         answer = await client.send(leader, request)
         ((_, ((_, error_code, *_, offset),)),) = answer.topics
         _raise_for(error_code)
@@ -181,6 +184,9 @@ class Reader:
             return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
         _raise_for(error_code)
+        # A broker that has just become the leader may tell of an end that it has passed long ago; asked for the latest
+        # offset it answers with an error until it knows.
+        end_offset = max(end_offset, self._least_end_offset)
         if end_offset < self._end_offset:
             self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
         batches = Batches(data or b"", offset)

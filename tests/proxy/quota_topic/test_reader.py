@@ -42,6 +42,8 @@ class Cluster:
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
     end_offset: int | None = None  # None: that of the log
     beginning: int = 0
+    latest: int | None = None  # None: the end of the log
+    latest_error: int = 0
     fetch_error: int = 0
     fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)  # of each next one; whether with records
     answer_error: int = 0
@@ -65,7 +67,10 @@ class Cluster:
                 topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
             )
         if isinstance(request, OffsetRequest):
-            return SimpleNamespace(topics=[("store", [(0, 0, -1, self.beginning)])])
+            ((_, ((_, which),)),) = request._topics
+            latest = self.latest if self.latest is not None else (self.log[-1][0] if self.log else self.beginning)
+            offset = self.beginning if which == -2 else latest
+            return SimpleNamespace(topics=[("store", [(0, self.latest_error if which == -1 else 0, -1, offset)])])
         assert isinstance(request, FetchRequest)
         return await self.fetch(request)
 
@@ -298,6 +303,58 @@ async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
     assert records(second) == [rule(1), NEWS]
     # What was known of the end still is: what was written since cannot be older.
     assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+
+
+async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: Cluster) -> None:
+    """Its high watermark follows what the leader before it had told, some time later."""
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.append(NEWS)
+    cluster.end_offset = 1
+
+    async with reading() as (told, until):
+        held = cluster.log.pop()
+        cluster.latest = held[0]
+        await until(lambda told: rule(2) in records(told))
+        await until(lambda _: len(cluster.fetches) > 6)
+        assert AtEnd() not in told
+        cluster.log.append(held)
+        cluster.end_offset = None
+        await until(lambda told: AtEnd() in told)
+
+    assert [type(one) for one in told] == [Began, Read, Read, Read, AtEnd]
+    assert all(one.since_ms is None for one in told if isinstance(one, Read))
+
+
+async def test_nor_is_a_topic_made_anew_when_its_leader_tells_of_an_end_too_early(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 6
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.end_offset = 1
+        cluster.latest = 3
+        cluster.fetch_error = 0
+        await until(lambda told: Began() in told[told.index(AtEnd()) :] and isinstance(told[-1], Read))
+        cluster.append(NEWS)
+        cluster.end_offset = None
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    assert next(one for one in told if isinstance(one, Read) and one.records[0].record == NEWS).since_ms is not None
+
+
+async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    cluster.latest_error = 78
+
+    async with reading() as (told, until):
+        await until(lambda told: bool(told))
+        cluster.latest_error = 0
+        await until(lambda told: AtEnd() in told)
+
+    assert isinstance(told[0], Failed)
+    assert [type(one) for one in told if not isinstance(one, Failed)] == [Began, Read, AtEnd]
 
 
 async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: Cluster) -> None:
