@@ -110,7 +110,10 @@ class Reader:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
-                await self._tell(Failed(self._words(error), isinstance(error, _OwnAddressError)))
+                failed = Failed(self._words(error), isinstance(error, _OwnAddressError))
+                # Who hears it may be what has failed, and says so himself; the reader goes on.
+                with suppress(Exception):
+                    await self._tell(failed)
             await asyncio.sleep(self._backoff_s)
             self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
 

@@ -101,6 +101,7 @@ class QuotaTopicState:
         self._next: _Contents | None = None  # what is read anew, until its end is reached
         self._has_begun = False
         self._touched: dict[Entity, None] = {}  # what is to be looked at for changes, in the order it came
+        self._owed: set[Entity] = set()  # whose changes were taken and not put in force
         self._notices: deque[Notice] = deque()
         self._said_faults: set[str] = set()
         self._said_overruled: set[Entity] = set()
@@ -208,16 +209,24 @@ class QuotaTopicState:
         # Listed at once: to find the first of a dict takes the longer the more was deleted in front of it.
         for entity in list(islice(self._touched, most)):
             del self._touched[entity]
+            is_owed = entity in self._owed
+            self._owed.discard(entity)
             held = self._held(entity)
             if held is None:
-                if self.in_force.pop(entity, None) is not None:
-                    del self._limits[entity]
-                    if entity not in self._file:
-                        found[entity] = None
-            elif held.limits != self._limits.get(entity):
+                self._limits.pop(entity, None)
+                was_in_force = self.in_force.pop(entity, None) is not None
+                if (was_in_force or is_owed) and entity not in self._file:
+                    found[entity] = None
+            elif is_owed or held.limits != self._limits.get(entity):
                 self._limits[entity] = held.limits
                 self.in_force[entity] = found[entity] = self._rule(entity, held)
         return found
+
+    def take_back(self, entities: Iterable[Entity]) -> None:
+        """Take it that changes of these, which ``changes`` has returned, are not in force: it returns them again."""
+        for entity in entities:
+            self._touched[entity] = None
+            self._owed.add(entity)
 
     def notices(self) -> Iterator[Notice]:
         """Return what is to be said, each once."""

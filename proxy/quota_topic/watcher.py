@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 # How many rules are looked at before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
 _STOP_S: Final = 1.0
+# How long it takes until it is tried again to put rules in force.
+_AGAIN_S: Final = 5.0
 
 Tell: TypeAlias = Callable[[Told], Awaitable[None]]
 OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
@@ -119,7 +121,13 @@ class QuotaTopic:
                     await self._has_heard.wait()
             self._has_heard.clear()
             self.state.advance(now_ms=_now_ms())
-            await self._settle()
+            try:
+                await self._settle()
+            except Exception:
+                # Of a fault here no client is to hear anything but that a limit is late.
+                log.exception("quotas_from %s: rules could not be put in force; it is tried again", self.name)
+                await asyncio.sleep(_AGAIN_S)
+                self._has_heard.set()
 
     async def stop(self) -> None:
         """Read no more. Waits a moment for the reader to let go of the cluster."""
@@ -153,9 +161,16 @@ class QuotaTopic:
         while self.state.is_unsettled:
             changes = self.state.changes(_AT_ONCE)
             if changes:
-                self._on_changes(changes)
+                self._put_in_force(changes)
             self._say()
             await asyncio.sleep(0)
+
+    def _put_in_force(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        try:
+            self._on_changes(changes)
+        except Exception:
+            self.state.take_back(changes)
+            raise
 
     def _succeed(self) -> None:
         self.is_connected = True

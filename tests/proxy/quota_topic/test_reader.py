@@ -454,6 +454,25 @@ async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
     assert [one.since_ms for one in told if isinstance(one, Read)] == [None, None]
 
 
+async def test_it_outlives_who_cannot_hear_that_it_failed(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    told: list[Told] = []
+    faults = [Read, Failed, Read, Failed]
+
+    async def tell(one: Told) -> None:
+        if faults and isinstance(one, faults[0]):
+            faults.pop(0)
+            raise OSError("broken")
+        told.append(one)
+
+    task = asyncio.ensure_future(Reader(SETTINGS, "me", tell)._read_for_ever())
+    await eventually(lambda: AtEnd() in told or task.done())
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert [type(one) for one in told[:5]] == [Began, Began, Began, Read, AtEnd]
+
+
 async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
     told: list[Told] = []
 

@@ -110,6 +110,32 @@ def test_changes_come_in_portions() -> None:
     assert portions == [["u0", "u1", "u2", "u3"], ["u4", "u5", "u6", "u7"], ["u8", "u9"]]
 
 
+def test_changes_that_could_not_be_put_in_force_come_again() -> None:
+    topic = Topic().started(alice(5.0), Rule(user="bob", limits=produce(1.0)))
+    topic.state.changes()
+    topic.read(alice(6.0), Rule(user="bob"))
+    changes = topic.state.changes()
+
+    topic.state.take_back(changes)
+    assert topic.state.is_unsettled
+    assert topic.state.changes() == changes
+    topic.state.take_back(changes)
+    topic.read(alice(7.0))
+    assert topic.state.changes()[ALICE] == topic.state.in_force[ALICE]
+    assert not topic.state.is_unsettled
+    topic.read(alice(7.0))
+    assert topic.state.changes() == {}
+
+
+def test_what_became_the_files_meanwhile_is_not_said_to_have_gone() -> None:
+    topic = Topic().started(alice(5.0))
+    topic.state.take_back(topic.state.changes())
+
+    topic.state.follow_file([QuotaRule(user="alice", request_rate=1.0, source="f.yaml:9")])
+
+    assert topic.state.changes() == {}
+
+
 def test_every_kind_of_limit_is_taken() -> None:
     limits = {
         "producer_byte_rate": 1.0, "consumer_byte_rate": 2.0, "request_percentage": 3.0, "request_rate": 4.0,

@@ -13,6 +13,7 @@ import pytest
 from config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
 from config.quota_record import News, QuotaRecord, Rule, Share
 from proxy.quota.entity import Entity
+from proxy.quota_topic import watcher as watcher_module
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.quota_topic.watcher import QuotaTopic, Tell, quota_topic
@@ -174,6 +175,29 @@ async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
         await eventually(lambda: watched.playbook.errors)
 
     assert str(watched.playbook.errors[0]) == "broken"
+
+
+async def test_rules_that_could_not_be_put_in_force_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watcher_module, "_AGAIN_S", 0.001)
+    watched = Watched(Began(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
+    faults = 3
+
+    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise OSError("broken")
+        watched.changed(changes)
+
+    watched.topic._on_changes = fail
+    async with running(watched):
+        await eventually(lambda: ALICE in watched.changes)
+
+    assert watched.changes == watched.topic.state.in_force
+    assert caplog.text.count("rules could not be put in force; it is tried again") >= 1
+    assert "OSError: broken" in caplog.text
 
 
 async def test_a_reader_that_outlives_the_loop_ends() -> None:
