@@ -78,6 +78,7 @@ class Reader:
         self._since_ms: int | None = None  # when the fetch was sent that told so
         self._has_told_end = False
         self._backoff_s = _BACKOFF_S
+        self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="quotas-from", daemon=True)
@@ -87,7 +88,8 @@ class Reader:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end, soon."""
+        """Have it end, soon, or not begin."""
+        self._is_stopped = True
         loop, task = self._loop, self._task
         if loop is not None and task is not None:
             with suppress(RuntimeError):  # it has ended by itself
@@ -106,7 +108,8 @@ class Reader:
 
     async def _read_for_ever(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        while True:
+        # Whoever stopped it before this found nothing to cancel.
+        while not self._is_stopped:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read

@@ -481,7 +481,6 @@ async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
 
     reader = Reader(SETTINGS, "me", tell)
     reader.join(0)
-    reader.stop()
     reader.start()
     await eventually(lambda: AtEnd() in told)
     reader.stop()
@@ -490,3 +489,16 @@ async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
     assert not reader._thread.is_alive()
     assert cluster.closed == 1
     reader.stop()
+
+
+async def test_told_to_end_before_its_thread_has_begun_it_reads_nothing(cluster: Cluster) -> None:
+    async def tell(one: Told) -> None:
+        raise AssertionError(one)
+
+    reader = Reader(SETTINGS, "me", tell)
+    reader.stop()
+    reader.start()
+    await asyncio.to_thread(reader.join, 1)
+
+    assert not reader._thread.is_alive()
+    assert cluster.clients == 0
