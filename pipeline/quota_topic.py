@@ -20,12 +20,13 @@ from pipeline.kafka_config import KafkaConfig
 # Each publication has a record of news. What is compacted often is soon read by a proxy that starts.
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
 _HEADER: Final = "balance"
-# How long a cluster may take to answer at the start, and to take what is sent.
+# How long a cluster may take to answer at the start.
 _TIMEOUT_MS: Final = 30_000
 _REQUEST_TIMEOUT_MS: Final = 10_000
 # How long until it is said that nobody is there.
 _BOOTSTRAP_TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 500
+_LINGER_MS: Final = 5
 _NO_CONFIG: Final = KafkaConfig()
 
 _T = TypeVar("_T")
@@ -46,12 +47,14 @@ class QuotaTopic:
         servers: ``HOST:PORT``, with a comma between several.
         topic: its name.
         kafka: how to reach it, beside the address.
+        delivery_ms: how long the cluster may take to have what is sent. What it does not have by then is given up, and
+            comes to the topic no more.
 
     Raises:
         InputError: what ``kafka`` has cannot be used.
     """
 
-    def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG) -> None:
+    def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
         self._servers = servers.split(",")
         self._client: dict[str, Any] = {
             **kafka.client_keywords(),
@@ -59,6 +62,7 @@ class QuotaTopic:
             "request_timeout_ms": _REQUEST_TIMEOUT_MS,
             "bootstrap_timeout_ms": _BOOTSTRAP_TIMEOUT_MS,
         }
+        self._delivery_ms = delivery_ms
         self._topic = topic
         self._place = TopicPartition(topic, 0)
         self._id = uuid.uuid4().hex[:12].encode()
@@ -74,10 +78,10 @@ class QuotaTopic:
         try:
             self._make()
             self._producer = KafkaProducer(
-                **self._client,
+                **self._client | {"request_timeout_ms": min(_REQUEST_TIMEOUT_MS, self._delivery_ms - _LINGER_MS)},
                 enable_idempotence=True,
-                linger_ms=5,
-                delivery_timeout_ms=_TIMEOUT_MS,
+                linger_ms=_LINGER_MS,
+                delivery_timeout_ms=self._delivery_ms,
                 max_block_ms=_TIMEOUT_MS,
             )
             _until_known(lambda: self._producer.partitions_for(self._topic))
@@ -100,20 +104,20 @@ class QuotaTopic:
                 sent.append(
                     self._producer.send(self._topic, key=key, value=value, partition=0, headers=[(_HEADER, self._id)])
                 )
-            self._producer.flush(_TIMEOUT_MS / 1_000)
+            self._producer.flush(self._delivery_ms / 1_000)
             for one in sent:
                 one.get(timeout=0)
         except (KafkaError, OSError) as error:
             raise self._fault(error) from error
 
     def check_alone(self) -> None:
-        """Look at what has come to the topic since it was last looked at.
+        """Read all that has come to the topic since it was last looked at, up to its end as of now.
 
         Raises:
             PipelineError: another process gives shares there; or the topic cannot be read.
         """
         try:
-            others = {publisher for publisher, _ in self._new()} - {None, self._id}
+            others = {publisher for publisher, _ in self._to_end()} - {None, self._id}
         except (KafkaError, OSError) as error:
             raise self._fault(error) from error
         if others:
@@ -153,31 +157,31 @@ class QuotaTopic:
 
     def _found(self) -> Found:
         self._consumer.seek_to_beginning(self._place)
-        end = self._consumer.end_offsets([self._place])[self._place]
-        deadline = time.monotonic() + _TIMEOUT_MS / 1_000
         rules: dict[tuple[object, ...], Rule] = {}
         shares: dict[tuple[object, ...], Share] = {}
         lease_ms: int | None = None
+        for publisher, record in self._to_end():
+            if isinstance(record, News):
+                lease_ms = record.lease_ms or lease_ms
+            elif isinstance(record, Share):
+                _keep(shares, (record.proxy, record.user, record.client_id), record)
+            elif publisher is not None:
+                _keep(rules, (record.user, record.client_id), record)
+            else:
+                rules.pop((record.user, record.client_id), None)
+        return Found(tuple(rules.values()), tuple(shares.values()), lease_ms)
+
+    def _to_end(self) -> Iterator[tuple[bytes | None, QuotaRecord]]:
+        """Yield who wrote it and what it says, for each record from where it was last read to."""
+        end = self._consumer.end_offsets([self._place])[self._place]
+        deadline = time.monotonic() + _TIMEOUT_MS / 1_000
         while self._consumer.position(self._place) < end:
             if time.monotonic() > deadline:
                 raise PipelineError(f"{self._where}: was not read to its end within {_TIMEOUT_MS // 1_000} s")
-            for publisher, record in self._polled(_POLL_MS):
-                if isinstance(record, News):
-                    lease_ms = record.lease_ms or lease_ms
-                elif isinstance(record, Share):
-                    _keep(shares, (record.proxy, record.user, record.client_id), record)
-                elif publisher is not None:
-                    _keep(rules, (record.user, record.client_id), record)
-                else:
-                    rules.pop((record.user, record.client_id), None)
-        return Found(tuple(rules.values()), tuple(shares.values()), lease_ms)
+            yield from self._polled()
 
-    def _new(self) -> Iterator[tuple[bytes | None, QuotaRecord]]:
-        while found := list(self._polled(0)):
-            yield from found
-
-    def _polled(self, timeout_ms: int) -> Iterator[tuple[bytes | None, QuotaRecord]]:
-        for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
+    def _polled(self) -> Iterator[tuple[bytes | None, QuotaRecord]]:
+        for messages in self._consumer.poll(timeout_ms=_POLL_MS).values():
             for message in messages:
                 record = decode(message.key, message.value)
                 if isinstance(record, Rule | Share | News):

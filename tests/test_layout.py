@@ -40,7 +40,6 @@ EXCEPTIONS = {
     "proxy/quota_store/errors.py": "tests/proxy/quota_store/test_alter.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
     "proxy/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
-    "pipeline/quota_topic.py": "tests/end_to_end/test_quota_topic.py",
     "proxy/commands/run.py": "tests/end_to_end/test_reload.py",
     # What a user types is tested as he types it.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",

@@ -48,7 +48,7 @@ def follow(args: argparse.Namespace) -> int:
     _check(args)
     balancer = Balancer(read_quotas(args.limits), args.proxies, _terms(args))
     kafka = kafka_config_of(args)
-    quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka)
+    quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka, delivery_ms=_delivery_ms(args))
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
@@ -91,6 +91,20 @@ def _check(args: argparse.Namespace) -> None:
 def _terms(args: argparse.Namespace) -> Terms:
     floor = _FLOOR if args.floor is None else args.floor
     return Terms(lease_ms=args.lease, delay_ms=args.every, floor=floor)
+
+
+def _delivery_ms(args: argparse.Namespace) -> int:
+    """Return how long a publication may be under way."""
+    return int(args.lease) // 2
+
+
+def _latest_ms(args: argparse.Namespace) -> int:
+    """Return how long after the beginning of a publication the next one may begin.
+
+    With the time that it may be under way, that is what a process that starts waits: it is there before others give
+    anything.
+    """
+    return int(args.lease) - _delivery_ms(args) + int(args.every)
 
 
 def _now_ms() -> int:
@@ -220,7 +234,9 @@ def _wait_for_leases(
     """Wait until no share that an earlier process gave is in force anywhere; see meanwhile that it has ended."""
     if found.lease_ms is None and not found.shares:
         return
-    wait_ms = max(found.lease_ms or 0, args.lease) + args.every
+    lease_ms = max(found.lease_ms or 0, args.lease)
+    # Its --every may have been another, of a third of its lease at the most.
+    wait_ms = lease_ms + max(args.every, lease_ms // _NEWS_IN_A_LEASE)
     until_s += wait_ms / 1_000
     say(f"waiting {wait_ms / 1_000:g} s, until the leases of an earlier process have run out")
     while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
@@ -231,16 +247,29 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Write what has changed, and news, time and again."""
+    """Write what has changed, and news, time and again.
+
+    Whoever stood still, and was followed by another, sees that before he writes; and after a time in which another may
+    have begun he does not write at all.
+    """
     due_s = time.monotonic()
     first = list(_first(balancer, found))
+    before_ms: int | None = None
     while not end.is_set():
         stream.check()
+        quotas.check_alone()
+        now_ms = _now_ms()
+        if before_ms is not None and now_ms - before_ms > _latest_ms(args):
+            raise PipelineError(
+                f"nothing was published for {(now_ms - before_ms) / 1_000:.1f} s, and proxies are losing their shares, "
+                "or have lost them: this process stood still, or Kafka or Spark did not answer. It begins anew when it "
+                "is started again; if this comes often, raise --lease"
+            )
         with stream.lock:
-            publication = balancer.publish(now_ms=_now_ms())
+            publication = balancer.publish(now_ms=now_ms)
         news = News(published_ms=time.time_ns() // 1_000_000, lease_ms=args.lease)
         quotas.publish([*first, *publication.records, news])
-        quotas.check_alone()
+        before_ms = now_ms
         if first:
             say(f"{len(balancer.rules())} rules, a part of {len(args.proxies)} for each of {', '.join(args.proxies)}")
         first = []

@@ -1,15 +1,22 @@
 """What ``balance`` is asked for, and what its stream writes first. Itself: tests/end_to_end/test_balance_follow.py."""
 
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
 from pathlib import Path
+from threading import Event, Lock
+from typing import NamedTuple, cast
 
 import pytest
 
 from config.model import ProxyConfig, QuotaRule
-from config.quota_record import Rule, Share
+from config.quota_record import QuotaRecord, Rule, Share
 from pipeline.__main__ import main
 from pipeline.balancer import Balancer, Bucket, Moved, Publication, Terms
 from pipeline.commands import following
-from pipeline.quota_topic import Found
+from pipeline.errors import PipelineError
+from pipeline.quota_topic import Found, QuotaTopic
 
 TO = "kafka://127.0.0.1:1/quotas"
 USAGE = "kafka://127.0.0.1:1/usage"
@@ -109,3 +116,130 @@ def test_it_says_who_has_what_and_of_many_some(capsys: pytest.CaptureFixture[str
     assert lines[0] == r"'alice / \x1b[2J', produce: a 2 MB/s, b 30 kB/s"
     assert lines[1] == "etl, fetch: even shares again"
     assert lines[5:] == ["and shares of 7 more"]
+
+
+class FakeTime:
+    """A clock that moves when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+    def strftime(self, _: str) -> str:
+        return "12:00:00"
+
+
+class FakeEnd:
+    """Is set after so many waits."""
+
+    def __init__(self, clock: FakeTime, waits: int) -> None:
+        self._clock, self._waits = clock, waits
+
+    def is_set(self) -> bool:
+        return self._waits <= 0
+
+    def wait(self, seconds: float) -> bool:
+        self._waits -= 1
+        self._clock.now_s += seconds
+        return self.is_set()
+
+
+class FakeTopic:
+    """Keeps what is published, and when; the other is there from a moment on, and ``took_s`` is how long it all takes.
+
+    ``looked_s`` is when it was last looked at.
+    """
+
+    def __init__(self, clock: FakeTime) -> None:
+        self.published: list[tuple[float, list[QuotaRecord]]] = []
+        self.looked_s = 0.0
+        self.other_from_s = float("inf")
+        self.took_s = 0.0
+        self.found = Found(rules=(), shares=(), lease_ms=None)
+        self._clock = clock
+
+    def begin(self) -> Found:
+        return self.found
+
+    def end(self) -> None:
+        pass
+
+    def publish(self, records: Iterable[QuotaRecord]) -> None:
+        assert self.looked_s == self._clock.now_s
+        self.published.append((self._clock.now_s, list(records)))
+        self._clock.now_s += self.took_s
+
+    def check_alone(self) -> None:
+        if self._clock.now_s >= self.other_from_s:
+            raise PipelineError("another balance --follow")
+        self.looked_s = self._clock.now_s
+
+
+class FakeStream:
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+    def check(self) -> None:
+        pass
+
+
+class Played(NamedTuple):
+    clock: FakeTime
+    topic: FakeTopic
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Played:
+    clock = FakeTime()
+    monkeypatch.setattr(following, "time", clock)
+    return Played(clock, FakeTopic(clock))
+
+
+ARGS = argparse.Namespace(lease=10_000, every=2_000, proxies=["a", "b", "c"])
+ALICE = QuotaRule(user="alice", producer_byte_rate=3_000.0)
+NOTHING = Found(rules=(), shares=(), lease_ms=None)
+
+
+def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
+    topic, event, stream = cast("QuotaTopic", played.topic), cast("Event", end), cast("following._Stream", FakeStream())
+    following._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
+
+
+def test_it_looks_before_it_writes(played: Played) -> None:
+    """The fake topic sees to it: whoever stood still must not write before he knows of the other."""
+    played.topic.other_from_s = played.clock.now_s + 5
+
+    with pytest.raises(PipelineError, match="another balance"):
+        publish(played, end=FakeEnd(played.clock, 100))
+
+    assert [at_s - 1_000 for at_s, _ in played.topic.published] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(("stood_still_s", "writes"), [(6.9, True), (7.1, False)])
+def test_whoever_stood_still_for_so_long_that_another_may_have_begun_ends(
+    played: Played, stood_still_s: float, *, writes: bool
+) -> None:
+    """A lease and --every after his last word another begins; what he writes may be under way for half a lease."""
+
+    class Stalled(FakeEnd):
+        def wait(self, seconds: float) -> bool:
+            return super().wait(max(seconds, stood_still_s))
+
+    end = Stalled(played.clock, 2)
+    if writes:
+        publish(played, end=end)
+    else:
+        with pytest.raises(PipelineError, match=r"nothing was published for 7\.1 s"):
+            publish(played, end=end)
+
+    assert len(played.topic.published) == (2 if writes else 1)
+
+
+def test_what_is_under_way_is_given_up_before_another_begins() -> None:
+    assert following._latest_ms(ARGS) + following._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
+    assert following._delivery_ms(ARGS) < ARGS.lease
