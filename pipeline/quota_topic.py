@@ -11,14 +11,16 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
 from config.quota_record import News, QuotaRecord, Rule, Share, decode, encode
 from pipeline.errors import PipelineError
 from pipeline.kafka_config import KafkaConfig
 
+_POLICY: Final = "cleanup.policy"
 # Each publication has a record of news. What is compacted often is soon read by a proxy that starts.
-_CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
+_CONFIG: Final = {_POLICY: "compact", "segment.ms": "600000", "max.compaction.lag.ms": "600000"}
 _HEADER: Final = "balance"
 # How long a cluster may take to answer at the start.
 _TIMEOUT_MS: Final = 30_000
@@ -136,11 +138,11 @@ class QuotaTopic:
         admin = KafkaAdminClient(**self._client)
         try:
             try:
-                partitions = self._partitions(admin)
+                partitions, policy = self._partitions(admin), self._policy(admin)
             except UnknownTopicOrPartitionError:
                 with suppress(TopicAlreadyExistsError):  # somebody else was faster
                     admin.create_topics({self._topic: {"num_partitions": 1, "configs": _CONFIG}})
-                partitions = _until_known(lambda: self._partitions(admin))
+                partitions, policy = _until_known(lambda: self._partitions(admin)), _CONFIG[_POLICY]
         finally:
             admin.close()
         if partitions != 1:
@@ -148,12 +150,29 @@ class QuotaTopic:
                 f"{self._where}: has {partitions} partitions, and the order of records is that of one "
                 "only; name another topic, or make this one anew with one partition and cleanup.policy=compact"
             )
+        if policy is None:
+            raise PipelineError(
+                f"{self._where}: its configuration cannot be read, and so not whether rules would expire in it; grant "
+                "DESCRIBE_CONFIGS for the topic"
+            )
+        if policy != _CONFIG[_POLICY]:
+            raise PipelineError(
+                f"{self._where}: has {_POLICY}={policy}, and rules and shares would expire with its retention; "
+                f"set {_POLICY}={_CONFIG[_POLICY]} (kafka-configs --alter --add-config), or name another topic"
+            )
 
     def _partitions(self, admin: KafkaAdminClient) -> int:
         (topic,) = admin.describe_topics([self._topic])
         if topic["error_code"]:
             raise for_code(topic["error_code"])
         return len(topic["partitions"])
+
+    def _policy(self, admin: KafkaAdminClient) -> str | None:
+        """Return what the topic does with old records; None where this may not be known."""
+        asked = ConfigResource(ConfigResourceType.TOPIC, self._topic, [_POLICY])
+        told = admin.describe_configs([asked], config_filter="all")
+        found: str | None = told.get("topic", {}).get(self._topic, {}).get(_POLICY, {}).get("value")
+        return found
 
     def _found(self) -> Found:
         self._consumer.seek_to_beginning(self._place)

@@ -39,6 +39,8 @@ _PARTITIONS: Final = "1"
 _FLOOR: Final = 0.03
 # News have to come more often than leases end, with some of them late.
 _NEWS_IN_A_LEASE: Final = 3
+# All rules are written anew so often: whatever takes them out of the topic, it is not for long.
+_RULES_EVERY_MS: Final = 300_000
 _SHOWN: Final = 5
 _MOST_TOLD: Final = 100
 
@@ -253,29 +255,38 @@ def _publish(
     have begun he does not write at all.
     """
     due_s = time.monotonic()
-    first = list(_first(balancer, found))
+    first: list[QuotaRecord] = list(_first(balancer, found))
     before_ms: int | None = None
+    rules_ms = _now_ms()
     while not end.is_set():
         stream.check()
         quotas.check_alone()
         now_ms = _now_ms()
-        if before_ms is not None and now_ms - before_ms > _latest_ms(args):
-            raise PipelineError(
-                f"nothing was published for {(now_ms - before_ms) / 1_000:.1f} s, and proxies are losing their shares, "
-                "or have lost them: this process stood still, or Kafka or Spark did not answer. It begins anew when it "
-                "is started again; if this comes often, raise --lease"
-            )
+        if before_ms is not None:
+            _check_in_time(now_ms - before_ms, args)
         with stream.lock:
             publication = balancer.publish(now_ms=now_ms)
         news = News(published_ms=time.time_ns() // 1_000_000, lease_ms=args.lease)
+        if now_ms - rules_ms >= _RULES_EVERY_MS:
+            rules_ms = now_ms
+            first = list(balancer.rules())
         quotas.publish([*first, *publication.records, news])
-        before_ms = now_ms
-        if first:
+        is_first, before_ms = before_ms is None, now_ms
+        if is_first:
             say(f"{len(balancer.rules())} rules, a part of {len(args.proxies)} for each of {', '.join(args.proxies)}")
         first = []
         _tell(publication, balancer)
         due_s = max(due_s + args.every / 1_000, time.monotonic())
         end.wait(due_s - time.monotonic())
+
+
+def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
+    if since_ms > _latest_ms(args):
+        raise PipelineError(
+            f"nothing was published for {since_ms / 1_000:.1f} s, and proxies are losing their shares, or have lost "
+            "them: this process stood still, or Kafka or Spark did not answer. It begins anew when it is started "
+            "again; if this comes often, raise --lease"
+        )
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:

@@ -20,6 +20,8 @@ RULE = Rule(user="alice", limits={"producer_byte_rate": 1_000.0})
 SHARE = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2_000.0})
 NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)
 
+COMPACTED = {"cleanup.policy": "compact"}
+
 
 @contextmanager
 def begun(kafka: Kafka, name: str) -> Iterator[tuple[QuotaTopic, Found]]:
@@ -54,7 +56,7 @@ def test_it_is_made_with_one_partition_and_what_was_left_there_is_found(kafka_4:
 
 
 def test_two_that_write_to_one_topic_notice_each_other(kafka_4: Kafka) -> None:
-    name = create_topic(kafka_4)
+    name = create_topic(kafka_4, config=COMPACTED)
     with begun(kafka_4, name) as (first, _), begun(kafka_4, name) as (second, _):
         first.publish([NEWS])
         first.check_alone()
@@ -64,7 +66,15 @@ def test_two_that_write_to_one_topic_notice_each_other(kafka_4: Kafka) -> None:
 
 
 def test_a_topic_with_several_partitions_is_refused(kafka_4: Kafka) -> None:
-    name = create_topic(kafka_4, partitions=2)
+    name = create_topic(kafka_4, partitions=2, config=COMPACTED)
 
     with pytest.raises(PipelineError, match=f"{name}: has 2 partitions"), begun(kafka_4, name):
+        pass
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_in_which_rules_would_expire_is_refused(kafka_4: Kafka, policy: str) -> None:
+    name = create_topic(kafka_4, config={"cleanup.policy": policy})
+
+    with pytest.raises(PipelineError, match=f"{name}: has cleanup.policy={policy}"), begun(kafka_4, name):
         pass

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from config.quota_record import News, Rule, encode
+from pipeline import quota_topic
 from pipeline.errors import PipelineError
 from pipeline.quota_topic import QuotaTopic
 
@@ -58,3 +59,37 @@ def test_own_records_and_those_of_whoever_gives_no_shares_are_no_other() -> None
     quotas._consumer = FakeConsumer([message(quotas._id), message(None, rule)])
 
     quotas.check_alone()
+
+
+class FakeAdmin:
+    """A cluster with one topic."""
+
+    def __init__(self, configs: dict[str, object]) -> None:
+        self._configs = configs
+
+    def describe_topics(self, names: list[str]) -> list[dict[str, object]]:
+        return [{"name": name, "error_code": 0, "partitions": [{}]} for name in names]
+
+    def describe_configs(self, _: object, *, config_filter: str) -> dict[str, object]:
+        assert config_filter == "all"  # else a policy that is the brokers' own is left out
+        return {"topic": {"quotas": self._configs}}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("configs", "said"),
+    [
+        ({"cleanup.policy": {"value": "delete"}}, "has cleanup.policy=delete, and rules and shares would expire"),
+        ({"cleanup.policy": {"value": "compact,delete"}}, "has cleanup.policy=compact,delete"),
+        ({}, "grant DESCRIBE_CONFIGS"),  # as a cluster answers whoever may not know
+    ],
+)
+def test_a_topic_in_which_rules_would_expire_is_refused(
+    configs: dict[str, object], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota_topic, "KafkaAdminClient", lambda **_: FakeAdmin(configs))
+
+    with pytest.raises(PipelineError, match=said):
+        topic().begin()

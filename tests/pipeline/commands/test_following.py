@@ -243,3 +243,13 @@ def test_whoever_stood_still_for_so_long_that_another_may_have_begun_ends(
 def test_what_is_under_way_is_given_up_before_another_begins() -> None:
     assert following._latest_ms(ARGS) + following._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
     assert following._delivery_ms(ARGS) < ARGS.lease
+
+
+def test_rules_are_written_anew_every_few_minutes(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
+    rule = Rule(user="alice", limits={"producer_byte_rate": 1_000.0})
+
+    publish(played, end=FakeEnd(played.clock, 320))
+
+    written = [at_s - 1_000 for at_s, records in played.topic.published if rule in records]
+    assert written == [0, 300, 600]
+    assert capsys.readouterr().err.count("1 rules") == 1
