@@ -131,6 +131,7 @@ class _Stream:
         self._lines = self._bad = 0
         self._looked_at = ""  # the timestamp of the last progress that was
         self._told: set[str] = set()
+        self._brokers: dict[str, int] = {}  # by proxy
         rows = self._counted(parsed(lines))
         if args.explain:
             explain("used of late", used_of_late(rows, self._proxies))
@@ -185,15 +186,29 @@ class _Stream:
             except (Py4JError, PySparkException) as error:
                 self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
                 raise self._fault from None  # Spark copies it whole, and a stack of Java's is long
+            self._check_brokers(found)
         with self.lock:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
+
+    def _check_brokers(self, found: Sequence[Row]) -> None:
+        """See that a proxy stands before one broker: limits hold at each by itself, and so would its shares.
+
+        Raises:
+            PipelineError: it does not.
+        """
         for row in found:
-            if row["broker"] != row["other_broker"]:
-                self._say_once(
-                    f"brokers {row['proxy']}",
-                    f"{row['proxy']} stands before brokers {row['broker']} and {row['other_broker']}, and its share "
-                    "holds at each of them: together they may let more through than the limits; one proxy a broker",
-                )
+            for broker in (row["broker"], row["other_broker"]):
+                if broker is None:  # the proxy does not know yet
+                    continue
+                first = self._brokers.setdefault(row["proxy"], broker)
+                if broker != first:
+                    self._fault = PipelineError(
+                        f"--usage {self._usage}: {row['proxy']} stands before brokers {first} and {broker}, and its "
+                        "share would hold at each of them, which is more than the limits; put a proxy of its own name "
+                        "before each broker, and all of them in --proxies. (If it was moved to another broker just "
+                        "now, start this anew)"
+                    )
+                    raise self._fault
 
     def _look(self) -> None:
         for progress in self._query.recentProgress:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Event, Lock
+from types import SimpleNamespace
 from typing import NamedTuple, cast
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from config.model import ProxyConfig, QuotaRule
 from config.quota_record import QuotaRecord, Rule, Share
@@ -253,3 +257,83 @@ def test_rules_are_written_anew_every_few_minutes(played: Played, capsys: pytest
     written = [at_s - 1_000 for at_s, records in played.topic.published if rule in records]
     assert written == [0, 300, 600]
     assert capsys.readouterr().err.count("1 rules") == 1
+
+
+class FakeQuery:
+    """A stream that has come to what it has come to."""
+
+    def __init__(self) -> None:
+        self.recentProgress: list[object] = []
+        self.isActive = True
+        self.error: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        pass
+
+
+class Followed(NamedTuple):
+    """A stream without a Spark: ``come`` is a batch, and ends the query as Spark does if it fails."""
+
+    stream: following._Stream
+    query: FakeQuery
+
+    def come(self, *rows: Mapping[str, object]) -> None:
+        batch = cast("DataFrame", SimpleNamespace(collect=lambda: rows))
+        try:
+            self.stream._take(batch, 0)
+        except PipelineError as error:
+            self.query.error = StreamingQueryException(f"terminated with exception: {error}")
+            self.query.isActive = False
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> Followed:
+    query, lines = FakeQuery(), MagicMock()
+    lines.writeStream.foreachBatch.return_value.trigger.return_value.start.return_value = query
+    monkeypatch.setattr(following, "parsed", lambda rows: rows)
+    monkeypatch.setattr(following, "used_of_late", lambda batch, _: batch)
+    monkeypatch.setattr(following._Stream, "_counted", lambda _, rows: rows)
+    args = argparse.Namespace(proxies=["a", "b", "c"], usage=USAGE, explain=False, every=2_000)
+    return Followed(following._Stream(lines, balancer(ALICE), args, Event()), query)
+
+
+def row(
+    proxy: str = "a", broker: int | None = 1, other_broker: int | None = 1, **given: object
+) -> Mapping[str, object]:
+    return {
+        "proxy": proxy, "kind": "produce", "user": "alice", "client_id": "", "amount": 1_000, "interval_ms": 1_000,
+        "longest_interval_ms": 1_000, "throttled_requests": 0, "throttle_time_ms": 0,
+        "broker": broker, "other_broker": other_broker,
+    } | given  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[row(broker=1, other_broker=2)]],
+        [[row(broker=1, other_broker=1), row(broker=2, other_broker=2)]],
+        [[row(broker=1, other_broker=1)], [row("b", 2, 2)], [row(broker=2, other_broker=2)]],
+    ],
+)
+def test_a_proxy_before_several_brokers_ends_it_whenever_they_show(
+    batches: list[list[Mapping[str, object]]], followed: Followed
+) -> None:
+    for batch in batches:
+        followed.come(*batch)
+
+    with pytest.raises(PipelineError, match="a stands before brokers 1 and 2, and its share would hold at each"):
+        followed.stream.check()
+
+
+def test_a_proxy_that_does_not_know_its_broker_yet_stands_before_one(followed: Followed) -> None:
+    for batch in (
+        [row(broker=None, other_broker=None)],
+        [row(), row("b", 2, 2)],
+        [row(broker=None, other_broker=None)],
+    ):
+        followed.come(*batch)
+
+    followed.stream.check()
