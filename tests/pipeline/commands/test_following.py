@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event, Lock
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from typing import NamedTuple, cast
 from unittest.mock import MagicMock
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 from config.model import ProxyConfig, QuotaRule
@@ -142,13 +143,13 @@ class FakeEnd:
     """Is set after so many waits."""
 
     def __init__(self, clock: FakeTime, waits: int) -> None:
-        self._clock, self._waits = clock, waits
+        self._clock, self.waits = clock, waits
 
     def is_set(self) -> bool:
-        return self._waits <= 0
+        return self.waits <= 0
 
     def wait(self, seconds: float) -> bool:
-        self._waits -= 1
+        self.waits -= 1
         self._clock.now_s += seconds
         return self.is_set()
 
@@ -337,3 +338,107 @@ def test_a_proxy_that_does_not_know_its_broker_yet_stands_before_one(followed: F
         followed.come(*batch)
 
     followed.stream.check()
+
+
+LEFT = Found(
+    rules=(Rule(user="alice", limits={"producer_byte_rate": 1_000.0}),),
+    shares=(Share(proxy="a", user="alice", limits={"producer_byte_rate": 2_000.0}),),
+    lease_ms=20_000,
+)
+
+
+@pytest.fixture
+def command(played: Played, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
+    """``balance --follow`` with a fake topic, stream and clock; it is told to end after some rounds."""
+    end = FakeEnd(played.clock, 20)
+    monkeypatch.setattr(following, "session", MagicMock())
+    monkeypatch.setattr(following, "topic", MagicMock())
+    monkeypatch.setattr(following, "QuotaTopic", lambda *_, **__: played.topic)
+    monkeypatch.setattr(following, "_Stream", lambda *_: followed.stream)
+    monkeypatch.setattr(following, "told_to_end", lambda: nullcontext(end))
+    return end
+
+
+def run(limits: str) -> int:
+    return main(["balance", "--limits", limits, "--usage", USAGE, "--follow", "--to", TO, "--proxies", "a,b,c"])
+
+
+def test_after_another_nothing_is_published_before_all_leases_have_run_out(
+    played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played.topic.found = LEFT
+
+    assert run(limits) == 0
+
+    begun_s, records = played.topic.published[0]
+    assert 26.6 <= begun_s - 1_000 < 28.7  # the other's lease, and a third of it for its --every
+    assert records[:2] == [
+        Share(proxy="a", user="alice"),
+        Rule(user="alice", limits={"producer_byte_rate": 1_000_000.0}),
+    ]
+    assert len(played.topic.published) > 1
+    assert "waiting 26.666 s, until the leases of an earlier process have run out" in capsys.readouterr().err
+
+
+def test_in_a_new_topic_nothing_is_waited_for(played: Played, command: FakeEnd, limits: str) -> None:
+    assert run(limits) == 0
+
+    assert played.topic.published[0][0] == 1_000
+
+
+def test_told_to_end_while_it_waits_it_publishes_nothing(played: Played, command: FakeEnd, limits: str) -> None:
+    played.topic.found = LEFT
+    command.waits = 3
+
+    assert run(limits) == 0
+
+    assert played.topic.published == []
+
+
+def test_a_second_one_is_refused_while_it_waits(
+    played: Played, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played.topic.found = LEFT
+    played.topic.other_from_s = played.clock.now_s + 2
+
+    assert run(limits) == 1
+
+    assert played.topic.published == []
+    assert "kafka-quota-pipeline balance: another balance --follow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("found", [NOTHING, LEFT])
+def test_a_batch_that_fails_ends_it(
+    found: Found, played: Played, followed: Followed, command: FakeEnd, limits: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise PySparkException("the disk is full\n  at java.lang.Thread")
+
+    played.topic.found = found
+    with pytest.raises(PipelineError):
+        followed.stream._take(cast("DataFrame", SimpleNamespace(collect=fail)), 0)
+    followed.query.error = StreamingQueryException("terminated with exception: something of Java's")
+
+    assert run(limits) == 1
+
+    assert played.topic.published == []
+    assert capsys.readouterr().err.endswith(f"balance: --usage {USAGE}: the disk is full\n")
+
+
+def progress(at: str, **given: object) -> Mapping[str, object]:
+    read = {"lines": 10, "bad": 0, "bad_one": None, "unknown_one": None} | given
+    return {"timestamp": at, "observedMetrics": {"read": read}}
+
+
+def test_a_proxy_that_is_not_among_them_is_said_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
+    followed.query.recentProgress = [progress("1", unknown_one="d"), progress("2", unknown_one="\x1b[2J")]
+    followed.stream.check()
+    followed.query.recentProgress.append(progress("3", unknown_one="d", bad=2, bad_one="usage@3: no JSON"))
+    followed.stream.check()
+
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "d writes to the log and is not among --proxies: what it lets through is on top of the limits"
+    assert said[1].startswith("'\\x1b[2J writes to the log")
+    assert said[2] == "bad lines are left out, such as usage@3: no JSON"
+    assert len(said) == 3
+    assert followed.stream.words() == "30 lines, 2 of them bad"
