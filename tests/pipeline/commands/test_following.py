@@ -404,6 +404,7 @@ def test_a_second_one_is_refused_while_it_waits(
     assert run(limits) == 1
 
     assert played.topic.published == []
+    assert played.clock.now_s - 1_000 == 2  # and not when it is about to publish
     assert "kafka-quota-pipeline balance: another balance --follow" in capsys.readouterr().err
 
 
