@@ -93,7 +93,8 @@ def divided(limit: int, wants: Mapping[str, Want], *, floor: float) -> dict[str,
         wants: of every proxy.
         floor: what each has in any case, of an even share; 0 to 1.
     """
-    least = int(limit * floor) // len(wants)
+    # Shares are at least 1; added to the others' below, it would be more than the limit.
+    least = max(min(1, limit // len(wants)), int(limit * floor) // len(wants))
     lacking = {proxy: max(0.0, want.rate - least) for proxy, want in wants.items()}
     left = limit - least * len(wants)
     given = _leveled(lacking, left)

@@ -124,3 +124,9 @@ def test_a_limit_of_3000_and_a_floor_of_3_percent(wants: list[Want], shares: lis
 
     assert [found[proxy] for proxy in "abc"] == pytest.approx(shares, abs=10)
     assert sum(found.values()) <= 3_000
+
+
+def test_of_a_small_limit_a_least_share_of_one_is_a_part_and_not_on_top() -> None:
+    wants = {"a": Want(10.0, is_throttled=True), "b": Want(), "c": Want()}
+
+    assert divided(10, wants, floor=0.03) == {"a": 8, "b": 1, "c": 1}
