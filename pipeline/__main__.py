@@ -70,7 +70,8 @@ _COMMANDS: Final = {
         "that they follow (quotas_from). Together they never have more than a limit. A proxy that hears nothing for\n"
         "--lease has the limit divided by the number of proxies, as have all of them if this process ends; while some\n"
         "are cut off, that much for each of them may come on top. A load that moves to another broker has its limit\n"
-        "there after --lease and a few seconds. SIGTERM and Ctrl-C end it. A second one ends itself.",
+        "there after --lease and a few seconds. SIGTERM and Ctrl-C end it. A second process\n"
+        "that writes to the same topic ends with status 1 when it sees the first.",
     ),
     "alerts": _Command(
         "follow the log, and tell once who is over a limit or near it",

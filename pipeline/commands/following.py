@@ -41,6 +41,10 @@ _FLOOR: Final = 0.03
 _NEWS_IN_A_LEASE: Final = 3
 # All rules are written anew so often: whatever takes them out of the topic, it is not for long.
 _RULES_EVERY_MS: Final = 300_000
+# With less there is no time for a batch of Spark's, nor for a publication that has to be sent again.
+_LEAST_LEASE_MS: Final = 3_000
+# What is logged by longer intervals than this comes too late to be followed.
+_LONG_INTERVAL_MS: Final = 60_000
 _SHOWN: Final = 5
 _MOST_TOLD: Final = 100
 
@@ -83,6 +87,8 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--usage {args.usage}: --follow follows a topic, kafka://HOST:PORT/TOPIC: files are complete too late"
         )
+    if args.lease < _LEAST_LEASE_MS:
+        raise UsageError(f"--lease {args.lease / 1_000:g}s: {_LEAST_LEASE_MS // 1_000}s is the least")
     if not _NEWS_IN_A_LEASE * args.every <= args.lease <= MAX_LEASE_MS:
         raise UsageError(
             f"--lease {args.lease / 1_000:g}s: is at least {_NEWS_IN_A_LEASE} times --every ({args.every / 1_000:g}s), "
@@ -146,15 +152,21 @@ class _Stream:
             PipelineError: it does not, and was not told to end.
         """
         try:
-            error = self._query.exception()
+            is_active, error = self._query.isActive, self._query.exception()
             self._look()
         except (Py4JError, OSError):
             # Whoever ends a whole group of processes ends the JVM at the same time.
             if not self._end.is_set():
                 raise
         else:
-            if error is not None and not self._end.is_set():
+            if self._end.is_set():
+                return
+            if error is not None:
                 raise self._fault or PipelineError(f"--usage {self._usage}: {cause_of(error)}") from error
+            if not is_active:
+                raise self._fault or PipelineError(
+                    f"--usage {self._usage}: the stream of it has ended; start this anew"
+                )
 
     def stop(self) -> None:
         """End it after what it is at."""
@@ -187,6 +199,7 @@ class _Stream:
                 self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
                 raise self._fault from None  # Spark copies it whole, and a stack of Java's is long
             self._check_brokers(found)
+            self._check_intervals(found)
         with self.lock:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
@@ -209,6 +222,15 @@ class _Stream:
                         "now, start this anew)"
                     )
                     raise self._fault
+
+    def _check_intervals(self, found: Sequence[Row]) -> None:
+        for row in found:
+            if row["longest_interval_ms"] > _LONG_INTERVAL_MS:
+                self._say_once(
+                    "interval",
+                    f"{row['proxy']} logs by intervals of {row['longest_interval_ms'] / 1_000:g} s, and a load that "
+                    "moves is seen as late: 1 to 5 s is right (interval of usage_log)",
+                )
 
     def _look(self) -> None:
         for progress in self._query.recentProgress:

@@ -55,6 +55,10 @@ def limits(tmp_path: Path) -> str:
             ["--usage", USAGE, "--follow", "--to", TO, "--proxies", "a", "--lease", "5s"],
             "at least 3 times --every (2s)",
         ),
+        (
+            ["--usage", USAGE, "--follow", "--to", TO, "--proxies", "a", "--lease", "2s", "--every", "500ms"],
+            "--lease 2s: 3s is the least",
+        ),
         (["--usage", USAGE, "--follow", "--to", TO, "--proxies", "a", "--lease", "2h"], "at most 1h"),
     ],
 )
@@ -443,3 +447,20 @@ def test_a_proxy_that_is_not_among_them_is_said_once(followed: Followed, capsys:
     assert said[2] == "bad lines are left out, such as usage@3: no JSON"
     assert len(said) == 3
     assert followed.stream.words() == "30 lines, 2 of them bad"
+
+
+def test_a_stream_that_has_ended_without_a_word_ends_it(followed: Followed) -> None:
+    followed.query.isActive = False
+
+    with pytest.raises(PipelineError, match="the stream of it has ended"):
+        followed.stream.check()
+
+
+def test_long_intervals_are_said_once(followed: Followed, capsys: pytest.CaptureFixture[str]) -> None:
+    followed.come(row(longest_interval_ms=60_000))
+    followed.come(row(longest_interval_ms=90_000), row("b", longest_interval_ms=61_000))
+
+    assert capsys.readouterr().err == (
+        "a logs by intervals of 90 s, and a load that moves is seen as late: 1 to 5 s is right "
+        "(interval of usage_log)\n"
+    )
