@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from secrets import randbelow
 from threading import Event, Lock
 from typing import Final
 
@@ -276,8 +277,9 @@ def _wait_for_leases(
     lease_ms = max(found.lease_ms or 0, args.lease)
     # Its --every may have been another, of a third of its lease at the most.
     wait_ms = lease_ms + max(args.every, lease_ms // _NEWS_IN_A_LEASE)
-    until_s += wait_ms / 1_000
-    say(f"waiting {wait_ms / 1_000:g} s, until the leases of an earlier process have run out")
+    # Of two that were started at once each would see the other, and end; so one of them is earlier.
+    until_s += (wait_ms + randbelow(args.every)) / 1_000
+    say(f"waiting {wait_ms / 1_000:.0f} s and a little, until the leases of an earlier process have run out")
     while time.monotonic() < until_s and not end.wait(min(args.every / 1_000, max(0.0, until_s - time.monotonic()))):
         quotas.check_alone()
         stream.check()

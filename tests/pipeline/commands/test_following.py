@@ -206,6 +206,7 @@ class Played(NamedTuple):
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     clock = FakeTime()
     monkeypatch.setattr(following, "time", clock)
+    monkeypatch.setattr(following, "randbelow", lambda _: 0)
     return Played(clock, FakeTopic(clock))
 
 
@@ -375,13 +376,13 @@ def test_after_another_nothing_is_published_before_all_leases_have_run_out(
     assert run(limits) == 0
 
     begun_s, records = played.topic.published[0]
-    assert 26.6 <= begun_s - 1_000 < 28.7  # the other's lease, and a third of it for its --every
+    assert begun_s - 1_000 == pytest.approx(26.666)  # the other's lease, and a third of it for its --every
     assert records[:2] == [
         Share(proxy="a", user="alice"),
         Rule(user="alice", limits={"producer_byte_rate": 1_000_000.0}),
     ]
     assert len(played.topic.published) > 1
-    assert "waiting 26.666 s, until the leases of an earlier process have run out" in capsys.readouterr().err
+    assert "waiting 27 s and a little, until the leases of an earlier process have run out" in capsys.readouterr().err
 
 
 def test_in_a_new_topic_nothing_is_waited_for(played: Played, command: FakeEnd, limits: str) -> None:
@@ -464,3 +465,14 @@ def test_long_intervals_are_said_once(followed: Followed, capsys: pytest.Capture
         "a logs by intervals of 90 s, and a load that moves is seen as late: 1 to 5 s is right "
         "(interval of usage_log)\n"
     )
+
+
+def test_of_two_that_start_at_once_one_is_later_and_sees_the_other(
+    played: Played, command: FakeEnd, limits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.topic.found = LEFT
+    monkeypatch.setattr(following, "randbelow", lambda below_ms: below_ms // 2)
+    played.topic.other_from_s = played.clock.now_s + 26.7  # waited for as long, without more
+
+    assert run(limits) == 1
+    assert played.topic.published == []
