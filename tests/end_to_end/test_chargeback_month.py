@@ -28,10 +28,9 @@ MONTH_MS: Final = int(datetime(2026, 9, 1, tzinfo=UTC).timestamp() * 1_000)
 DAYS: Final = 30
 # The owner of `etl` changes with this day, the 16th.
 CHANGE: Final = 15
-# One hour has no log, in another the clock stepped back by 90 ms, and a day's file is there twice.
+# One hour has no log, in another the clock stepped back, and a day's file is there twice.
 MISSING_HOUR: Final = 7 * 24 + 5
 STEPPED_HOUR: Final = 20 * 24 + 13
-STEP_MS: Final = 90
 COPIED_DAY: Final = 11
 
 OWNERS: Final = """user,client_id,owner,from,until
@@ -70,6 +69,14 @@ def moved(records: Iterable[Record], by_ms: int) -> list[Record]:
     return [{**one, "start_ms": one["start_ms"] + by_ms} for one in records]
 
 
+def step_ms_of(records: list[Record]) -> int:
+    """Return how much later all of it begins once more, so that it is within what was logged, and no record a copy."""
+    starts = {one["start_ms"] for one in records}
+    first = min(records, key=lambda one: one["start_ms"])
+    steps = range(first["interval_ms"] // 2, first["interval_ms"])
+    return next(by_ms for by_ms in steps if starts.isdisjoint(start_ms + by_ms for start_ms in starts))
+
+
 def write_month(directory: Path, records: list[Record]) -> int:
     """Write what was logged as if it had been in each hour of a month, a file a day; return how often it is there."""
     directory.mkdir()
@@ -84,7 +91,7 @@ def write_month(directory: Path, records: list[Record]) -> int:
             found += moved(records, by_ms)
             copies += 1
             if hour == STEPPED_HOUR:
-                found += moved(records, by_ms + STEP_MS)  # after the first, and within it
+                found += moved(records, by_ms + step_ms_of(records))
                 copies += 1
         text = "".join(json.dumps(one) + "\n" for one in found)
         (directory / f"usage-p1-{MONTH_MS + day * DAY_MS}.jsonl").write_text(text)
