@@ -73,10 +73,11 @@ class StoreDirectory:
         for fault in restored.faults:
             log.error("the quota store is damaged: %s/%s; what follows there is not used", self._directory, fault)
         if restored.damaged:
-            # First what there is on its own, so that a crash in between leaves no less.
+            # A damaged snapshot is of no use, and may have the name of the next one.
+            self._set_aside(name for name in restored.damaged if _kind(name) == "snapshot")
+            # What there is on its own before any journal goes, so that a crash in between leaves no less.
             self._put_snapshot(restored.number, restored.rules)
-            for name in restored.damaged:
-                self._set_aside(name)
+            self._set_aside(name for name in restored.damaged if _kind(name) == "journal")
         if restored.last is None or restored.damaged:
             self._begin_journal()
         else:
@@ -182,14 +183,15 @@ class StoreDirectory:
         found = (_NAME.fullmatch(path.name) for path in self._directory.iterdir())
         return sorted(int(match[1]) for match in found if match and match[2] == kind)
 
-    def _set_aside(self, name: str) -> None:
-        aside, turn = self._directory / f"{name}.damaged", 0
-        while aside.exists():
-            turn += 1
-            aside = self._directory / f"{name}.damaged.{turn}"
-        (self._directory / name).rename(aside)
-        log.error("%s is kept as %s", self._directory / name, aside.name)
-        self._sync_directory()
+    def _set_aside(self, names: Iterable[str]) -> None:
+        for name in names:
+            aside, turn = self._directory / f"{name}.damaged", 0
+            while aside.exists():
+                turn += 1
+                aside = self._directory / f"{name}.damaged.{turn}"
+            (self._directory / name).rename(aside)
+            log.error("%s is kept as %s", self._directory / name, aside.name)
+            self._sync_directory()
 
     def _go_on(self, journal: Journal) -> None:
         """Go on behind the last whole line of a journal."""
@@ -259,6 +261,10 @@ class StoreDirectory:
 
 def _name(number: int, kind: str) -> str:
     return f"{number:020}.{kind}"
+
+
+def _kind(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

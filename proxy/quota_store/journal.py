@@ -7,7 +7,8 @@ begins a journal, and then writes a snapshot of where it begins, so that older f
 
 Whoever changes a rule is told once the change is on the disk. So it is there after a crash, whole; at the end of the
 last journal there may be another one, in part, which nobody was told of. What a journal has behind the number at which
-the next one begins was never told either: the disk had failed, and the store began anew in another file.
+the next one begins was never told either: the disk had failed, and the store began anew in another file. So it may be
+anything.
 
 Anything else that is wrong is *damage*: a file is read up to it and not behind it, nor is what needs the rest of it.
 """
@@ -212,11 +213,12 @@ def restore(snapshots: Sequence[Snapshot | Fault], journals: Sequence[Journal]) 
             damaged += (each.file for each in journals[index:])
             last = None
             break
-        for changes in _told(journal, journals[index + 1 :])[number - journal.after :]:
+        following = journals[index + 1 :]
+        for changes in _told(journal, following)[number - journal.after :]:
             apply(rules, changes)
             number += 1
         last = journal
-        if journal.fault is not None and not journal.fault.is_torn:
+        if journal.fault is not None and not journal.fault.is_torn and not _is_all_told_there(journal, following):
             faults.append(journal.fault)
             damaged.append(journal.file)
             last = None
@@ -235,6 +237,11 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
 def _told(journal: Journal, following: Sequence[Journal]) -> Sequence[tuple[Change, ...]]:
     """Return the changes of a journal up to where the next one begins."""
     return journal.changes[: max(following[0].after - journal.after, 0)] if following else journal.changes
+
+
+def _is_all_told_there(journal: Journal, following: Sequence[Journal]) -> bool:
+    """Return whether a journal leads to where the next one begins, whatever is wrong behind."""
+    return bool(following) and journal.after + len(journal.changes) >= following[0].after
 
 
 def _gap(journal: Journal, number: int) -> Fault:

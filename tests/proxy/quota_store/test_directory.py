@@ -229,6 +229,22 @@ def test_a_damaged_snapshot_costs_nothing_while_there_is_an_older_one(tmp_path: 
         fill(tmp_path, 30, snapshots=(10, 20))
 
 
+@pytest.mark.usefixtures("fast_disk")
+def test_a_damaged_snapshot_of_the_last_change_is_kept_and_a_good_one_takes_its_name(tmp_path: Path) -> None:
+    fill(tmp_path, 20, snapshots=(10, 20))
+    snapshot, older = (tmp_path / name(number, "snapshot") for number in (20, 10))
+    damaged = snapshot.read_bytes()[:-9] + b"damaged!\n"
+    snapshot.write_bytes(damaged)
+    with opened(tmp_path) as (_, restored):
+        assert restored.number == 20
+
+    assert (tmp_path / f"{snapshot.name}.damaged").read_bytes() == damaged
+    # The new one leads there alone.
+    older.write_bytes(b"damaged\n")
+    with opened(tmp_path) as (_, restored):
+        assert (restored.rules, restored.number, restored.faults) == (rules_after(20), 20, ())
+
+
 def test_behind_damage_the_store_goes_on_in_files_that_need_none_of_the_old(tmp_path: Path) -> None:
     fill(tmp_path, 10, snapshots=(5,))
     oldest = tmp_path / name(0, "journal")

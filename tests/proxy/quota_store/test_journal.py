@@ -217,8 +217,12 @@ def test_what_nobody_was_told_of_does_not_count() -> None:
     untold, told = read(journal(0, 3)), read(journal(2, 4), 2)
     wrong = untold._replace(changes=(*untold.changes[:2], (Change(Entity("untold"), rule(1.0)),)))
     torn = read(journal(0, 2) + b"0123")
+    # What was there of a change that failed, and is something else now.
+    rubbish = read(journal(0, 2) + b"0123\n")
+    assert rubbish.fault
+    assert not rubbish.fault.is_torn
 
-    for first in (untold, wrong, torn):
+    for first in (untold, wrong, torn, rubbish):
         assert restore([], [first, told]) == Restored(rules_after(4), 4, told, (), ())
 
 
