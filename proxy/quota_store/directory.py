@@ -97,7 +97,8 @@ class StoreDirectory:
         """Write down what is changed at once. After a failure it may be called again; nothing of it is there then.
 
         Raises:
-            OSError: There is no room, or something else is wrong with the file or the directory.
+            OSError: There is no room, or something else is wrong with the file or the directory. Where nothing more
+                can be written there at all, it may be there after a restart all the same: it could not be taken back.
         """
         if self._file < 0:
             self._begin_journal()
@@ -110,6 +111,8 @@ class StoreDirectory:
             with suppress(OSError):
                 os.ftruncate(self._file, self._journal_bytes)
             self._close_journal()
+            with suppress(OSError):
+                self._begin_journal()
             raise
         self._number += 1
         self._checksum = checksum

@@ -427,6 +427,27 @@ def test_a_change_that_failed_is_not_there_even_if_it_was_written_whole(tmp_path
         assert (restored.rules, restored.number, restored.faults) == (rules_after(2), 2, ())
 
 
+def test_a_change_that_failed_is_not_there_after_a_restart_either(tmp_path: Path) -> None:
+    """What could be neither kept nor taken back has the next journal behind it at once, not with the next change."""
+    with opened(tmp_path) as (store, _):
+        store.append(CHANGES[0])
+        failures = iter((full(),))
+
+        def fsync(_: int) -> None:
+            for failure in failures:
+                raise failure
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(os, "fsync", fsync)
+            monkeypatch.setattr(os, "ftruncate", lambda *_: (_ for _ in ()).throw(full()))
+            with pytest.raises(OSError, match="no space"):
+                store.append((Change(Entity("untold"), StoredRule(limits={"producer_byte_rate": 1.0})),))
+
+    assert b"untold" in (tmp_path / name(0, "journal")).read_bytes()
+    with opened(tmp_path) as (_, restored):
+        assert (restored.rules, restored.number, restored.faults) == (rules_after(1), 1, ())
+
+
 _APPENDS_A_HUNDRED: Final = """
 import sys
 from pathlib import Path
