@@ -64,7 +64,7 @@ class StoreDirectory:
             OSError: The directory cannot be used, or another process does.
             ForeignStoreError: It is of a program that writes what this one does not know; nothing was touched.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        _make(self._directory)
         self._take_lock()
         for part in [path for path in self._directory.iterdir() if _LEFT_PART.fullmatch(path.name)]:
             part.unlink()
@@ -194,7 +194,7 @@ class StoreDirectory:
                 aside = self._directory / f"{name}.damaged.{turn}"
             (self._directory / name).rename(aside)
             log.error("%s is kept as %s", self._directory / name, aside.name)
-            self._sync_directory()
+            _sync(self._directory)
 
     def _go_on(self, journal: Journal) -> None:
         """Go on behind the last whole line of a journal."""
@@ -241,15 +241,8 @@ class StoreDirectory:
             raise
         finally:
             os.close(descriptor)
-        self._sync_directory()
+        _sync(self._directory)
         return size_bytes
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _remove_old(self) -> None:
         """Remove what is older than the last snapshot but one."""
@@ -268,6 +261,23 @@ def _name(number: int, kind: str) -> str:
 
 def _kind(name: str) -> str:
     return name.rpartition(".")[2]
+
+
+def _make(directory: Path) -> None:
+    """Make a directory where there is none, with its name on the disk."""
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    """Have the names in a directory on the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -104,6 +104,17 @@ def test_what_is_acknowledged_is_on_the_disk(tmp_path: Path, monkeypatch: pytest
         assert on_disk[f"{name(3, kind)}.part"] == (tmp_path / name(3, kind)).stat().st_size
 
 
+def test_the_name_of_a_directory_that_was_made_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_disk: set[Path] = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: on_disk.add(Path(f"/proc/self/fd/{fd}").readlink()))
+    path = tmp_path / "not" / "there" / "yet"
+
+    with opened(path):
+        assert {path, *path.parents[:3]} <= on_disk
+    assert path.parents[2] == tmp_path
+    assert tmp_path.parent not in on_disk
+
+
 def test_of_snapshots_the_last_two_are_kept_and_the_journals_behind_them(tmp_path: Path) -> None:
     fill(tmp_path, 40, snapshots=(10,))
     assert names(tmp_path) == [name(0, "journal"), name(10, "journal"), name(10, "snapshot")]
