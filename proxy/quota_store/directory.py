@@ -91,7 +91,11 @@ class StoreDirectory:
             OSError: The directory cannot be read.
             ForeignStoreError: As of ``open``.
         """
-        return self._read()
+        try:
+            return self._read()
+        except FileNotFoundError:
+            # Whoever has it has written a snapshot, and removed what nobody needs any more.
+            return self._read()
 
     def append(self, changes: Iterable[Change]) -> None:
         """Write down what is changed at once. After a failure it may be called again; nothing of it is there then.

@@ -139,6 +139,27 @@ def test_a_snapshot_may_be_written_while_changes_go_on(tmp_path: Path) -> None:
         assert (restored.rules, restored.number) == (rules_after(30), 30)
 
 
+def test_who_looks_at_a_store_that_is_written_to_sees_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of which he has seen the names may be gone when he reads them."""
+    fill(tmp_path, 30, snapshots=(10, 20))
+    read_bytes = Path.read_bytes
+    turns = iter((1,))
+
+    def read(path: Path) -> bytes:
+        if path.name == name(10, "journal"):
+            for _ in turns:
+                fill(tmp_path, 40, snapshots=(35,))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    restored = StoreDirectory(tmp_path).look()
+
+    assert not (tmp_path / name(10, "journal")).exists()
+    assert (restored.rules, restored.number, restored.faults) == (rules_after(40), 40, ())
+
+
 def test_a_snapshot_is_due_when_it_is_shorter_than_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory, "_LEAST_JOURNAL_BYTES", 500)
     with opened(tmp_path) as (store, _):
