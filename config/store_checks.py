@@ -1,4 +1,4 @@
-"""``store`` and ``principals.admins``: keys that need each other, and who is no administrator."""
+"""``store`` and ``principals.admins``: keys that need or rule out each other, and who is no administrator."""
 
 from typing import Final
 
@@ -8,6 +8,7 @@ from config.raw import Say, list_at, mapping_at
 
 _ADMINS: Final = ("principals", "admins")
 _AT: Final = ("store",)
+_TOPIC: Final = ("quotas_from",)
 
 
 def check_store(document: Document, say: Say, warn: Say) -> None:
@@ -23,9 +24,16 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
     if "forward_quota_requests" in principals and "admins" not in principals:
         message = "has no meaning without admins: all requests about quotas go to the broker"
         say(("principals", "forward_quota_requests"), message)
+    has_topic = "quotas_from" in (document.data if isinstance(document.data, dict) else ())
+    if has_topic and admins:
+        message = (
+            f"stands beside quotas_from in line {document.line(_TOPIC)}; administrators would be shown the quotas of "
+            "this file and none of the topic; leave out one of them"
+        )
+        say(_ADMINS, message)
     if mapping_at(document, *_AT) is None:
         return
-    if not admins:
-        warn(_AT, "keeps quotas that nobody may change; name them in principals.admins")
-    if "quotas_from" in (document.data if isinstance(document.data, dict) else ()):
+    if has_topic:
         say(_AT, "stands beside quotas_from; one of them has the quotas that are not in this file")
+    elif not admins:
+        warn(_AT, "keeps quotas that nobody may change; name them in principals.admins")

@@ -55,13 +55,21 @@ def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
             "conf/f.yaml:2: principals.forward_quota_requests: has no meaning without admins",
         ),
         (
-            "principals: {admins: [a]}\nquotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
-            "conf/f.yaml:4: store: stands beside quotas_from",
+            "quotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
+            "conf/f.yaml:3: store: stands beside quotas_from",
+        ),
+        (
+            "quotas_from: kafka://k:9092/t\nprincipals:\n  admins: [a]\n",
+            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; ",
         ),
     ],
 )
 def test_what_cannot_be_is_told_with_its_line(text: str, said: str) -> None:
     assert fault(text).startswith(said)
+
+
+def test_nobody_is_an_administrator_beside_a_topic() -> None:
+    assert loaded("quotas_from: kafka://k:9092/t\nprincipals: {admins: []}\n").config.principals.admins == frozenset()
 
 
 @pytest.mark.parametrize(
