@@ -143,7 +143,11 @@ class Server:
         by_name = {listener.name: listener for listener in config.listeners}
         for port, door in zip(self.ports, self._doors, strict=True):
             listener = by_name.get(port.name)
-            if listener is not None:
+            if listener is None:
+                # It is open until the next start; who may set quotas is said for all listeners.
+                administration = self._administration(config, is_inter_broker=door.policy.is_inter_broker)
+                door.policy = door.policy._replace(administration=administration)
+            else:
                 port.follow(listener)
                 door.policy = self._policy(config, listener)
                 door.seat()
@@ -176,17 +180,19 @@ class Server:
                 broker.change_arrivals(config)
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
-        principals = config.principals
-        administration = None
-        if principals.admins and not listener.inter_broker:
-            administration = Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or config.enforcement,
             listener.inter_broker,
             listener.sasl.oauthbearer_claim,
-            administration,
+            self._administration(config, is_inter_broker=listener.inter_broker),
         )
+
+    def _administration(self, config: ProxyConfig, *, is_inter_broker: bool) -> Administration | None:
+        principals = config.principals
+        if not principals.admins or is_inter_broker:
+            return None
+        return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
 
     def _follow_cluster(self, replication: Replication | None) -> None:
         """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.

@@ -1,6 +1,7 @@
 """Quotas that an administrator sets at a server: in force for the next request, at every broker, after a restart."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
@@ -102,6 +103,24 @@ async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path
             server.apply(config_to(broker, tmp_path))
             assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_file_has_dropped(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path)
+        server = Server(replace(config, listeners=(listener_to(broker.address, name="dropped"), *config.listeners)))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await put(client, ETL, P, 1_000.0) == 0
+
+            others = Principals(admins=frozenset({"admin"}))
+            server.apply(replace(config, principals=others))
+
+            assert await put(client, ETL, P, 2_000.0) == 31
+            assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
         await stopped(server, end)
 
 
