@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from time import sleep
 from typing import Final
 
@@ -51,6 +52,7 @@ class StoreDirectory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = -1
+        self._writing = Lock()  # of a snapshot: who has it is not closed
         self._file = -1  # the journal's; below 0: a new one is begun with the next change
         self._number = 0  # of the last change
         self._checksum = 0
@@ -140,6 +142,8 @@ class StoreDirectory:
     def write_snapshot(self, number: int, rules: Mapping[Entity, StoredRule]) -> None:
         """Write a snapshot, and remove the files that nobody needs any more. May run in a thread of its own.
 
+        Nothing is written once the store is closed: it may be another's.
+
         Args:
             number: What ``begin_snapshot`` returned.
             rules: As of then. They must not change meanwhile.
@@ -147,15 +151,18 @@ class StoreDirectory:
         Raises:
             OSError: As of ``append``; the files that there were are still there.
         """
-        self._put_snapshot(number, rules)
-        self._remove_old()
+        with self._writing:
+            if self._lock >= 0:
+                self._put_snapshot(number, rules)
+                self._remove_old()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything, when the snapshot that is being written is."""
         self._close_journal()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        with self._writing:
+            if self._lock >= 0:
+                os.close(self._lock)
+                self._lock = -1
 
     # -- reading
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Final
 
 import pytest
@@ -175,6 +176,36 @@ def test_a_snapshot_is_due_when_it_is_shorter_than_the_journal(tmp_path: Path, m
         for changes in CHANGES[:20]:
             store.append(changes)
         assert not store.is_snapshot_due
+
+
+def test_the_store_is_not_let_go_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = StoreDirectory(tmp_path)
+    store.open()
+    store.append(CHANGES[0])
+    begun = store.begin_snapshot()
+    closing = Thread(target=store.close)
+    refusals = []
+
+    def fsync(_: int) -> None:
+        if not closing.ident:
+            closing.start()
+            closing.join(0.1)
+            with pytest.raises(OSError, match="another process has the quota store") as refused:
+                StoreDirectory(tmp_path).open()
+            refusals.append(refused)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fsync)
+        store.write_snapshot(begun, rules_after(1))
+    closing.join()
+
+    assert refusals
+    written = names(tmp_path)
+    assert name(1, "snapshot") in written
+    # One that comes too late touches what may be another's by now no more.
+    store.write_snapshot(7, rules_after(1))
+    assert names(tmp_path) == written
+    fill(tmp_path, 2)
 
 
 def test_two_processes_do_not_share_a_store(tmp_path: Path) -> None:
