@@ -190,7 +190,8 @@ class Server:
 
     def _administration(self, config: ProxyConfig, *, is_inter_broker: bool) -> Administration | None:
         principals = config.principals
-        if not principals.admins or is_inter_broker:
+        # Beside a topic there are none (config.store_checks), also where the new file has none: this one is still read.
+        if not principals.admins or is_inter_broker or self.quota_topic is not None:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, QuotaRule, QuotasFrom
+from config.model import Address, AdminClient, Cluster, Listener, Principals, ProxyConfig, QuotaRule, QuotasFrom
 from config.quota_record import Rule
 from proxy import server as server_module
 from proxy.admin import Health
@@ -175,6 +175,23 @@ async def test_a_reload_keeps_what_the_topic_has_and_goes_before_it(told: list[T
             assert server.config.quotas == wanted
             assert set(upstream.quotas.produce.table.rules()) == set(wanted)
             assert server.config.quotas_from == SETTINGS
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_reload_makes_nobody_an_administrator_while_the_topic_is_read(told: list[Told]) -> None:
+    told += [Began(), LIMIT, AtEnd()]
+    async with stub_broker(answers) as broker:
+        config = config_to(broker)
+        server = Server(config)
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+
+        # Who is one would be shown the rules of the file alone.
+        principals = Principals(admins=frozenset({"ANONYMOUS"}))
+        server.apply(replace(config, principals=principals, quotas_from=None))
+
+        assert [door.policy.administration for door in server._doors] == [None]
         await stopped(server, end)
 
 
