@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from protocol.primitives import MAX_STRING_BYTES, write_string
 from protocol.walk import (
+    MAX_ELEMENTS,
     NO_TAGS,
     Walk,
     framed,
@@ -136,28 +137,28 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 # -- requests, read
 
 
-def read_describe_request(frame: bytes) -> DescribeRequest:
-    """Read a whole DescribeClientQuotas request of a version known here.
+def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
+    """Read a whole DescribeClientQuotas request of a version known here, of so many elements at the most.
 
     Raises:
         ProtocolError: The frame is not such a request, or has too many elements.
     """
     head = read_whole_head(frame)
-    walk = Walk(frame, head.body, is_flexible=is_flexible(DESCRIBE, head.api_version))
+    walk = Walk(frame, head.body, is_flexible=is_flexible(DESCRIBE, head.api_version), most_elements=most_elements)
     components = tuple(_read_component(walk) for _ in range(walk.count()))
     is_strict = walk.boolean()
     walk.end()
     return DescribeRequest(head.api_version, head.correlation_id, components, is_strict)
 
 
-def read_alter_request(frame: bytes) -> AlterRequest:
-    """Read a whole AlterClientQuotas request of a version known here.
+def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
+    """Read a whole AlterClientQuotas request of a version known here, of so many elements at the most.
 
     Raises:
         ProtocolError: The frame is not such a request, or has too many elements.
     """
     head = read_whole_head(frame)
-    walk = Walk(frame, head.body, is_flexible=is_flexible(ALTER, head.api_version))
+    walk = Walk(frame, head.body, is_flexible=is_flexible(ALTER, head.api_version), most_elements=most_elements)
     alterations = []
     for _ in range(walk.count()):
         entity = _read_entity(walk)

@@ -16,29 +16,40 @@ from protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
+from protocol.errors import ProtocolError
+from protocol.walk import MAX_ELEMENTS
 from proxy.quota_store.alter import refuse_alter
 from proxy.quota_store.describe import refuse_describe
 from proxy.quota_store.errors import CLUSTER_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED_MESSAGE
 
 # Of a request: some 50,000 entities and limits. Kafka itself takes up to socket.request.max.bytes.
 MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
+# Of one that is refused, which is read on the loop, and answered entity by entity: in some milliseconds.
+MAX_REFUSED_BYTES: Final = 64 * 1024
+MAX_REFUSED_ELEMENTS: Final = 1_000
 QuotaRequest = DescribeRequest | AlterRequest
 
 
 class Ticket:
-    """What is being answered; ``answer`` is the whole frame once it is there."""
+    """What is being answered.
 
-    __slots__ = ("answer",)
+    Attributes:
+        answer: The whole frame, once it is there.
+        error: Why there is none, if it was no such request.
+    """
+
+    __slots__ = ("answer", "error")
 
     def __init__(self) -> None:
         self.answer: bytes | None = None
+        self.error: ProtocolError | None = None
 
 
 class Desk(Protocol):
     """Who answers administrators."""
 
-    def submit(self, request: QuotaRequest, principal: str, owner: object) -> Ticket:
-        """Begin to answer a request; ``owner`` is told when it is."""
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
+        """Begin to read a request, which is whole, and to answer it; ``owner`` is told when it is."""
 
 
 class Administration(NamedTuple):
@@ -52,6 +63,10 @@ class Administration(NamedTuple):
         """Whether requests of ``principal`` do not go to the broker."""
         return principal in self.admins or not self.forwards
 
+    def max_request_bytes(self, principal: str) -> int:
+        """Return how long a request of ``principal`` may be that is answered here."""
+        return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
+
 
 class QuotaRequests:
     """One connection's requests about quotas; there is one at a time."""
@@ -61,15 +76,17 @@ class QuotaRequests:
     def __init__(self) -> None:
         self._ticket: Ticket | None = None
 
-    def take(
-        self, frame: bytes, api_key: int, administration: Administration, principal: str, owner: object
-    ) -> bytes | None:
+    @property
+    def is_pending(self) -> bool:
+        """Whether a request has been taken that has not had its answer."""
+        return self._ticket is not None
+
+    def take(self, frame: bytes, administration: Administration, principal: str, owner: object) -> bytes | None:
         """Return the answer to a request, a whole frame; None: not yet.
 
         Args:
             frame: The request, whole, behind whose predecessors nothing is unanswered. The same one until it has its
                 answer.
-            api_key: Of it.
             administration: Of the listener.
             principal: Who asks.
             owner: To be woken when the answer is there.
@@ -79,13 +96,24 @@ class QuotaRequests:
         """
         ticket = self._ticket
         if ticket is None:
-            request = read_describe_request(frame) if api_key == DESCRIBE else read_alter_request(frame)
             if principal not in administration.admins:
-                return refusal(request)
-            ticket = self._ticket = administration.desk.submit(request, principal, owner)
+                return refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS))
+            ticket = self._ticket = administration.desk.submit(frame, principal, owner)
+        if ticket.error is not None:
+            raise ticket.error
         if ticket.answer is not None:
             self._ticket = None
         return ticket.answer
+
+
+def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
+    """Read a whole request of one of the two.
+
+    Raises:
+        ProtocolError: It is none, or has more elements.
+    """
+    is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
+    return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
 
 
 def refusal(request: QuotaRequest) -> bytes:

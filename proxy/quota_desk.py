@@ -22,7 +22,8 @@ from protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
-from proxy.administration import QuotaRequest, Ticket
+from protocol.errors import ProtocolError
+from proxy.administration import QuotaRequest, Ticket, read_request
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
@@ -69,7 +70,7 @@ class QuotaDesk:
         self._on_changes = on_changes
         # One thread: the store's, and what is read of the rules there nobody changes meanwhile.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
-        self._requests: asyncio.Queue[tuple[QuotaRequest, str, object, Ticket]] = asyncio.Queue()
+        self._requests: asyncio.Queue[tuple[bytes, str, object, Ticket]] = asyncio.Queue()
         self._tasks: asyncio.TaskGroup
         self._is_writing_snapshot = False
 
@@ -88,10 +89,10 @@ class QuotaDesk:
         for warning in self._in_force.follow_file(config):
             log.warning("%s", warning)
 
-    def submit(self, request: QuotaRequest, principal: str, owner: object) -> Ticket:
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
         """Begin to answer a request. See ``proxy.administration.Desk``."""
         ticket = Ticket()
-        self._requests.put_nowait((request, principal, owner, ticket))
+        self._requests.put_nowait((frame, principal, owner, ticket))
         return ticket
 
     async def read(self) -> None:
@@ -112,8 +113,11 @@ class QuotaDesk:
         """Answer, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
-                request, principal, owner, ticket = await self._requests.get()
-                ticket.answer = await self._answer(request, principal)
+                frame, principal, owner, ticket = await self._requests.get()
+                try:
+                    ticket.answer = await self._answer(await self._off_loop(read_request, frame), principal)
+                except ProtocolError as error:
+                    ticket.error = error
                 cast(Waiting, owner).take_turn()
 
     async def stop(self) -> None:
@@ -125,11 +129,7 @@ class QuotaDesk:
     async def _answer(self, request: QuotaRequest, principal: str) -> bytes:
         if isinstance(request, DescribeRequest):
             return await self._off_loop(_described, self._in_force.rules, request)
-        return write_alter_response(
-            AlterResponse(0, await self._alter(request, principal)),
-            correlation_id=request.correlation_id,
-            api_version=request.api_version,
-        )
+        return await self._off_loop(_altered, await self._alter(request, principal), request)
 
     async def _alter(self, request: AlterRequest, principal: str) -> tuple[Altered, ...]:
         store = self._store
@@ -201,6 +201,12 @@ class QuotaDesk:
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:
     return write_describe_response(
         describe(rules, request), correlation_id=request.correlation_id, api_version=request.api_version
+    )
+
+
+def _altered(results: tuple[Altered, ...], request: AlterRequest) -> bytes:
+    return write_alter_response(
+        AlterResponse(0, results), correlation_id=request.correlation_id, api_version=request.api_version
     )
 
 

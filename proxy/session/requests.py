@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
+from config.model import Enforcement
 from protocol import fetch, produce, sasl
 from protocol.api import API_NAMES, HIGHEST_VERSION
 from protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
@@ -17,7 +18,6 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.refusals import refuse
 from proxy.account import NOBODY
-from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
 from proxy.administration import Administration, QuotaRequests
 from proxy.admission import Sent, has_room, longest
 from proxy.asked import Asked, asked
@@ -28,8 +28,8 @@ from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind, bounded
 from proxy.replication.follower import Follower
-from proxy.rewrite import NOTHING, Change, capped_fetch
-from proxy.service_time import is_exempt
+from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
+from proxy.service_time import NO_TIME, is_exempt
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Habit, State
 
 QUOTA_APIS: Final = frozenset({DESCRIBE, ALTER})
@@ -288,7 +288,7 @@ class Requests(State):
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Change | None:
         """Answer a request about client quotas, or pass it on, as the listener says."""
-        size_bytes, api_key, api_version, _, _, _ = head
+        size_bytes, api_key, api_version, _, client_id, _ = head
         principal, frame_end = self.account.principal, position + 4 + size_bytes
         if not administration.is_answered_here(principal):
             return self._admit_other(head, now_ms)
@@ -296,20 +296,44 @@ class Requests(State):
             raise UnknownVersion(
                 f"version {api_version} of {API_NAMES[api_key]} is not known here, nor was it announced"
             )
-        if size_bytes > MAX_QUOTA_REQUEST_BYTES:
+        if size_bytes > administration.max_request_bytes(principal):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
         requests = self._quota_requests = self._quota_requests or QuotaRequests()
         if frame_end > len(data) or not self._is_alone():
             return None
-        answer = requests.take(data[position:frame_end], api_key, administration, principal, self.owner)
+        payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+        self._let_go(now_ms)
+        # Who administers does not wait for a broker that is too busy: his quotas may be what helps it.
+        identity = None if principal in administration.admins else self._identity(client_id)
+        sent = Sent(payers, asked(api_key, api_version), identity)
+        if not requests.is_pending and (self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms)):
+            return None
+        answer = requests.take(data[position:frame_end], administration, principal, self.owner)
         self._held_until_ms = 0
         if answer is None:
             self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
             self.is_blocked = True
             return None
-        self.to_client.append(answer)
+        self.to_client.append(self._paid(sent, head, answer, now_ms))
         self._leave_queue()
         return position, frame_end, b""
+
+    def _paid(self, sent: Sent, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
+        """Charge a request that is answered here; return its answer, which says how long its client is to be silent."""
+        sent.begin()
+        scale = self.account.listening.quotas.request_time_scale
+        charges = sent.settle(NO_TIME, head.size_bytes, len(answer) - 4, scale=scale, now_ms=now_ms)
+        found = longest(self.account, charges, now_ms=now_ms)
+        self._charge_turn(sent)
+        if found is None:
+            return answer
+        # Nothing is held back, so where answers are the client is muted instead, and not told.
+        wait_ms = self.account.slow_down(*found, now_ms=now_ms, has_answer=False)
+        if wait_ms and self.account.enforcement(found[0]) is Enforcement.RESPOND:
+            change = response_change(answer, 0, len(answer), head.api_key, head.api_version, wait_ms)
+            if change:
+                return answer[: change[0]] + change[2] + answer[change[1] :]
+        return answer
 
     def _is_alone(self) -> bool:
         """Whether nothing is under way; else an answer of ours would overtake others, and the request waits."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from config.model import Enforcement, QuotaRule
 from protocol.api import ApiKey
 from protocol.client_quotas import (
     Alteration,
@@ -9,16 +10,26 @@ from protocol.client_quotas import (
     AlterResponse,
     Component,
     DescribeRequest,
+    DescribeResponse,
     Op,
     read_alter_response,
     read_describe_response,
     write_alter_request,
     write_alter_response,
     write_describe_request,
+    write_describe_response,
 )
 from protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnknownVersion
 from protocol.walk import MAX_ELEMENTS, framed
-from proxy.administration import MAX_REQUEST_BYTES, Administration, QuotaRequest, Ticket
+from proxy.administration import (
+    MAX_REFUSED_BYTES,
+    MAX_REFUSED_ELEMENTS,
+    MAX_REQUEST_BYTES,
+    Administration,
+    QuotaRequest,
+    Ticket,
+    read_request,
+)
 from tests.support.frames import other_request, other_response, produce_request, produce_response
 from tests.support.wire import Wire
 
@@ -30,19 +41,24 @@ BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUE
 
 
 class SlowDesk:
-    """Answers when it is told to."""
+    """Reads at once, and answers when it is told to."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[QuotaRequest, str, object, Ticket]] = []
 
-    def submit(self, request: QuotaRequest, principal: str, owner: object) -> Ticket:
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
         ticket = Ticket()
-        self.taken.append((request, principal, owner, ticket))
+        self.taken.append((read_request(frame), principal, owner, ticket))
         return ticket
 
 
-def administered(*, admins: frozenset[str] = frozenset({"ANONYMOUS"}), forwards: bool = False) -> tuple[Wire, SlowDesk]:
-    wire, desk = Wire(), SlowDesk()
+def administered(
+    *rules: QuotaRule,
+    admins: frozenset[str] = frozenset({"ANONYMOUS"}),
+    forwards: bool = False,
+    enforcement: Enforcement = Enforcement.RESPOND,
+) -> tuple[Wire, SlowDesk]:
+    wire, desk = Wire(*rules, enforcement=enforcement), SlowDesk()
     administration = Administration(admins, forwards, desk)
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
     return wire, desk
@@ -165,7 +181,6 @@ def test_what_cannot_be_read_ends_the_connection() -> None:
         (framed([b"\x00\x31\x00\x02", BOTH[0][8:]]), UnknownVersion),
         (framed([b"\x00\x30\x00\x02", BOTH[1][8:]]), UnknownVersion),
         (framed([BOTH[0][4:], bytes(MAX_REQUEST_BYTES)]), FrameTooLarge),
-        (write_alter_request(many, client_id=None), TooManyElements),
         (framed([BOTH[0][4:-1]]), ProtocolError),
     ]
     for admins in (frozenset({"ANONYMOUS"}), frozenset({"admin"})):
@@ -174,6 +189,8 @@ def test_what_cannot_be_read_ends_the_connection() -> None:
             with pytest.raises(error):
                 wire.client(frame)
             assert desk.taken == []
+    with pytest.raises(TooManyElements):
+        administered()[0].client(write_alter_request(many, client_id=None))
 
 
 def test_a_connection_that_is_to_end_is_not_held_up() -> None:
@@ -186,3 +203,54 @@ def test_a_connection_that_is_to_end_is_not_held_up() -> None:
     desk.taken[0][3].answer = ANSWER
     assert wire.resume() == b""
     assert int(ApiKey.ALTER_CLIENT_QUOTAS) == 49
+
+
+def test_who_is_refused_has_little_to_say() -> None:
+    many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_REFUSED_ELEMENTS + 1))
+    few = CHANGE._replace(alterations=many.alterations[1:])
+    head_of_long = framed([BOTH[0][4:], bytes(MAX_REFUSED_BYTES)])[:50]
+    wire, _ = administered(admins=frozenset({"admin"}))
+
+    wire.client(write_alter_request(few, client_id="etl"))
+    assert len(read_alter_response(wire.to_client(), 1).results) == MAX_REFUSED_ELEMENTS
+
+    with pytest.raises(TooManyElements):
+        wire.client(write_alter_request(many, client_id="etl"))
+    with pytest.raises(FrameTooLarge):
+        administered(admins=frozenset({"admin"}))[0].client(head_of_long)
+
+
+@pytest.mark.parametrize("admins", [frozenset({"admin"}), frozenset({"ANONYMOUS"})])
+@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enforcement: Enforcement) -> None:
+    wire, desk = administered(QuotaRule(client_id="etl", request_rate=1), admins=admins, enforcement=enforcement)
+
+    wire.client(BOTH[1] * 100)
+    for taken in desk.taken:  # grows with each that is taken up
+        taken[3].answer = write_describe_response(DescribeResponse(0, 0, None, ()), correlation_id=8, api_version=0)
+        wire.resume()
+
+    answers = wire.to_client()
+    assert wire.muted_for_ms > 0
+    assert wire.session.is_blocked
+    at, told = 0, []
+    while at < len(answers):
+        end = at + 4 + int.from_bytes(answers[at : at + 4])
+        told.append(read_describe_response(answers[at:end], 0).throttle_time_ms)
+        at = end
+    assert len(told) < 100
+    assert told[-1] == (wire.muted_for_ms if enforcement is Enforcement.RESPOND else 0)
+
+
+def test_who_does_not_read_is_not_served() -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    wire.session.pause_answers()
+
+    wire.client(*BOTH)
+
+    assert wire.to_client() == b""
+    assert wire.session.is_blocked
+    wire.session.resume_answers()
+    wire.resume()
+    assert len(wire.to_client()) > 0
+    assert desk.taken == []

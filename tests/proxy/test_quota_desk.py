@@ -20,7 +20,10 @@ from protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
+    write_alter_request,
+    write_describe_request,
 )
+from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest
 from proxy.quota.entity import Entity
 from proxy.quota_desk import QuotaDesk
@@ -42,6 +45,12 @@ class Client:
         self.has_turn.set()
 
 
+def written(request: QuotaRequest) -> bytes:
+    if isinstance(request, DescribeRequest):
+        return write_describe_request(request, client_id="admin")
+    return write_alter_request(request, client_id="admin")
+
+
 class Bed:
     """A desk, and what it told of changes."""
 
@@ -51,7 +60,7 @@ class Bed:
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()
-        ticket = self.desk.submit(request, "admin", client)
+        ticket = self.desk.submit(written(request), "admin", client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket.answer is not None
         return ticket.answer
@@ -208,3 +217,14 @@ async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="another process"):
             await other.desk.read()
         await other.desk.stop()
+
+
+@on_uvloop
+async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
+    async with bed(None) as one:
+        client = Client()
+        ticket = one.desk.submit(written(EVERYTHING)[:-1], "admin", client)
+        await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert isinstance(ticket.error, ProtocolError)
+        assert ticket.answer is None
+        assert (await one.told()).entries == ()
