@@ -69,12 +69,32 @@ class Administration(NamedTuple):
 
 
 class QuotaRequests:
-    """One connection's requests about quotas; there is one at a time."""
+    """One connection's requests about quotas; there is one at a time.
 
-    __slots__ = ("_ticket",)
+    Attributes:
+        lacks_bytes: How much of the one that is coming is still to come.
+    """
+
+    __slots__ = ("_pieces", "_ticket", "lacks_bytes")
 
     def __init__(self) -> None:
         self._ticket: Ticket | None = None
+        self._pieces: list[bytes] = []  # joined once, when it is whole: it may have many MB
+        self.lacks_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it was collected."""
+        return sum(map(len, self._pieces))
+
+    def collect(self, data: bytes) -> bytes:
+        """Keep what has come of a request until nothing is lacking; return all of that then, and nothing before."""
+        self._pieces.append(data)
+        self.lacks_bytes -= len(data)
+        if self.lacks_bytes > 0:
+            return b""
+        whole, self._pieces, self.lacks_bytes = b"".join(self._pieces), [], 0
+        return whole
 
     @property
     def is_pending(self) -> bool:

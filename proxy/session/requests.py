@@ -18,6 +18,7 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.refusals import refuse
 from proxy.account import NOBODY
+from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
 from proxy.administration import Administration, QuotaRequests
 from proxy.admission import Sent, has_room, longest
 from proxy.asked import Asked, asked
@@ -299,7 +300,8 @@ class Requests(State):
         if size_bytes > administration.max_request_bytes(principal):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
         requests = self._quota_requests = self._quota_requests or QuotaRequests()
-        if frame_end > len(data) or not self._is_alone():
+        requests.lacks_bytes = max(0, frame_end - len(data))
+        if requests.lacks_bytes or not self._is_alone():
             return None
         payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
@@ -615,8 +617,10 @@ class Requests(State):
 
         A follower's fetch is read to its end, and so is a login, and a Produce that is to be refused.
         """
-        if self.account.believes_replicas() or self._mutations is not None or self._quota_requests is not None:
+        if self.account.believes_replicas() or self._mutations is not None:
             return MAX_REPLICA_FETCH_BYTES
+        if self._quota_requests is not None and self._quota_requests.lacks_bytes:
+            return 4 + MAX_QUOTA_REQUEST_BYTES
         if self._refuses_until_ms:
             return 4 + MAX_REFUSED_BYTES
         return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES

@@ -47,6 +47,9 @@ class Session(Responses):
             self._end_request(now_ms)
             self._pass_requests(data, left, now_ms)
         elif self._client_data:
+            requests = self._quota_requests
+            if requests is not None and requests.lacks_bytes and not (data := requests.collect(data)):
+                return
             self._pass_requests(self._client_data[self._client_at :] + data, 0, now_ms)
         else:
             self._pass_requests(data, 0, now_ms)

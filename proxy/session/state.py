@@ -203,6 +203,8 @@ class State:
     def held_bytes(self) -> int:
         """How much was read and could not be passed on yet."""
         parts_bytes = sum(map(len, self._parts))
+        if self._quota_requests is not None:
+            parts_bytes += self._quota_requests.held_bytes
         return len(self._client_data) + len(self._broker_data) + parts_bytes + sum(map(len, self.to_broker))
 
     def _end_service(self) -> ServiceTime:
