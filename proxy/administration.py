@@ -1,7 +1,7 @@
-"""Requests about client quotas, on one connection: by whom they may be made, and by whom they are answered.
+"""Requests about client quotas: by whom they may be made, and by whom they are answered.
 
 Who is an administrator is answered here, and the broker does not hear of it. What he asks may take a disk's time, so
-his request waits meanwhile, and those behind it.
+his request waits meanwhile (``proxy.quota_requests``), and those behind it.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -66,64 +66,6 @@ class Administration(NamedTuple):
     def max_request_bytes(self, principal: str) -> int:
         """Return how long a request of ``principal`` may be that is answered here."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
-
-
-class QuotaRequests:
-    """One connection's requests about quotas; there is one at a time.
-
-    Attributes:
-        lacks_bytes: How much of the one that is coming is still to come.
-    """
-
-    __slots__ = ("_pieces", "_ticket", "lacks_bytes")
-
-    def __init__(self) -> None:
-        self._ticket: Ticket | None = None
-        self._pieces: list[bytes] = []  # joined once, when it is whole: it may have many MB
-        self.lacks_bytes = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """How much of it was collected."""
-        return sum(map(len, self._pieces))
-
-    def collect(self, data: bytes) -> bytes:
-        """Keep what has come of a request until nothing is lacking; return all of that then, and nothing before."""
-        self._pieces.append(data)
-        self.lacks_bytes -= len(data)
-        if self.lacks_bytes > 0:
-            return b""
-        whole, self._pieces, self.lacks_bytes = b"".join(self._pieces), [], 0
-        return whole
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether a request has been taken that has not had its answer."""
-        return self._ticket is not None
-
-    def take(self, frame: bytes, administration: Administration, principal: str, owner: object) -> bytes | None:
-        """Return the answer to a request, a whole frame; None: not yet.
-
-        Args:
-            frame: The request, whole, behind whose predecessors nothing is unanswered. The same one until it has its
-                answer.
-            administration: Of the listener.
-            principal: Who asks.
-            owner: To be woken when the answer is there.
-
-        Raises:
-            ProtocolError: It is no such request.
-        """
-        ticket = self._ticket
-        if ticket is None:
-            if principal not in administration.admins:
-                return refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS))
-            ticket = self._ticket = administration.desk.submit(frame, principal, owner)
-        if ticket.error is not None:
-            raise ticket.error
-        if ticket.answer is not None:
-            self._ticket = None
-        return ticket.answer
 
 
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:

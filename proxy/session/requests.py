@@ -18,8 +18,8 @@ from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
 from protocol.refusals import refuse
 from proxy.account import NOBODY
+from proxy.administration import MAX_REFUSED_ELEMENTS, Administration, read_request, refusal
 from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
-from proxy.administration import Administration, QuotaRequests
 from proxy.admission import Sent, has_room, longest
 from proxy.asked import Asked, asked
 from proxy.calls import Call, Line, Turn
@@ -28,6 +28,7 @@ from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind, bounded
+from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 from proxy.service_time import NO_TIME, is_exempt
@@ -61,6 +62,10 @@ class Requests(State):
 
     def _pass_requests(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
         """Pass on the requests that have come, from ``start`` on, and may pass; keep the rest."""
+        if self._quota_requests is not None and self._quota_requests.is_pending:
+            start += self._take_from_desk(self._quota_requests, data, start, now_ms)
+            if self._quota_requests.is_pending:
+                return
         position = start
         end = len(data)
         account = self.account
@@ -305,20 +310,34 @@ class Requests(State):
             return None
         payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
+        is_admin = principal in administration.admins
         # Who administers does not wait for a broker that is too busy: his quotas may be what helps it.
-        identity = None if principal in administration.admins else self._identity(client_id)
-        sent = Sent(payers, asked(api_key, api_version), identity)
-        if not requests.is_pending and (self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms)):
+        sent = Sent(payers, asked(api_key, api_version), None if is_admin else self._identity(client_id))
+        if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
             return None
-        answer = requests.take(data[position:frame_end], administration, principal, self.owner)
-        self._held_until_ms = 0
-        if answer is None:
+        frame = data[position:frame_end]
+        if is_admin:
+            requests.submit(administration.desk, frame, head, sent, principal=principal, owner=self.owner)
             self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
             self.is_blocked = True
             return None
+        answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS))
         self.to_client.append(self._paid(sent, head, answer, now_ms))
         self._leave_queue()
         return position, frame_end, b""
+
+    def _take_from_desk(self, requests: QuotaRequests, data: bytes, start: int, now_ms: int) -> int:
+        """Answer the request at ``start`` if the desk has; return how long it was, 0 where it waits on."""
+        done = requests.take()
+        if done is None:
+            self._client_data, self._client_at = data, start
+            self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
+            self.is_blocked = True
+            return 0
+        self._held_until_ms = 0
+        self.to_client.append(self._paid(done.sent, done.head, done.answer, now_ms))
+        self._leave_queue()
+        return 4 + done.head.size_bytes
 
     def _paid(self, sent: Sent, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
         """Charge a request that is answered here; return its answer, which says how long its client is to be silent."""

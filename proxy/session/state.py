@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 from protocol.api import ApiKey
 from protocol.node_endpoints import HiddenEndpoints
 from proxy.account import Account, Listening
-from proxy.administration import QuotaRequests
 from proxy.admission import Sent
 from proxy.calls import Call
 from proxy.exchange import Exchange
 from proxy.login import Login
 from proxy.mutations import Mutations
 from proxy.quota.client import Bucket
+from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
 from proxy.service_time import NO_TIME, Service, ServiceTime
 
@@ -175,7 +175,12 @@ class State:
         """Whether everything has been answered that was taken up, or is to be."""
         waits = self.is_blocked and not self.is_ending
         is_awaited = self._in_flight or not self._most_in_flight
-        return not (is_awaited or waits or self._is_being_answered)
+        return not (is_awaited or waits or self._is_being_answered or self._is_at_desk)
+
+    @property
+    def _is_at_desk(self) -> bool:
+        """Whether a request about quotas has been taken up that is answered here; it may be in force by now."""
+        return self._quota_requests is not None and self._quota_requests.is_pending
 
     @property
     def is_owed(self) -> bool:

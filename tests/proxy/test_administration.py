@@ -194,16 +194,40 @@ def test_what_cannot_be_read_ends_the_connection() -> None:
         administered()[0].client(write_alter_request(many, client_id=None))
 
 
-def test_a_connection_that_is_to_end_is_not_held_up() -> None:
+def test_a_connection_that_is_to_end_has_the_answer_to_what_was_begun_and_to_nothing_behind_it() -> None:
     wire, desk = administered()
-    wire.client(BOTH[0])
+    wire.client(*BOTH)
 
     wire.session.take_no_more()
 
-    assert wire.session.has_answered
+    assert not wire.session.has_answered
     desk.taken[0][3].answer = ANSWER
-    assert wire.resume() == b""
+    wire.wait(1_000)
+    assert wire.to_client() == ANSWER
+    assert wire.session.has_answered
+    assert len(desk.taken) == 1
     assert int(ApiKey.ALTER_CLIENT_QUOTAS) == 49
+
+
+@pytest.mark.parametrize(
+    "after", [None, Administration(frozenset(), True, SlowDesk()), Administration(frozenset(), False, SlowDesk())]
+)
+def test_what_was_begun_is_answered_whoever_administers_by_then(after: Administration | None) -> None:
+    wire, desk = administered()
+    wire.client(*BOTH)
+
+    wire.listening.policy = wire.listening.policy._replace(administration=after)
+    assert wire.resume() == b""
+    desk.taken[0][3].answer = ANSWER
+    passed = wire.resume()
+
+    answers = wire.to_client()
+    assert answers.startswith(ANSWER)
+    if after is None or after.forwards:
+        assert (answers, passed) == (ANSWER, BOTH[1])
+    else:
+        assert passed == b""
+        assert read_describe_response(answers[len(ANSWER) :], 0).error_code == 31
 
 
 def test_who_is_refused_has_little_to_say() -> None:

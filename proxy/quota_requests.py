@@ -1,0 +1,86 @@
+"""Requests about client quotas on one connection: as they come, piece by piece, and until they are answered."""
+
+from typing import NamedTuple
+
+from protocol.header import RequestHead
+from proxy.administration import Desk, Ticket
+from proxy.admission import Sent
+
+
+class Pending(NamedTuple):
+    """A request that was given to a desk."""
+
+    ticket: Ticket
+    head: RequestHead
+    sent: Sent
+
+
+class Done(NamedTuple):
+    """A request that is answered."""
+
+    answer: bytes
+    head: RequestHead
+    sent: Sent
+
+
+class QuotaRequests:
+    """One connection's requests about quotas; there is one at a time.
+
+    Attributes:
+        lacks_bytes: How much of the one that is coming is still to come.
+    """
+
+    __slots__ = ("_pending", "_pieces", "lacks_bytes")
+
+    def __init__(self) -> None:
+        self._pending: Pending | None = None
+        self._pieces: list[bytes] = []  # joined once, when it is whole: it may have many MB
+        self.lacks_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it was collected."""
+        return sum(map(len, self._pieces))
+
+    def collect(self, data: bytes) -> bytes:
+        """Keep what has come of a request until nothing is lacking; return all of that then, and nothing before."""
+        self._pieces.append(data)
+        self.lacks_bytes -= len(data)
+        if self.lacks_bytes > 0:
+            return b""
+        whole, self._pieces, self.lacks_bytes = b"".join(self._pieces), [], 0
+        return whole
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a request was given to a desk that has not had its answer."""
+        return self._pending is not None
+
+    def submit(self, desk: Desk, frame: bytes, head: RequestHead, sent: Sent, *, principal: str, owner: object) -> None:
+        """Have a request answered, whatever becomes of the listener and its administrators meanwhile.
+
+        Args:
+            desk: By whom.
+            frame: The request, whole, behind whose predecessors nothing is unanswered.
+            head: Of it.
+            sent: Who is charged for it.
+            principal: Who asks.
+            owner: To be woken when the answer is there.
+        """
+        self._pending = Pending(desk.submit(frame, principal, owner), head, sent)
+
+    def take(self) -> Done | None:
+        """Return the request that is pending, with its answer; None: not yet, or there is none.
+
+        Raises:
+            ProtocolError: It was no such request.
+        """
+        if self._pending is None:
+            return None
+        ticket, head, sent = self._pending
+        if ticket.error is not None:
+            raise ticket.error
+        if ticket.answer is None:
+            return None
+        self._pending = None
+        return Done(ticket.answer, head, sent)

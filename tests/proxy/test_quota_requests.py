@@ -1,0 +1,63 @@
+"""Requests about quotas of one connection: whole, and then with a desk."""
+
+import pytest
+
+from protocol.errors import ProtocolError, Truncated
+from protocol.header import read_request_head
+from proxy.account import NOBODY
+from proxy.administration import Ticket
+from proxy.admission import Sent
+from proxy.asked import asked
+from proxy.quota_requests import Done, QuotaRequests
+from tests.support.frames import other_request
+
+FRAME = other_request(1)
+HEAD = read_request_head(FRAME, 0, 1_000)
+SENT = Sent(NOBODY, asked(48, 0), None)
+
+
+class OneTicket:
+    """Gives out one ticket."""
+
+    def __init__(self) -> None:
+        self.ticket = Ticket()
+
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
+        assert (frame, principal, owner) == (FRAME, "admin", None)
+        return self.ticket
+
+
+def test_pieces_are_one_when_nothing_is_lacking() -> None:
+    requests = QuotaRequests()
+    requests.lacks_bytes = 5
+
+    assert requests.collect(b"ab") == b""
+    assert requests.collect(b"cd") == b""
+    assert (requests.lacks_bytes, requests.held_bytes) == (1, 4)
+    assert requests.collect(b"e and the next") == b"abcde and the next"
+    assert (requests.lacks_bytes, requests.held_bytes) == (0, 0)
+
+
+def test_an_answer_is_taken_once() -> None:
+    requests, desk = QuotaRequests(), OneTicket()
+    assert HEAD is not None
+    assert requests.take() is None
+
+    requests.submit(desk, FRAME, HEAD, SENT, principal="admin", owner=None)
+    assert requests.take() is None
+    assert requests.is_pending
+    desk.ticket.answer = b"answer"
+
+    assert requests.take() == Done(b"answer", HEAD, SENT)
+    assert not requests.is_pending
+    assert requests.take() is None
+
+
+def test_what_the_desk_cannot_read_is_raised_here() -> None:
+    requests, desk = QuotaRequests(), OneTicket()
+    assert HEAD is not None
+    requests.submit(desk, FRAME, HEAD, SENT, principal="admin", owner=None)
+    desk.ticket.error = Truncated("it is")
+
+    with pytest.raises(ProtocolError, match="it is"):
+        requests.take()
