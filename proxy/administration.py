@@ -34,22 +34,38 @@ class Ticket:
     """What is being answered.
 
     Attributes:
+        frame: The request, whole; nothing once it is dropped.
+        principal: Who asks.
+        owner: Whom to wake.
         answer: The whole frame, once it is there.
         error: Why there is none, if it was no such request.
+        is_dropped: Nobody waits for it any more.
     """
 
-    __slots__ = ("answer", "error")
+    __slots__ = ("answer", "error", "frame", "is_dropped", "owner", "principal")
 
-    def __init__(self) -> None:
+    def __init__(self, frame: bytes, principal: str, owner: object) -> None:
+        self.frame = frame
+        self.principal = principal
+        self.owner = owner
         self.answer: bytes | None = None
         self.error: ProtocolError | None = None
+        self.is_dropped = False
+
+    def drop(self) -> None:
+        """Take it that nobody waits for it: what has not begun need not."""
+        self.frame, self.owner = b"", None
+        self.is_dropped = True
 
 
 class Desk(Protocol):
     """Who answers administrators."""
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
-        """Begin to read a request, which is whole, and to answer it; ``owner`` is told when it is."""
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
+        """Begin to read a request, which is whole, and to answer it; ``owner`` is told when it is.
+
+        None: too much waits already; to be asked again later.
+        """
 
 
 class Administration(NamedTuple):
@@ -78,15 +94,20 @@ def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaReq
     return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
 
 
-def refusal(request: QuotaRequest) -> bytes:
-    """Return what Kafka answers who may not."""
-    error = CLUSTER_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED_MESSAGE
+def refusal(
+    request: QuotaRequest,
+    error_code: int = CLUSTER_AUTHORIZATION_FAILED,
+    message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
+) -> bytes:
+    """Return the frame with which a request as a whole is refused: as Kafka refuses who may not, if nothing is said."""
     if isinstance(request, DescribeRequest):
         return write_describe_response(
-            refuse_describe(*error), correlation_id=request.correlation_id, api_version=request.api_version
+            refuse_describe(error_code, message),
+            correlation_id=request.correlation_id,
+            api_version=request.api_version,
         )
     return write_alter_response(
-        AlterResponse(0, refuse_alter(request, *error)),
+        AlterResponse(0, refuse_alter(request, error_code, message)),
         correlation_id=request.correlation_id,
         api_version=request.api_version,
     )

@@ -6,6 +6,7 @@ A change is on the disk before it is in force, and in force before anybody is to
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -42,6 +43,9 @@ _AT_ONCE: Final = 250
 # Of a request: hosts are looked up one by one by the system.
 _MAX_HOSTS: Final = 100
 _LOOKUP_S: Final = 5.0
+# Of requests that have not begun: some of the largest that there are. Who has no room asks again.
+_MAX_WAITING: Final = 1_000
+_MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 # Is called on the loop with rules that hold from now on, None for those that hold no more, and whether any of addresses
 # has changed.
@@ -70,7 +74,8 @@ class QuotaDesk:
         self._on_changes = on_changes
         # One thread: the store's, and what is read of the rules there nobody changes meanwhile.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
-        self._requests: asyncio.Queue[tuple[bytes, str, object, Ticket]] = asyncio.Queue()
+        self._waiting: deque[Ticket] = deque()
+        self._has_come = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._is_writing_snapshot = False
 
@@ -89,11 +94,20 @@ class QuotaDesk:
         for warning in self._in_force.follow_file(config):
             log.warning("%s", warning)
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
         """Begin to answer a request. See ``proxy.administration.Desk``."""
-        ticket = Ticket()
-        self._requests.put_nowait((frame, principal, owner, ticket))
+        if not self._has_room(len(frame)):
+            self._waiting = deque(ticket for ticket in self._waiting if not ticket.is_dropped)
+            if not self._has_room(len(frame)):
+                return None
+        ticket = Ticket(frame, principal, owner)
+        self._waiting.append(ticket)
+        self._has_come.set()
         return ticket
+
+    def _has_room(self, size_bytes: int) -> bool:
+        waiting = self._waiting
+        return len(waiting) < _MAX_WAITING and sum(len(one.frame) for one in waiting) + size_bytes <= _MAX_WAITING_BYTES
 
     async def read(self) -> None:
         """Read the store, before anybody is served.
@@ -113,18 +127,28 @@ class QuotaDesk:
         """Answer, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             while True:
-                frame, principal, owner, ticket = await self._requests.get()
-                try:
-                    ticket.answer = await self._answer(await self._off_loop(read_request, frame), principal)
-                except ProtocolError as error:
-                    ticket.error = error
-                cast(Waiting, owner).take_turn()
+                while self._waiting:
+                    ticket = self._waiting.popleft()
+                    if not ticket.is_dropped:
+                        await self._serve(ticket)
+                self._has_come.clear()
+                await self._has_come.wait()
 
     async def stop(self) -> None:
         """Let go of the store."""
         if self._store is not None:
             await self._off_loop(self._store.close)
         self._thread.shutdown()
+
+    async def _serve(self, ticket: Ticket) -> None:
+        """Answer a request, and wake its owner."""
+        try:
+            ticket.answer = await self._answer(await self._off_loop(read_request, ticket.frame), ticket.principal)
+        except ProtocolError as error:
+            ticket.error = error
+        # Who was there when it came may be gone. What he does with his answer is no matter of the desk's.
+        if not ticket.is_dropped:
+            asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
 
     async def _answer(self, request: QuotaRequest, principal: str) -> bytes:
         if isinstance(request, DescribeRequest):

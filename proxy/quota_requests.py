@@ -66,8 +66,11 @@ class QuotaRequests:
             sent: Who is charged for it.
             principal: Who asks.
             owner: To be woken when the answer is there.
+
+        Nothing is pending afterwards where the desk has no room for it.
         """
-        self._pending = Pending(desk.submit(frame, principal, owner), head, sent)
+        ticket = desk.submit(frame, principal, owner)
+        self._pending = None if ticket is None else Pending(ticket, head, sent)
 
     def take(self) -> Done | None:
         """Return the request that is pending, with its answer; None: not yet, or there is none.
@@ -84,3 +87,9 @@ class QuotaRequests:
             return None
         self._pending = None
         return Done(ticket.answer, head, sent)
+
+    def close(self) -> None:
+        """Take it that the connection is gone."""
+        if self._pending is not None:
+            self._pending.ticket.drop()
+        self._pieces = []

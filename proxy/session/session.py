@@ -172,6 +172,8 @@ class Session(Responses):
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
+        if self._quota_requests is not None:
+            self._quota_requests.close()
         self._leave_queue()
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)

@@ -46,9 +46,12 @@ class SlowDesk:
 
     def __init__(self) -> None:
         self.taken: list[tuple[QuotaRequest, str, object, Ticket]] = []
+        self.is_full = False
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
-        ticket = Ticket()
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
+        if self.is_full:
+            return None
+        ticket = Ticket(frame, principal, owner)
         self.taken.append((read_request(frame), principal, owner, ticket))
         return ticket
 
@@ -307,3 +310,24 @@ def test_what_is_held_of_a_large_request_is_counted() -> None:
     wire.client(frame[:20], frame[20:30], frame[30:40])
 
     assert wire.session.held_bytes == 40
+
+
+def test_where_the_desk_has_no_room_it_is_asked_again() -> None:
+    wire, desk = administered()
+    desk.is_full = True
+    wire.client(BOTH[0])
+    assert wire.session.is_blocked
+
+    desk.is_full = False
+    wire.wait(1_000)
+
+    assert [taken[0] for taken in desk.taken] == [CHANGE]
+
+
+def test_who_is_gone_drops_what_he_asked() -> None:
+    wire, desk = administered()
+    wire.client(BOTH[0])
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert desk.taken[0][3].is_dropped

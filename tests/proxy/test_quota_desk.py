@@ -62,6 +62,7 @@ class Bed:
         client = Client()
         ticket = self.desk.submit(written(request), "admin", client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
         assert ticket.answer is not None
         return ticket.answer
 
@@ -225,6 +226,39 @@ async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
         client = Client()
         ticket = one.desk.submit(written(EVERYTHING)[:-1], "admin", client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
         assert isinstance(ticket.error, ProtocolError)
         assert ticket.answer is None
         assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
+        tickets = [one.desk.submit(written(alice), "admin", Client()) for _ in range(3)]
+        for ticket in tickets:
+            assert ticket is not None
+            ticket.drop()
+
+        assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
+    desk = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    large = bytes(4 * 1024 * 1024)
+
+    tickets = [desk.submit(large, "admin", Client()) for _ in range(6)]
+    assert [ticket is not None for ticket in tickets] == [True] * 4 + [False] * 2
+    assert tickets[1] is not None
+    tickets[1].drop()
+    assert desk.submit(large, "admin", Client()) is not None
+    assert desk.submit(large, "admin", Client()) is None
+
+    many = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    small = [many.submit(b"small", "admin", Client()) for _ in range(1_001)]
+    assert small[999] is not None
+    assert small[1_000] is None
+    small[999].drop()
+    assert many.submit(b"small", "admin", Client()) is not None

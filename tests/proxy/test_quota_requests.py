@@ -20,7 +20,7 @@ class OneTicket:
     """Gives out one ticket."""
 
     def __init__(self) -> None:
-        self.ticket = Ticket()
+        self.ticket = Ticket(FRAME, "admin", None)
 
     def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
         assert (frame, principal, owner) == (FRAME, "admin", None)

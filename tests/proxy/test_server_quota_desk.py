@@ -158,6 +158,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     running = asyncio.ensure_future(server.quota_desk.run())
     request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
     ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), "admin", Owner())
+    assert ticket is not None
     await eventually(lambda: ticket.answer)
 
     for upstream in (known, fleet.upstream(1, host)):
