@@ -25,6 +25,8 @@ CLIENT_QUOTAS: Final = (
     "controller_mutation_rate",
     "connections",
 )
+# Of a user or a client-id. Kafka's own: an int16 says how long a client-id is.
+MAX_NAME_BYTES: Final = 32_767
 # How many buckets a broker has at most, of each kind, beside those that rules name.
 MAX_BUCKETS: Final = 100_000
 # How many ports behind the bootstrap port are the brokers' where a file does not say.

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NoReturn
 
-from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED, Default, EntityName
+from config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, UNLIMITED, Default, EntityName
 
-# Kafka's own: an int16 says how long a client-id is.
-MAX_NAME_BYTES: Final = 32_767
 # Two such names, were each byte of them escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
 MAX_VALUE_BYTES: Final = 65_536

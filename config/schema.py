@@ -25,6 +25,7 @@ from config.fair_call_queue import (
 from config.model import (
     CLIENT_QUOTAS,
     DEFAULT,
+    MAX_NAME_BYTES,
     UNLIMITED,
     Address,
     CallQueueImpl,
@@ -137,6 +138,9 @@ def _log_level(value: object) -> str:
 
 def _entity_name(value: object) -> EntityName:
     name = _text(value, "a name or <default>")
+    size_bytes = len(name.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_NAME_BYTES:
+        raise ValueError(f"has {size_bytes} bytes; names have {MAX_NAME_BYTES} at the most in Kafka's protocol")
     return DEFAULT if name == DEFAULT.value else name
 
 

@@ -24,13 +24,18 @@ from protocol.client_quotas import (
     write_describe_response,
 )
 from protocol.errors import ProtocolError
-from proxy.administration import QuotaRequest, Ticket, read_request
+from proxy.administration import QuotaRequest, Ticket, read_request, refusal
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
-from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION
+from proxy.quota_store.errors import (
+    KAFKA_STORAGE_ERROR,
+    POLICY_VIOLATION,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_SERVER_ERROR_MESSAGE,
+)
 from proxy.quota_store.in_force import Addresses, InForce
 
 log = logging.getLogger(__name__)
@@ -143,12 +148,22 @@ class QuotaDesk:
     async def _serve(self, ticket: Ticket) -> None:
         """Answer a request, and wake its owner."""
         try:
-            ticket.answer = await self._answer(await self._off_loop(read_request, ticket.frame), ticket.principal)
+            request = await self._off_loop(read_request, ticket.frame)
         except ProtocolError as error:
             ticket.error = error
+        else:
+            ticket.answer = await self._answer_in_any_case(request, ticket.principal)
         # Who was there when it came may be gone. What he does with his answer is no matter of the desk's.
         if not ticket.is_dropped:
             asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
+
+    async def _answer_in_any_case(self, request: QuotaRequest, principal: str) -> bytes:
+        try:
+            return await self._answer(request, principal)
+        except Exception:
+            # Of a fault here those that follow are to feel nothing, nor are clients.
+            log.exception("a request of %s about quotas could not be answered", principal)
+            return await self._off_loop(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
     async def _answer(self, request: QuotaRequest, principal: str) -> bytes:
         if isinstance(request, DescribeRequest):
@@ -198,6 +213,8 @@ class QuotaDesk:
             await asyncio.to_thread(store.write_snapshot, number, rules)
         except OSError as error:
             log.warning("%s: a snapshot could not be written: %s", self._in_force.name, error)
+        except Exception:
+            log.exception("%s: a snapshot could not be written", self._in_force.name)
         finally:
             self._is_writing_snapshot = False
 

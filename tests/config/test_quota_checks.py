@@ -159,3 +159,14 @@ def test_what_is_no_mapping_is_passed_over_for_the_schema_says_it() -> None:
         load_bytes(dedent(with_rules("just text", "{ip: [1], connection_creation_rate: 1}")).encode(), file="f.yaml")
 
     assert len(caught.value.faults) == 2
+
+
+@pytest.mark.parametrize("key", ["user", "client-id"])
+def test_a_name_is_no_longer_than_kafka_can_say(key: str) -> None:
+    longest = "ü" * 16_383 + "x"
+    assert len(config(f"{{{key}: {longest}, connections: 3}}").quotas) == 1
+
+    (fault,) = faults(f"{{{key}: {longest}y, connections: 3}}")
+
+    assert fault.startswith("f.yaml:3")
+    assert "has 32768 bytes; names have 32767 at the most in Kafka's protocol" in fault

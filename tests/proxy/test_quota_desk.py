@@ -262,3 +262,43 @@ async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
     assert small[1_000] is None
     small[999].drop()
     assert many.submit(b"small", "admin", Client()) is not None
+
+
+@on_uvloop
+async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with bed(None, QuotaRule(user="u" * 40_000, producer_byte_rate=1.0, source="f.yaml:7")) as one:
+        old = DescribeRequest(0, 9, (), False)
+        told = await one.told(old)
+        assert told[1:] == (-1, "The server experienced an unexpected error when processing the request.", None)
+        assert "could not be answered" in caplog.text
+        one.desk.follow_file(ProxyConfig(listeners=()))
+        assert (await one.told(old)).entries == ()
+
+
+@on_uvloop
+async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+
+        def fails(*_: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk, "_on_changes", fails)
+            assert (await one.set(ALICE, {P: 5.0}))[0].error_code == -1
+        assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
+
+
+@on_uvloop
+async def test_an_owner_that_fails_ends_nothing() -> None:
+    class Faulty:
+        def take_turn(self) -> None:
+            raise ValueError("a fault")
+
+    heard: list[object] = []
+    async with bed(None) as one:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
+        one.desk.submit(written(EVERYTHING), "admin", Faulty())
+        assert (await one.told()).entries == ()
+    assert [str(fault) for fault in heard] == ["a fault"]
