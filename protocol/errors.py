@@ -23,6 +23,7 @@ A peer's bytes give values, "more bytes are needed", or one of these; nothing el
     ├── UnexpectedResponse    a response that answers no request, or another one
     ├── TokenAfterRefusal     something else than another handshake behind one that was refused
     ├── PrincipalChanged      a login as somebody else than before
+    ├── LoginExpired          a request that is answered here, behind the end of a login
     ├── MalformedCertificate  a TLS client's certificate whose subject cannot be read
     ├── NoMatchingRule        a TLS client whose name no mapping rule applies to
     └── UnknownVersion        a version that no client was told of, of an API that is limited by what its requests say
@@ -162,6 +163,12 @@ class PrincipalChanged(ProtocolError):
     """A client that is logged in logged in again, as somebody else (KIP-368 forbids it)."""
 
     reason = "principal_changed"
+
+
+class LoginExpired(ProtocolError):
+    """A client asked behind the end of its login (KIP-368): a broker would close the connection as well."""
+
+    reason = "login_expired"
 
 
 class MalformedCertificate(ProtocolError):

@@ -31,6 +31,8 @@ from protocol.primitives import (
     read_string,
     read_uvarint,
     skip,
+    skip_bytes,
+    skip_compact_bytes,
     skip_compact_string,
     skip_string,
     skip_tags,
@@ -51,6 +53,8 @@ ILLEGAL_SASL_STATE: Final = 34
 # Kafka's sasl.server.max.receive.size: nobody needs more to say who he is.
 MAX_LOGIN_BYTES: Final = 524_288
 
+# Of SaslAuthenticate.
+_FIRST_WITH_LIFETIME: Final = 1
 _SIZE_BYTES: Final = 4
 _SASLNAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+")
 _SEPARATOR: Final = "\x01"  # of OAUTHBEARER's key-value pairs
@@ -154,6 +158,25 @@ def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateRe
     error_code, offset = read_int16(body, offset)
     offset = skip_compact_string(body, offset) if is_compact else skip_string(body, offset)
     return AuthenticateResponse(error_code, _read_bytes(body, offset, is_compact=is_compact))
+
+
+def read_session_lifetime_ms(body: Buffer, api_version: int) -> int:
+    """Read for how long the broker lets a client go on as who it is; 0: as long as it likes, or v0, which says nothing.
+
+    Args:
+        body: As for ``read_authenticate_response``.
+        api_version: Of the request.
+
+    Raises:
+        ProtocolError: The body is none.
+    """
+    if api_version < _FIRST_WITH_LIFETIME:
+        return 0
+    is_compact = is_flexible(ApiKey.SASL_AUTHENTICATE, api_version)
+    offset = skip(body, skip_tags(body, 0) if is_compact else 0, 2)
+    offset = skip_compact_string(body, offset) if is_compact else skip_string(body, offset)
+    offset = skip_compact_bytes(body, offset) if is_compact else skip_bytes(body, offset)
+    return int.from_bytes(body[offset : skip(body, offset, 8)], signed=True)
 
 
 def _read_bytes(body: Buffer, offset: int, *, is_compact: bool) -> bytes:

@@ -51,6 +51,8 @@ class Login:
         principal: Whom the broker has accepted; None before that.
         mechanism: Of the login that is going on or was last; fit to be a metric's label.
         is_raw: Whether both sides send bare tokens now.
+        expires_ms: Until when the broker believes him to be who he is (KIP-368); None: it has not said. It closes a
+            connection that asks it something later.
         is_refused: Whether the broker has refused to take bare tokens; some clients send theirs all the same.
     """
 
@@ -59,7 +61,9 @@ class Login:
         "_is_awaited",
         "_is_done",
         "_is_raw_wanted",
+        "_lifetime_ms",
         "_user",
+        "expires_ms",
         "is_raw",
         "is_refused",
         "mechanism",
@@ -69,8 +73,10 @@ class Login:
     def __init__(self) -> None:
         self.principal: str | None = None
         self.mechanism = OTHER
+        self.expires_ms: int | None = None
         self.is_raw = False
         self.is_refused = False
+        self._lifetime_ms = 0  # that the last answer gave
         self._is_raw_wanted = False
         self._has_begun = False  # a token was sent
         self._is_awaited = False
@@ -136,6 +142,7 @@ class Login:
             ProtocolError: It is no such response.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
+            self._lifetime_ms = sasl.read_session_lifetime_ms(body, api_version)
             return self._judge(*sasl.read_authenticate_response(body, api_version))
         if error_code := sasl.read_handshake_error(body):
             is_refused = self._is_raw_wanted and error_code != sasl.ILLEGAL_SASL_STATE
@@ -144,6 +151,18 @@ class Login:
             return verdict
         self.is_raw = self._is_raw_wanted
         return Verdict.GOING_ON
+
+    def renew(self, verdict: Verdict, *, now_ms: int) -> None:
+        """Take it that ``answer`` gave this verdict just now; what is no answer to a login changes nothing."""
+        lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
+        if lifetime_ms > 0 and verdict is not Verdict.FAILED:
+            self.expires_ms = now_ms + lifetime_ms
+        elif verdict is Verdict.ACCEPTED:
+            self.expires_ms = None
+
+    def has_expired(self, *, now_ms: int) -> bool:
+        """Whether the broker would not believe any more who he is."""
+        return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def answer_raw(self, token: bytes) -> Verdict:
         """Take the broker's bare token.

@@ -11,6 +11,7 @@ from protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
 from protocol.errors import (
     FrameTooLarge,
     HeadTooLong,
+    LoginExpired,
     TokenAfterRefusal,
     UnknownVersion,
 )
@@ -302,6 +303,8 @@ class Requests(State):
             raise UnknownVersion(
                 f"version {api_version} of {API_NAMES[api_key]} is not known here, nor was it announced"
             )
+        if self._login is not None and self._login.has_expired(now_ms=now_ms):
+            raise LoginExpired("its login has expired, and it asked about client quotas without logging in again")
         if size_bytes > administration.max_request_bytes(principal):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
         requests = self._quota_requests = self._quota_requests or QuotaRequests()

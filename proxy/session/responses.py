@@ -265,7 +265,9 @@ class Responses(Requests):
             if api_key == _TOKEN:
                 self._conclude(login, login.answer_raw(bytes(frame[4:])))
             else:
-                self._conclude(login, login.answer(api_key, api_version, frame[_RESPONSE_HEAD_BYTES:]))
+                verdict = login.answer(api_key, api_version, frame[_RESPONSE_HEAD_BYTES:])
+                login.renew(verdict, now_ms=self.now_ns // 1_000_000)
+                self._conclude(login, verdict)
         return NOTHING
 
     def _begin_token(self, data: bytes, position: int) -> Answer | None:

@@ -68,6 +68,17 @@ def test_a_broker_answers_with_an_error_code_and_a_token(version: int, error_cod
     assert sasl.read_authenticate_response(response[8:], version) == (error_code, token)
 
 
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+@pytest.mark.parametrize(("error_code", "token"), [(0, b""), (0, SERVER_FIRST), (58, b"")])
+def test_and_with_how_long_a_login_holds(version: int, error_code: int, token: bytes) -> None:
+    response = authenticate_response(token, error_code=error_code, version=version, lifetime_ms=77_000_000_000)
+
+    assert sasl.read_session_lifetime_ms(response[8:], version) == (77_000_000_000 if version else 0)
+    if version:
+        with pytest.raises(Truncated):
+            sasl.read_session_lifetime_ms(response[8:-2], version)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("tagged", [False, True])
 def test_messages_of_kio_are_read(version: int, tagged: bool) -> None:

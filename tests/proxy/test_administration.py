@@ -19,7 +19,7 @@ from protocol.client_quotas import (
     write_describe_request,
     write_describe_response,
 )
-from protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnknownVersion
+from protocol.errors import FrameTooLarge, LoginExpired, ProtocolError, TooManyElements, UnknownVersion
 from protocol.walk import MAX_ELEMENTS, framed
 from proxy.administration import (
     MAX_REFUSED_BYTES,
@@ -32,6 +32,16 @@ from proxy.administration import (
 )
 from proxy.session.requests import Requests
 from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.logins import (
+    GSSAPI,
+    Dialogue,
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+    plain,
+    scram,
+)
 from tests.support.wire import Wire
 
 ALICE = (("user", "alice"),)
@@ -331,3 +341,55 @@ def test_who_is_gone_drops_what_he_asked() -> None:
     wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
     assert desk.taken[0][3].is_dropped
+
+
+def logged_in(wire: Wire, login: Dialogue, *, lifetime_ms: int) -> None:
+    wire.client(handshake_request(login.mechanism))
+    wire.broker(handshake_response())
+    for asked, told in login.tokens:
+        wire.client(authenticate_request(asked))
+        is_last = (asked, told) == login.tokens[-1]
+        wire.broker(authenticate_response(told, lifetime_ms=lifetime_ms if is_last else 0))
+
+
+@pytest.mark.parametrize("login", [plain("admin"), scram("admin")])
+def test_an_administrator_whose_login_has_expired_is_one_no_more(login: Dialogue) -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    logged_in(wire, login, lifetime_ms=60_000)
+
+    wire.wait(59_999)
+    wire.client(BOTH[0])
+    desk.taken[0][3].answer = ANSWER
+    wire.resume()
+    assert wire.to_client() == ANSWER
+    wire.wait(1)
+
+    with pytest.raises(LoginExpired):
+        wire.client(BOTH[0])
+    assert len(desk.taken) == 1
+
+
+@pytest.mark.parametrize("lifetime_ms", [0, 60_000])
+def test_who_logs_in_again_is_an_administrator_on(lifetime_ms: int) -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    logged_in(wire, scram("admin"), lifetime_ms=60_000)
+    wire.wait(70_000)
+
+    logged_in(wire, scram("admin"), lifetime_ms=lifetime_ms)
+    wire.wait(50_000)
+    wire.client(BOTH[0])
+
+    assert len(desk.taken) == 1
+
+
+@pytest.mark.parametrize("login", [scram("admin"), GSSAPI])
+def test_who_has_only_begun_to_log_in_again_has_not(login: Dialogue) -> None:
+    wire, _ = administered(admins=frozenset({"admin"}))
+    logged_in(wire, scram("admin"), lifetime_ms=60_000)
+    wire.wait(70_000)
+    begun = Dialogue(mechanism=login.mechanism, tokens=login.tokens[:1], user=login.user)
+
+    logged_in(wire, begun, lifetime_ms=0)
+
+    with pytest.raises(LoginExpired):
+        wire.client(BOTH[0])

@@ -95,11 +95,16 @@ def authenticate_request(token: bytes, *, version: int = 1, correlation_id: int 
 
 
 def authenticate_response(
-    token: bytes = EMPTY, *, error_code: int = 0, version: int = 1, correlation_id: int = 2
+    token: bytes = EMPTY,
+    *,
+    error_code: int = 0,
+    version: int = 1,
+    correlation_id: int = 2,
+    lifetime_ms: int = 3_600_000,
 ) -> bytes:
     """Return the answer to it."""
     message = b"refused" if error_code else None
-    lifetime = pack(">q", 3_600_000) if version >= 1 else b""
+    lifetime = pack(">q", lifetime_ms) if version >= 1 else b""
     if version >= 2:
         text = b"\0" if message is None else write_uvarint(len(message) + 1) + message
         body = b"\0" + pack(">h", error_code) + text + write_uvarint(len(token) + 1) + token + lifetime + b"\0"
