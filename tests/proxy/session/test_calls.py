@@ -8,6 +8,8 @@ import pytest
 
 from config.model import DEFAULT, Enforcement, QuotaRule
 from protocol.api import ApiKey
+from protocol.client_quotas import DescribeRequest, write_describe_request
+from proxy.administration import Administration, Ticket
 from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line, Tally, Watched
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
@@ -315,6 +317,44 @@ def test_what_a_request_took_is_told_to_who_reckons_its_cost() -> None:
     produce, fetch = crowd.cost.done
     assert (produce.api_key, produce.queue_us, produce.elapsed_us) == (ApiKey.PRODUCE, 0, 5_000)
     assert (fetch.api_key, fetch.queue_us, fetch.elapsed_us) == (ApiKey.FETCH, 5_000, 7_000)
+
+
+class NoHurry:
+    """Takes what administrators ask, and answers nothing."""
+
+    def __init__(self) -> None:
+        self.tickets: list[Ticket] = []
+
+    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
+        self.tickets.append(Ticket(frame, principal, owner))
+        return self.tickets[-1]
+
+
+def test_who_may_not_administer_waits_to_hear_it_and_who_may_does_not_wait_for_the_broker() -> None:
+    crowd, desk = Crowd(), NoHurry()
+    first, second, admin = crowd.wires
+    for wire in crowd.wires:
+        administration = Administration(frozenset({"admin"}), False, desk)
+        wire.listening.policy = wire.listening.policy._replace(administration=administration)
+    admin.session.account.log_in("admin")
+    question = write_describe_request(DescribeRequest(0, 8, (), False), client_id="etl")
+    first.client(produce_request(1))
+
+    second.client(question)
+    admin.client(question)
+    assert second.to_client() == b""
+    assert len(desk.tickets) == 1
+
+    first.broker(produce_response(1))
+    assert crowd.granted() == [second]
+    second.resume()
+    assert len(second.to_client()) > 0
+    assert second.session.is_idle
+    desk.tickets[0].answer = b"answer"
+    admin.resume()
+    assert admin.to_client() == b"answer"
+    assert [done.api_key for done in crowd.cost.done] == [ApiKey.PRODUCE, ApiKey.DESCRIBE_CLIENT_QUOTAS]
+    assert crowd.dispatcher.in_flight == 0
 
 
 def test_what_becomes_of_requests_is_counted() -> None:
