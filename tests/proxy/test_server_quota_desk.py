@@ -1,8 +1,12 @@
 """Quotas that an administrator sets at a server: in force for the next request, at every broker, after a restart."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+
+import pytest
 
 from config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
 from protocol.client_quotas import (
@@ -18,6 +22,8 @@ from protocol.client_quotas import (
     write_describe_request,
 )
 from proxy.quota.entity import QuotaKind
+from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import StoreDirectory
 from proxy.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import (
@@ -122,6 +128,33 @@ async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_f
             assert await put(client, ETL, P, 2_000.0) == 31
             assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
         await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_change_that_is_on_its_way_when_the_proxy_stops_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, may_go_on = Event(), Event()
+    append = StoreDirectory.append
+
+    def slowly(store: StoreDirectory, changes: Sequence[Change]) -> None:
+        is_writing.set()
+        may_go_on.wait(20)
+        append(store, changes)
+
+    monkeypatch.setattr(StoreDirectory, "append", slowly)
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            asked = asyncio.ensure_future(put(client, ETL, P, 1_000.0))
+            await eventually(is_writing.is_set)
+            server.stop()
+            await asyncio.sleep(0)
+            may_go_on.set()
+            assert await asyncio.wait_for(asked, 20) == 0
+        await end
 
 
 @on_uvloop
