@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -100,6 +102,7 @@ def write_month(directory: Path, records: list[Record]) -> int:
     return copies
 
 
+@pytest.mark.pipeline
 def test_a_month_is_billed_to_the_byte_that_passed_and_what_is_odd_about_it_is_said(
     kafka_4: Kafka, tmp_path: Path
 ) -> None:
