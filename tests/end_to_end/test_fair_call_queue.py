@@ -20,7 +20,7 @@ from tests.end_to_end.support.closed_loop import Crowd, Load, Writes
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-_RECORDS = 5_000
+_RECORDS = 2_500
 _OTHERS = Crowd("others", connections=3)
 _AT_THE_MOST_S = 200
 

@@ -231,7 +231,7 @@ def _meet(kafka: Kafka, *, wanted: int, patience_s: float) -> None:
 
 
 def test_no_application_hears_of_refusals(kafka_4: Kafka) -> None:
-    _meet(kafka_4, wanted=40, patience_s=150)
+    _meet(kafka_4, wanted=20, patience_s=150)
 
 
 @pytest.mark.long
