@@ -59,7 +59,7 @@ def _throttled_s(answers: list[Answer]) -> float:
 
 
 def test_a_burst_and_the_silence_after_it_are_those_of_kafka(kafka_4: Kafka) -> None:
-    theirs, ours = _side_by_side(kafka_4, seconds=26)
+    theirs, ours = _side_by_side(kafka_4, seconds=37)
 
     assert _burst_bytes(ours) == pytest.approx(_burst_bytes(theirs), rel=0.03)
     assert len(_pauses(ours)) == pytest.approx(len(_pauses(theirs)), abs=2)
