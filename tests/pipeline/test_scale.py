@@ -1,15 +1,10 @@
-"""Logs of millions of records, and a cluster of processes: what the short tests cannot show. ``make test-pipeline``."""
+"""Logs of millions of records: what the short tests cannot show. ``make test-pipeline``."""
 
 import os
-import re
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from bench import pipeline
@@ -59,49 +54,3 @@ def test_a_client_with_half_of_all_records_needs_no_more_memory(tmp_path: Path) 
     run("capacity", "--usage", usage, "--out", str(tmp_path / "plan"), "--conf", "spark.driver.memory=1g")
 
     assert load(tmp_path / "plan" / "quotas.yaml").config.quotas
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """A standalone cluster, a master and two workers; its URL."""
-    home = Path(pyspark.__file__).parent
-    environment = os.environ | {
-        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path / "work"),
-        "PYSPARK_PYTHON": sys.executable,
-    }  # fmt: skip
-    log = tmp_path / "master.log"
-    with ExitStack() as stack, log.open("w") as master_log:
-
-        def start(name: str, *words: str, output: object = subprocess.DEVNULL) -> None:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-
-        start("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", output=master_log)
-        url = _url_of(log)
-        for _ in range(2):
-            start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", url)
-        yield url
-
-
-def _url_of(log: Path) -> str:
-    for _ in range(600):
-        found = re.search(r"spark://127\.0\.0\.1:\d+", log.read_text(encoding="utf-8"))
-        if found:
-            return found[0]
-        time.sleep(0.1)
-    pytest.fail(f"the master did not start: {log.read_text(encoding='utf-8')}")
-
-
-def test_a_cluster_gives_what_one_machine_does(tmp_path: Path, cluster: str) -> None:
-    """The workers find the package where a wheel puts it: in the site-packages of the Python that they run."""
-    usage = str(tmp_path / "usage")
-    run("simulate", "--out", usage, "--entities", "4", "--brokers", "2", "--days", "1")
-
-    run("capacity", "--usage", usage, "--out", str(tmp_path / "local"))
-    conf = ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
-    run("capacity", "--usage", usage, "--out", str(tmp_path / "there"), "--master", cluster, *conf)
-
-    for name in ("quotas.yaml", "ramp.csv", "report.html"):
-        assert (tmp_path / "local" / name).read_text() == (tmp_path / "there" / name).read_text(), name

@@ -1,0 +1,122 @@
+"""A Spark cluster of processes, a master and two workers. None of them sees this checkout: they have the wheel."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyspark
+import pytest
+
+pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
+
+REPOSITORY = Path(__file__).parent.parent.parent
+SPARK_HOME = Path(pyspark.__file__).parent
+# Where the driver can be reached by the executors.
+HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
+RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    directory = tmp_path_factory.mktemp("wheel")
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+def environment(directory: Path) -> Path:
+    """Make a Python that has what is installed here, but for this project; return its interpreter."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    (packages,) = directory.glob("lib/python*/site-packages")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        # An editable installation is a .pth file that names the checkout.
+        if entry.suffix != ".pth" and not entry.name.startswith(("_editable_impl", "kafka_quota_proxy", "__pycache__")):
+            (packages / entry.name).symlink_to(entry)
+    return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """A Python with the wheel."""
+    python = environment(tmp_path_factory.mktemp("installed") / "venv")
+    (packages,) = python.parent.parent.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)  # which is all that installing does to a wheel of Python alone
+    return python
+
+
+def clean(**more: str) -> dict[str, str]:
+    """Return an environment in which nobody is told of the checkout."""
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYSPARK_PYTHON", "SPARK_HOME")
+    }
+    return kept | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"} | more
+
+
+def run(words: Sequence[object], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program away from the checkout."""
+    return subprocess.run(
+        [str(word) for word in words], cwd=cwd, env=env or clean(), capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A master and two workers; the master's URL."""
+    directory = tmp_path_factory.mktemp("cluster")
+    log = directory / "master.log"
+    with ExitStack() as stack, log.open("w") as master_log:
+
+        def start(name: str, *words: str, output: object = subprocess.DEVNULL) -> None:
+            command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
+            env = clean(SPARK_WORKER_DIR=str(directory / "work"))
+            process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+
+        start("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", output=master_log)
+        url = _url_of(log)
+        for _ in range(2):
+            start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", url)
+        yield url
+
+
+def _url_of(log: Path) -> str:
+    for _ in range(600):
+        found = re.search(r"spark://127\.0\.0\.1:\d+", log.read_text(encoding="utf-8"))
+        if found:
+            return found[0]
+        time.sleep(0.1)
+    pytest.fail(f"the master did not start: {log.read_text(encoding='utf-8')}")
+
+
+@pytest.fixture(scope="module")
+def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
+    """A log, and the plan that one machine makes of it."""
+    directory = tmp_path_factory.mktemp("log")
+    size = ("--entities", "4", "--brokers", "2", "--days", "0.5")
+    for words in (["simulate", "--out", "usage", *size], ["capacity", "--usage", "usage", "--out", "plan"]):
+        ended = run([installed, "-m", "pipeline", *words], directory)
+        assert ended.returncode == 0, ended.stderr
+    return directory
+
+
+def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
+    cluster: str, installed: Path, usage: Path, tmp_path: Path
+) -> None:
+    words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster, *HERE]
+
+    ended = run([installed, "-m", "pipeline", *words], tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    for name in RESULTS:
+        assert (tmp_path / "plan" / name).read_text() == (usage / "plan" / name).read_text(), name
