@@ -35,6 +35,7 @@ WINDOW_S: Final = 5.0
 _STEP_S: Final = 0.5
 TOLERANCE: Final = 0.05
 SETTLED_S: Final = 20
+SETTLED_AFTER_A_CUT_S: Final = 45
 RELAYED: Final = ("RELAYED", "ALSO_RELAYED")
 _LONGEST_S: Final = 300.0
 
@@ -250,19 +251,22 @@ def test_a_proxy_that_is_cut_off_has_an_even_share_more_at_most(cluster: Cluster
             leases = [one.metrics().total("kafka_quota_proxy_quotas_topic_lease_in_force") for one in cluster.proxies]
             relay.mend()
             mended_s = time.monotonic()
-            time.sleep(30)
+            time.sleep(60)
             ended_s = time.monotonic()
 
-    before, cut, after = (
-        [rate for _, rate in load.windows(*part)] for part in ((began_s, cut_s), (cut_s, mended_s), (mended_s, ended_s))
-    )
+    windows = load.windows(mended_s, ended_s)
+    before, cut = ([rate for _, rate in load.windows(*part)] for part in ((began_s, cut_s), (cut_s, mended_s)))
+    after = [rate for _, rate in windows]
+    rest_s = max((start + _STEP_S for start, rate in windows if not is_close(rate)), default=0.0)
     sys.stdout.write(
         f"{name}: before {max(before):.3f}, cut off {max(cut):.3f} at most and {sum(cut) / len(cut):.3f} on average, "
-        f"after {max(after):.3f}, at the end {after[-1]:.3f} of the limit, in windows of {WINDOW_S:g} s\n"
+        f"after {max(after):.3f}; {rest_s:g} s after the mending within 5 % for good; of the limit, in windows of "
+        f"{WINDOW_S:g} s\n"
     )
     assert leases == [float(one != name) for one in NAMES]
     # Behind the mending windows still have what was used while it was cut off, for what is lowered is heard later.
     assert max(before) <= 1 + TOLERANCE, cluster.process.log_tail()
     assert max(*cut, *after) <= 1 + 1 / len(NAMES) + TOLERANCE, cluster.process.log_tail()
     assert max(cut) > 1 + TOLERANCE or number == 2  # of p3 it is known what it uses, and the others have the rest
-    assert after[-1] == pytest.approx(1, abs=TOLERANCE)
+    # It is heard of again, then what the one had is held for a lease, then the other has his half.
+    assert rest_s <= SETTLED_AFTER_A_CUT_S, cluster.process.log_tail()
