@@ -19,6 +19,7 @@ PAGES = sorted(
 )
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
@@ -51,12 +52,23 @@ def commands(program: str) -> list[str]:
     return sorted({line for line in found if line.startswith(f"{program} ")})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_each_relative_link_leads_to_a_file(page: Path) -> None:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
-    targets = [link.split("#")[0] for link in _LINK.findall(text) if "://" not in link]
+def anchors(page: Path) -> set[str]:
+    """Return what the headings of a page are called in links: as GitHub has it, which counts equal ones."""
+    found: list[str] = []
+    for heading in _HEADING.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
+    return set(found)
 
-    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_relative_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    links = [link.partition("#") for link in _LINK.findall(text) if "://" not in link]
+
+    assert [target for target, _, _ in links if target and not (page.parent / target).exists()] == []
+    led = [(page.parent / target if target else page, anchor) for target, _, anchor in links if anchor]
+    assert [(to.name, anchor) for to, anchor in led if to.suffix == ".md" and anchor not in anchors(to)] == []
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=lambda block: block.where)
