@@ -14,8 +14,10 @@ from pyspark.sql import functions as F
 
 from config.model import DEFAULT, QuotaRule
 from pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES
+from proxy.quota.entity import QuotaKind, RuleTable
 
 _RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+_KINDS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
 
 
 class Share(NamedTuple):
@@ -101,7 +103,13 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return a proxy's rules: even shares of all that the cluster has, and those of its buckets in their place."""
+    """Return a proxy's rules: even shares of all that the cluster has, and those of its buckets in their place.
+
+    A share is held (enforcement, shaping) as the rule that it is a part of. Where a rule of the same names is held
+    otherwise, as when one is for produce and another for fetch, there is no place for it, and the even share stays.
+    """
+    rules = tuple(rules)
+    tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
     of_entity: dict[tuple[object, object], QuotaRule] = {}
     for rule in rules:
         even: dict[str, Any] = {
@@ -115,8 +123,11 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
         if share.proxy == proxy:
             names = (share.user or None, share.client_id or None)
             mine: dict[str, Any] = {_RATE_KEYS[share.kind]: float(share.rate)}
-            rule = of_entity.get(names) or QuotaRule(user=names[0], client_id=names[1])
-            of_entity[names] = replace(rule, **mine)
+            whole = tables[share.kind].resolve(user=share.user, client_id=share.client_id).rule
+            ways: dict[str, Any] = {"enforcement": whole.enforcement, "shaping": whole.shaping} if whole else {}
+            rule = of_entity.get(names) or QuotaRule(user=names[0], client_id=names[1], **ways)
+            if all(getattr(rule, name) == way for name, way in ways.items()):
+                of_entity[names] = replace(rule, **mine)
     return sorted(
         of_entity.values(),
         key=lambda rule: tuple(str(name if name is not DEFAULT else "") for name in (rule.user, rule.client_id)),

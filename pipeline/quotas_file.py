@@ -12,6 +12,7 @@ from pipeline.errors import InputError
 
 # What stands for listeners where there are only quotas. ``check`` wants one.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
+_AS_USUAL: Final = ProxyConfig(listeners=())
 
 
 def read_quotas(path: str) -> ProxyConfig:
@@ -35,18 +36,36 @@ def read_quotas(path: str) -> ProxyConfig:
         raise InputError(str(error).splitlines()) from error
 
 
-def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str]) -> str:
+def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _AS_USUAL) -> str:
     """Return a configuration of these rules that ``kafka-quota-proxy check`` takes.
 
     Args:
-        rules: each with a word why, "" for none; byte rates only.
+        rules: each with a word why, "" for none; byte rates, and how they are held.
         head: what the first lines say, each of them as a comment.
+        held: whose enforcement, shaping, burst and max_throttle_time are written too; the rest of it is not.
     """
-    lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", "", "quotas:"]
+    lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
+    lines += ["", "quotas:"]
     written = [f"  - {_rule(rule)}" + (f"  # {why}" if why else "") for rule, why in rules]
     if not written:
         lines[-1] = "quotas: []"
     return "\n".join([*lines, *written]) + "\n"
+
+
+def _settings(held: ProxyConfig) -> list[str]:
+    """Return a line for each setting that says how limits are held and is not as usual."""
+    longest_ms = held.max_throttle_time_ms
+    written = {
+        "enforcement": held.enforcement.value,
+        "max_throttle_time_ms": "null" if longest_ms is None else f"{longest_ms}ms",
+        "shaping": held.shaping.value,
+        "burst_ms": f"{held.burst_ms}ms",
+    }
+    return [
+        f"{name.removesuffix('_ms')}: {value}"
+        for name, value in written.items()
+        if getattr(held, name) != getattr(_AS_USUAL, name)
+    ]
 
 
 def _rule(rule: QuotaRule) -> str:
@@ -54,6 +73,8 @@ def _rule(rule: QuotaRule) -> str:
     parts = [f"{key}: {_text(name)}" for key, name in entity.items() if name is not None]
     rates = {"producer_byte_rate": rule.producer_byte_rate, "consumer_byte_rate": rule.consumer_byte_rate}
     parts += [f"{key}: {rate:.0f}" for key, rate in rates.items() if rate is not None]
+    ways = {"enforcement": rule.enforcement, "shaping": rule.shaping}
+    parts += [f"{key}: {way.value}" for key, way in ways.items() if way is not None]
     return "{" + ", ".join(parts) + "}"
 
 

@@ -44,7 +44,7 @@ def execute(args: argparse.Namespace) -> int:
                 f"Of {proxy}: its part of the limits of {args.limits}, divided over {len(proxies)} proxies by demand."
             ]
             name = f"{quote(proxy, safe='')}/quotas.yaml"
-            output.text(name, as_file(rules, head=head))
+            output.text(name, as_file(rules, head=head, held=config))
             files.append(f"{args.out}/{name}")
     sys.stdout.write("".join(f"{file}\n" for file in files))
     return 0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from config.model import DEFAULT, ProxyConfig, QuotaRule
+from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule, Shaping
 from pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
 from pipeline.tried import Quotas
 from pipeline.whatif import resolved
@@ -79,6 +79,37 @@ def test_who_was_not_seen_has_an_even_share_of_his_rule() -> None:
         ("bob", None, 10.0),
     ]
     assert [rule.producer_byte_rate for rule in second] == [300.0, 30.0, None]
+
+
+def test_a_share_is_held_as_the_rule_that_it_is_of() -> None:
+    rules = [
+        QuotaRule(user=DEFAULT, producer_byte_rate=900.0, enforcement=Enforcement.OBSERVE, shaping=Shaping.PACED),
+        QuotaRule(user="bob", producer_byte_rate=90.0, enforcement=Enforcement.DELAY),
+    ]
+    given = [Share("a", "produce", "alice", "", 840), Share("a", "produce", "bob", "", 70)]
+
+    found = rules_of("a", given, rules, 3)
+
+    assert [(rule.user, rule.producer_byte_rate, rule.enforcement, rule.shaping) for rule in found] == [
+        (DEFAULT, 300.0, Enforcement.OBSERVE, Shaping.PACED),
+        ("alice", 840.0, Enforcement.OBSERVE, Shaping.PACED),
+        ("bob", 70.0, Enforcement.DELAY, None),
+    ]
+
+
+def test_one_rule_cannot_hold_produce_and_fetch_in_two_ways_so_that_one_of_them_stays_even() -> None:
+    rules = [
+        QuotaRule(user=DEFAULT, consumer_byte_rate=900.0, enforcement=Enforcement.OBSERVE),
+        QuotaRule(user="alice", producer_byte_rate=90.0),
+    ]
+    given = [Share("a", "fetch", "alice", "", 840), Share("a", "produce", "alice", "", 70)]
+
+    found = rules_of("a", given, rules, 3)
+
+    assert [(rule.user, rule.producer_byte_rate, rule.consumer_byte_rate, rule.enforcement) for rule in found] == [
+        (DEFAULT, None, 300.0, Enforcement.OBSERVE),
+        ("alice", 70.0, None, None),
+    ]
 
 
 @pytest.mark.parametrize("floor", [0.0, 1.0])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.load import load_bytes
-from config.model import DEFAULT, QuotaRule
+from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule, Shaping
 from pipeline.errors import InputError
 from pipeline.quotas_file import as_file, read_quotas
 
@@ -25,6 +25,34 @@ def test_what_is_written_is_what_a_proxy_reads(user: str | None, client_id: str,
     (read,) = loaded.config.quotas
     assert (read.user, read.client_id, read.producer_byte_rate) == (user, client_id, float(rate))
     assert loaded.warnings == ()
+
+
+@given(
+    of_rule=st.tuples(st.sampled_from([None, *Enforcement]), st.sampled_from([None, *Shaping])),
+    of_file=st.tuples(st.sampled_from(Enforcement), st.sampled_from(Shaping)),
+    burst_ms=st.integers(1, 60_000),
+    max_throttle_time_ms=st.integers(1_000, 60_000) | st.none(),
+)
+def test_how_limits_are_held_is_written_with_them(
+    of_rule: tuple[Enforcement | None, Shaping | None],
+    of_file: tuple[Enforcement, Shaping],
+    burst_ms: int,
+    max_throttle_time_ms: int | None,
+) -> None:
+    rule = QuotaRule(user="alice", producer_byte_rate=5e6, enforcement=of_rule[0], shaping=of_rule[1])
+    held = ProxyConfig(
+        listeners=(),
+        enforcement=of_file[0],
+        shaping=of_file[1],
+        burst_ms=burst_ms,
+        max_throttle_time_ms=max_throttle_time_ms,
+    )
+
+    read = load_bytes(as_file([(rule, "")], head=[], held=held).encode(), file="quotas.yaml").config
+
+    assert (read.quotas[0].enforcement, read.quotas[0].shaping) == of_rule
+    assert (read.enforcement, read.shaping) == of_file
+    assert (read.burst_ms, read.max_throttle_time_ms) == (burst_ms, max_throttle_time_ms)
 
 
 def test_no_quotas_are_a_file_too() -> None:
