@@ -37,6 +37,42 @@ class Owner(NamedTuple):
         return 2 * (self.user is None) + (self.client_id is None)
 
 
+class Handover(NamedTuple):
+    """The bytes of these names are one's before a time, and another's from then on; a name that is None is any."""
+
+    user: str | None
+    client_id: str | None
+    at_ms: int
+    before: str
+    after: str
+
+
+def handovers(owners: Sequence[Owner]) -> list[Handover]:
+    """Return when the names of a line come to another owner, in order of time.
+
+    That is where one of their lines begins or ends; what holds beside it is the most specific of the others.
+    """
+    by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
+    for one in owners:
+        by_names.setdefault((one.user, one.client_id), []).append(one)
+    found = []
+    for (user, client_id), lines in by_names.items():
+        # Those of the same names, and those for one of the two names alone.
+        holding = [*lines]
+        if user is not None and client_id is not None:
+            holding += [*by_names.get((user, None), ()), *by_names.get((None, client_id), ())]
+        for at_ms in {time_ms for one in lines for time_ms in (one.from_ms, one.until_ms)}:
+            before, after = _owner_at(holding, at_ms - 1), _owner_at(holding, at_ms)
+            if before != after and at_ms not in (_ALWAYS_FROM, ALWAYS_UNTIL):
+                found.append(Handover(user, client_id, at_ms, before, after))
+    return sorted(found, key=lambda one: (one.at_ms, one.user or "", one.client_id or ""))
+
+
+def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
+    fitting = [one for one in lines if one.from_ms <= at_ms < one.until_ms]
+    return min(fitting, key=lambda one: one.rank).owner if fitting else NOBODY
+
+
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
     """Return a fault for each two lines (each with its place) that hold for the same names at the same time."""
     by_names = sorted(
@@ -82,6 +118,28 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
     )
 
 
+def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
+    """Return which of these changes the bytes of ``charged`` are from before and after, with ``day`` for the time.
+
+    Returns:
+        ``user``, ``client_id`` (null: any), ``day``, ``before`` and ``after``.
+    """
+    rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
+    listed = days.sparkSession.createDataFrame(
+        rows, "user string, client_id string, day string, before string, after string"
+    )
+    names = days.groupBy(F.col("user").alias("of_user"), F.col("client_id").alias("of_client_id")).agg(
+        F.min("day").alias("first"), F.max("day").alias("last")
+    )
+    fits = (
+        (F.col("user").isNull() | (F.col("user") == F.col("of_user")))
+        & (F.col("client_id").isNull() | (F.col("client_id") == F.col("of_client_id")))
+        & (F.col("first") < F.col("day"))
+        & (F.col("day") <= F.col("last"))
+    )
+    return names.join(F.broadcast(listed), on=fits, how="inner").select(*listed.columns).distinct()
+
+
 def bill(days: DataFrame, price: float) -> DataFrame:
     """Return bytes and cost by owner and kind; ``price`` is of 10^9 bytes. Costs are rounded to four digits."""
     cost = F.round(F.col("bytes") / 1e9 * price, 4)
@@ -123,6 +181,10 @@ def steps_back(records: DataFrame) -> DataFrame:
         F.max(F.least("covered_ms", "end_ms")).alias("until_ms"),
         F.count("*").alias("intervals"),
     )
+
+
+def _day_of(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d")
 
 
 def _day(column: str = "hour_ms") -> Column:

@@ -4,13 +4,22 @@ import argparse
 import sys
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.chargeback import NOBODY, bill, charged, gaps, month_of, steps_back
+from pipeline.chargeback import (
+    NOBODY,
+    Owner,
+    bill,
+    charged,
+    gaps,
+    handed_over,
+    handovers,
+    month_of,
+    steps_back,
+)
 from pipeline.commands.running import running, say, usage_of
 from pipeline.owners import read_owners
-from pipeline.reading import Usage
 from pipeline.record import BYTE_KINDS
 from pipeline.report import size
 from pipeline.writing import Output
@@ -32,7 +41,7 @@ def execute(args: argparse.Namespace) -> int:
         output.table("days", days.orderBy("day", "owner", "user", "client_id", "kind"), form="parquet")
         bills = output.keep("bills", bill(days, args.price))
         output.table("bill", bills.orderBy("owner", "kind"), form="csv")
-        notes = _notes(usage, records, month, output)
+        notes = [*usage.words(), *_notes(records, days, month, owners, output)]
         billed = bills.agg(F.sum("bytes")).first()
         in_log = records.where(F.col("kind").isin(*BYTE_KINDS)).agg(F.sum("amount")).first()
         totals = [(row[0] if row else 0) or 0 for row in (billed, in_log)]
@@ -41,28 +50,50 @@ def execute(args: argparse.Namespace) -> int:
         top = bills.groupBy("owner").agg(F.sum("bytes").alias("bytes"), F.sum("cost").alias("cost"))
         shown = top.orderBy(F.desc("bytes"), "owner").limit(_SHOWN).collect()
     for row in shown:
-        name = "nobody (no line of the owners fits)" if row["owner"] == NOBODY else row["owner"]
-        sys.stdout.write(f"{name}: {size(row['bytes'])}" + (f", {row['cost']:,.2f}\n" if args.price else "\n"))
+        sys.stdout.write(
+            f"{_named(row['owner'])}: {size(row['bytes'])}" + (f", {row['cost']:,.2f}\n" if args.price else "\n")
+        )
     sys.stdout.write("".join(f"note: {note}\n" for note in notes))
     sys.stdout.write(f"{args.out}/bill\n")
     return 0 if totals[0] == totals[1] else 1
 
 
-def _notes(usage: Usage, records: DataFrame, month: tuple[int, int] | None, output: Output) -> list[str]:
-    missing = output.keep("gaps", gaps(records, month))
-    again = output.keep("again", steps_back(records))
-    output.table("missing_hours", missing.orderBy("proxy", "from_ms"), form="csv")
-    output.table("clock_steps", again.orderBy("proxy", "day"), form="csv")
-    notes = usage.words()
-    for row in missing.orderBy("proxy", "from_ms").limit(_SHOWN).collect():
-        notes.append(f"{row['proxy']} logged nothing from {_time(row['from_ms'])} to {_time(row['until_ms'])} UTC")
-    for row in again.orderBy("proxy", "day").limit(_SHOWN).collect():
-        notes.append(
-            f"the clock of {row['proxy']} stepped back on {row['day']}: {_time(row['from_ms'])} to "
-            f"{_time(row['until_ms'])} UTC came twice, and both count"
-        )
-    more = missing.count() + again.count() - 2 * _SHOWN
-    return [*notes, "more of both in missing_hours/ and clock_steps/"] if more > 0 else notes
+def _notes(
+    records: DataFrame, days: DataFrame, month: tuple[int, int] | None, owners: list[Owner], output: Output
+) -> list[str]:
+    """Write what was odd as tables; return the first of each in words."""
+    missing = output.keep("gaps", gaps(records, month)).orderBy("proxy", "from_ms")
+    again = output.keep("again", steps_back(records)).orderBy("proxy", "day")
+    changed = output.keep("changed", handed_over(days, handovers(owners))).orderBy("day", "user", "client_id")
+    odd = (("missing_hours", missing, _missing), ("clock_steps", again, _again), ("owner_changes", changed, _changed))
+    notes, cut = [], []
+    for name, rows, words in odd:
+        output.table(name, rows, form="csv")
+        found = rows.limit(_SHOWN + 1).collect()
+        notes += [words(row) for row in found[:_SHOWN]]
+        if len(found) > _SHOWN:
+            cut.append(f"{name}/")
+    return [*notes, f"more of these in {' and '.join(cut)}"] if cut else notes
+
+
+def _missing(row: Row) -> str:
+    return f"{row['proxy']} logged nothing from {_time(row['from_ms'])} to {_time(row['until_ms'])} UTC"
+
+
+def _again(row: Row) -> str:
+    return (
+        f"the clock of {row['proxy']} stepped back on {row['day']}: {_time(row['from_ms'])} to "
+        f"{_time(row['until_ms'])} UTC came twice, and both count"
+    )
+
+
+def _changed(row: Row) -> str:
+    names = " / ".join(name for name in (row["user"], row["client_id"]) if name)
+    return f"{names}: {_named(row['before'])} until {row['day']}, then {_named(row['after'])}"
+
+
+def _named(owner: str) -> str:
+    return "nobody (no line of the owners fits)" if owner == NOBODY else owner
 
 
 def _time(time_ms: int) -> str:

@@ -142,9 +142,10 @@ def test_a_month_is_billed_to_the_byte_that_passed_and_what_is_odd_about_it_is_s
         f"{of_one_day:,} records came more than once and were counted once",
         "p1 logged nothing from 2026-09-08 05:00:00 to 2026-09-08 06:00:00 UTC",
         *(note for note in notes if note.startswith("the clock of p1 stepped back on 2026-09-21: 2026-09-21 13:01:00")),
+        "etl: first owner until 2026-09-16, then second owner",
         f"billed {total:,} bytes, of {total:,} in the log",
     ]
-    assert len(notes) == 4
+    assert len(notes) == 5
     assert [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")] == notes
 
 

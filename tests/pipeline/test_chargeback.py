@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.chargeback import NOBODY, Owner, bill, charged, gaps, month_of, steps_back
+from pipeline.chargeback import (
+    ALWAYS_UNTIL,
+    NOBODY,
+    Handover,
+    Owner,
+    bill,
+    charged,
+    gaps,
+    handed_over,
+    handovers,
+    month_of,
+    steps_back,
+)
 from tests.pipeline.support import START_MS, frame, record, rows
 
 DAY_S = 86_400
@@ -39,6 +51,44 @@ def test_an_owner_who_changes_pays_until_the_day(spark: SparkSession) -> None:
     )
 
     assert found == {"old": 2, "new": 220}
+
+
+def test_names_come_to_another_owner_where_a_line_begins_or_ends() -> None:
+    first, second, third = (START_MS + day * DAY_MS for day in (1, 2, 3))
+    lines = [
+        Owner(None, "etl", "old", until_ms=first),
+        Owner(None, "etl", "new", from_ms=first),
+        Owner("alice", None, "team a", from_ms=second),
+        Owner("alice", "etl", "lent to b", from_ms=second, until_ms=third),
+        Owner("bob", None, "team b"),
+        Owner("bob", "etl", "team b", from_ms=third, until_ms=ALWAYS_UNTIL),
+    ]
+
+    assert handovers(lines) == [
+        Handover(None, "etl", first, "old", "new"),
+        Handover("alice", None, second, NOBODY, "team a"),
+        Handover("alice", "etl", second, "new", "lent to b"),
+        Handover("alice", "etl", third, "lent to b", "team a"),
+    ]
+
+
+def test_a_change_is_told_where_there_are_bytes_from_before_and_after(spark: SparkSession) -> None:
+    log = [record(at_s=day * DAY_S, client_id=name) for day in (0, 2) for name in ("etl", "b")]
+    log += [record(at_s=2 * DAY_S, client_id="new"), record(at_s=0, client_id="gone")]
+    at_ms = START_MS + DAY_MS
+    changes = [
+        Handover(None, "etl", at_ms, "old", "new"),
+        Handover("alice", None, at_ms + DAY_MS, "x", NOBODY),
+        Handover("alice", "b", at_ms + 2 * DAY_MS, "x", "y"),
+        *(Handover(None, name, at_ms, "x", "y") for name in ("new", "gone", "never")),
+    ]
+
+    found = rows(handed_over(charged(frame(spark, log), []), changes), "day")
+
+    assert [tuple(row.values()) for row in found] == [
+        (None, "etl", "2026-09-08", "old", "new"),
+        ("alice", None, "2026-09-09", "x", NOBODY),
+    ]
 
 
 def test_bytes_of_a_month_are_billed(spark: SparkSession) -> None:
