@@ -41,6 +41,7 @@ def execute(args: argparse.Namespace) -> int:
         output.table("days", days.orderBy("day", "owner", "user", "client_id", "kind"), form="parquet")
         bills = output.keep("bills", bill(days, args.price))
         output.table("bill", bills.orderBy("owner", "kind"), form="csv")
+        output.table("bill.parquet", bills.orderBy("owner", "kind"), form="parquet")
         notes = [*usage.words(), *_notes(records, days, month, owners, output)]
         billed = bills.agg(F.sum("bytes")).first()
         in_log = records.where(F.col("kind").isin(*BYTE_KINDS)).agg(F.sum("amount")).first()

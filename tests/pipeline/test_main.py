@@ -141,9 +141,8 @@ def table(out: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.usefixtures("spark")
 def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
     """A duplicated file, a missing hour, a clock that stepped back, an owner who changed: sums equal the log's."""
     hours = [hour for hour in range(48) if hour != 30]
@@ -166,10 +165,10 @@ def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
         "2",
     ]
 
-    status = main(["chargeback", *words])
+    status = main(["chargeback", *words, "--explain"])
 
     total = sum(one["amount"] for one in log)
-    said = capsys.readouterr().out
+    said, explained = capsys.readouterr()
     assert status == 0
     assert sum(int(row["bytes"]) for row in table(str(tmp_path / "bill"), "bill")) == total
     assert {row["owner"]: row["bytes"] for row in table(str(tmp_path / "bill"), "bill")} == {
@@ -179,7 +178,16 @@ def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
     assert "20 records came more than once" in said
     assert "p1 logged nothing from 2026-09-08 06:00:00 to 2026-09-08 07:00:00 UTC" in said
     assert "the clock of p1 stepped back on 2026-09-07" in said
+    assert "note: alice: old until 2026-09-08, then new\n" in said
     assert f"billed {total:,} bytes, of {total:,} in the log" in said
+    stored = spark.read.parquet(f"{tmp_path}/bill/bill.parquet").orderBy("owner", "kind").collect()
+    as_text = [{name: str(value) for name, value in row.asDict().items()} for row in stored]
+    assert as_text == table(str(tmp_path / "bill"), "bill")
+    assert float(as_text[0]["cost"]) > 0
+    # Plans are beside the results, and not among them.
+    for name in ("_scratch/parsed", "quarantine", "days", "bill", "missing_hours", "clock_steps", "owner_changes"):
+        assert f"== {name} ==\n== Physical Plan ==" in explained
+    assert "==" not in said
 
 
 @pytest.mark.usefixtures("spark")
