@@ -41,6 +41,8 @@ from pipeline.writing import Output
 _TOP: Final = 6
 _NAMES: Final = ", ".join(f"{name} string" for name in ENTITY)
 _SUGGESTED: Final = f"{_NAMES}, percentile long, peak long, part long, limit long, why string, raises int"
+_HAPPENED: Final = f"{_NAMES}, throttled_hours double, throttled_share double, longest_delay_ms long"
+_HOUR_MS: Final = 3_600_000
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -119,7 +121,9 @@ def _write(
     hours = output.keep("hours", hourly(used))
     trends = output.keep("growth", growth(hours))
     table = limits.drop("raises").join(trends, on=[*ENTITY], how="left")
-    output.table("suggestions", table.orderBy(*ENTITY), form="csv")
+    output.table(
+        "suggestions", table.join(_waits(spark, happened), on=[*ENTITY], how="left").orderBy(*ENTITY), form="csv"
+    )
     output.table("buckets", buckets.orderBy(*buckets.columns[:5]), form="parquet")
     by_hour = seasons(used)
     output.table("seasons", by_hour.orderBy("kind", "weekday", "hour"), form="csv")
@@ -142,6 +146,15 @@ def _write(
         percentile=args.percentile,
     )
     output.text("report.html", text)
+
+
+def _waits(spark: SparkSession, happened: dict[tuple[str, str, str], dict[str, Any]]) -> DataFrame:
+    """Return how long each entity would have been silent under its limit, as the report says it."""
+    rows = [
+        (*names, row["silent_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
+        for names, row in happened.items()
+    ]
+    return spark.createDataFrame(rows, _HAPPENED)
 
 
 def _unlimited(suggested: list[Suggestion]) -> list[str]:
