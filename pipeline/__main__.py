@@ -37,7 +37,8 @@ _COMMANDS: Final = {
     "capacity": _Command(
         "suggest limits that are safe to switch on, and say what they would do",
         "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
-        "Writes report.html, quotas.yaml (for kafka-quota-proxy check and run), ramp.csv, and tables.\n"
+        "Writes report.html, quotas.yaml and the steps of ramp/ (for kafka-quota-proxy check and run),\n"
+        "ramp.csv, and tables.\n"
         "A limit is the percentile of what an entity used on its busiest broker while it used it, times the headroom,\n"
         "and more where a replay of the log by the proxy's own arithmetic says that it would wait for longer than\n"
         "the rest of the time (1 % with --percentile 99).",

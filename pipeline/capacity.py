@@ -182,6 +182,12 @@ def ramp(one: Suggestion, steps: int) -> list[int]:
     return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
 
 
+def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
+    """Return what each step of a ramp has in the place of the suggestions; who has no limit is in none."""
+    every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
+    return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
+
+
 def minutes(usage: DataFrame) -> DataFrame:
     """Return usage by minutes: what is asked of hours and longer needs no more of it, and it is a sixtieth as long.
 

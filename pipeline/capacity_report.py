@@ -84,7 +84,7 @@ def capacity_page(
     ]
     words = (
         f"{log} Next: kafka-quota-proxy check quotas.yaml, put them in force with enforcement: observe, then switch on "
-        "in the steps of ramp.csv."
+        "in the steps of ramp/."
     )
     facts = _facts(suggestions, brokers, throttled)
     return page("Capacity: which quotas are safe to switch on", facts, sections, words=words, notes=notes)

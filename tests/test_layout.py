@@ -46,7 +46,7 @@ EXCEPTIONS = {
     "pipeline/commands/running.py": "tests/pipeline/test_main.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
-        for name in ("simulate", "capacity", "whatif", "chargeback", "rebalance", "balance")
+        for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
     },
     # The columns and the errors of all others; what Spark and its file systems do shows where they are used.
     "pipeline/record.py": "tests/pipeline/test_reading.py",

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from config.model import Shaping
+from config.model import ProxyConfig, Shaping
 from pipeline.capacity import (
     ENTITY,
     Suggestion,
@@ -21,7 +21,7 @@ from pipeline.capacity import (
     minutes,
     oversubscription,
     percentiles,
-    ramp,
+    ramp_steps,
     rules,
     seasons,
     suggestion,
@@ -129,8 +129,11 @@ def _write(
     output.table("seasons", by_hour.orderBy("kind", "weekday", "hour"), form="csv")
     sums = output.keep("brokers", oversubscription(brokers(used), buckets, limits.select(*ENTITY, "limit"), known))
     output.table("oversubscription", sums.orderBy("broker", "kind", "proxy"), form="csv")
-    output.text("ramp.csv", _ramp(suggested, args.ramp_steps))
-    output.text("quotas.yaml", _quotas(suggested, args))
+    steps = ramp_steps(suggested, args.ramp_steps)
+    output.text("ramp.csv", _ramp(steps))
+    for number, step in enumerate(steps, 1):
+        output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
+    output.text("quotas.yaml", quotas_text(suggested, args))
     top = limits.limit(_TOP).select(*ENTITY)  # in the order of what they used
     span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
@@ -165,23 +168,36 @@ def _unlimited(suggested: list[Suggestion]) -> list[str]:
     ]
 
 
-def _quotas(suggested: list[Suggestion], args: argparse.Namespace) -> str:
+def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
+    """Return quotas.yaml."""
     head = [
         f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g}.",
-        "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp.csv has steps.",
+        "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp/ has steps.",
         *_unlimited(suggested),
     ]
-    return as_file(rules(suggested), head=head)
+    return as_file(rules(suggested), head=head, held=_held(args))
 
 
-def _ramp(suggested: list[Suggestion], steps: int) -> str:
+def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> str:
+    """Return ramp/step-NUMBER.yaml."""
+    head = [
+        f"Step {number} of {args.ramp_steps} of the ramp to the limits of quotas.yaml.",
+        "Bytes per second, for each broker by itself.",
+    ]
+    return as_file(rules(step), head=head, held=_held(args))
+
+
+def _held(args: argparse.Namespace) -> ProxyConfig:
+    """Return a configuration that holds limits by the arithmetic with which they were tried."""
+    return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
+
+
+def _ramp(steps: list[list[Suggestion]]) -> str:
     lines = ["step,kind,user,client_id,limit"]
-    for step in range(steps):
-        for one in suggested:
-            limits = ramp(one, steps)
-            if limits:
-                names = (f'"{name.replace(chr(34), chr(34) * 2)}"' for name in (one.user, one.client_id))
-                lines.append(f"{step + 1},{one.kind},{','.join(names)},{limits[step]}")
+    for number, step in enumerate(steps, 1):
+        for one in step:
+            names = (f'"{name.replace(chr(34), chr(34) * 2)}"' for name in (one.user, one.client_id))
+            lines.append(f"{number},{one.kind},{','.join(names)},{one.limit}")
     return "\n".join(lines) + "\n"
 
 

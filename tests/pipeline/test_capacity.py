@@ -20,6 +20,7 @@ from pipeline.capacity import (
     oversubscription,
     percentiles,
     ramp,
+    ramp_steps,
     rounded_up,
     rules,
     seasons,
@@ -133,6 +134,16 @@ def test_a_ramp_ends_at_the_limit_and_begins_where_nobody_feels_it() -> None:
     assert steps == sorted(steps, reverse=True)
     assert len(steps) == 4
     assert ramp(suggested(limit=None), 4) == []
+
+
+def test_a_step_of_the_ramp_has_all_who_have_a_limit() -> None:
+    every = [suggested(limit=1_000, peak=13_000, why="raised"), suggested(user="x", limit=None)]
+
+    steps = ramp_steps(every, 3)
+
+    assert [[(one.user, one.limit, one.why) for one in step] for step in steps] == [
+        [("alice", limit, "")] for limit in ramp(every[0], 3)
+    ]
 
 
 def test_an_entity_has_one_rule_for_both_kinds() -> None:

@@ -1,0 +1,24 @@
+"""What is written of the limits. How they are found: tests/pipeline/test_main.py."""
+
+import pytest
+
+from config.load import load_bytes
+from config.model import Shaping
+from pipeline.__main__ import parser
+from pipeline.capacity import Suggestion
+from pipeline.commands.capacity import quotas_text, step_text
+
+WORDS = ["capacity", "--usage", "usage", "--out", "plan"]
+
+
+@pytest.mark.parametrize(
+    ("words", "shaping"), [([], Shaping.SAMPLED), (["--shaping", "paced"], Shaping.PACED)], ids=["default", "paced"]
+)
+def test_limits_are_held_as_they_were_tried(words: list[str], shaping: Shaping) -> None:
+    args = parser("capacity").parse_args([*WORDS, *words])
+    suggested = [Suggestion("produce", "alice", "etl", 1_000, 5_000, 100, 2_000, "")]
+
+    for text in (quotas_text(suggested, args), step_text(1, suggested, args)):
+        config = load_bytes(text.encode(), file="quotas.yaml").config
+        assert config.shaping is shaping
+        assert [rule.producer_byte_rate for rule in config.quotas] == [2_000.0]
