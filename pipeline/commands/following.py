@@ -53,7 +53,10 @@ _MOST_TOLD: Final = 100
 def follow(args: argparse.Namespace) -> int:
     """Publish until it is told to end."""
     _check(args)
-    balancer = Balancer(read_quotas(args.limits), args.proxies, _terms(args))
+    limits = read_quotas(args.limits)
+    if any(rule.enforcement or rule.shaping for rule in limits.quotas):
+        say(f"--limits {args.limits}: enforcement and shaping do not go to the topic: each proxy's own file has them")
+    balancer = Balancer(limits, args.proxies, _terms(args))
     kafka = kafka_config_of(args)
     quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka, delivery_ms=_delivery_ms(args))
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))

@@ -34,6 +34,20 @@ def limits(tmp_path: Path) -> str:
     return str(path)
 
 
+def test_what_does_not_go_to_the_topic_is_said(limits: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["balance", "--follow", "--usage", USAGE, "--to", "quotas", "--proxies", "a", "--limits", limits]
+    assert main(words) == 2
+    without = capsys.readouterr().err
+    Path(limits).write_text(
+        "quotas: [{user: alice, producer_byte_rate: 3MB, enforcement: observe}]\n", encoding="utf-8"
+    )
+
+    assert main(words) == 2
+
+    assert "enforcement and shaping do not go to the topic: each proxy's own file has them" in capsys.readouterr().err
+    assert "enforcement" not in without
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
