@@ -56,8 +56,8 @@ _COMMANDS: Final = {
     ),
     "rebalance": _Command(
         "find the throttle that lets a reassignment end in a window",
-        "example: kafka-quota-pipeline rebalance --usage usage --plan plan.json --sizes sizes.csv --window 6h \\\n"
-        "             --out night\n\n"
+        "example: kafka-quota-pipeline rebalance --usage usage --plan plan.json --sizes sizes.csv --window 6h\n\n"
+        "Prints what each broker needs, and with --out DIR writes it as tables as well.\n"
         "sizes.csv has the columns topic, partition, leader, replicas (node ids, a space between), size_bytes,\n"
         "incoming_byte_rate. By KIP-73: to copy L bytes in W seconds while A a second come in takes L / W + A.",
     ),
@@ -77,12 +77,15 @@ _COMMANDS: Final = {
     "alerts": _Command(
         "follow the log, and tell once who is over a limit or near it",
         "example: kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage \\\n"
-        "             --to kafka://broker1:9092/kafka-quota-alerts --checkpoint /var/lib/alerts\n\n"
+        "             --to kafka://broker1:9092/kafka-quota-alerts --checkpoint /var/lib/alerts\n"
+        "         kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage\n\n"
         "For each bucket and window of event time one alert at the most: over (it was throttled, or used more than\n"
         "the limit allows in the window) or near. It comes when a record is newer than the window by --late. What is\n"
         "older than the newest record by more than --late may be left out, and is counted.\n"
         "Killed at any moment it goes on from --checkpoint, and each alert is there once; readers of the topic need\n"
-        "isolation.level=read_committed. SIGTERM and Ctrl-C end it.",
+        "isolation.level=read_committed. SIGTERM and Ctrl-C end it.\n\n"
+        "Without --to and --out alerts are printed as JSON Lines, of a topic those of what comes from now on (with\n"
+        "--once of all that is there); nothing is remembered then, and --checkpoint not needed.",
     ),
 }
 

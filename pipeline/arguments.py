@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Declare the arguments of ``command``."""
     if command != "simulate":
         parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
-    if command not in ("alerts", "balance"):
+    if command not in ("alerts", "balance", "rebalance"):
         _out(parser)
     _OWN[command](parser)
     if command != "simulate":
@@ -88,6 +88,7 @@ def _rebalance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", required=True, type=_duration, metavar="TIME", help="in which it has to end: 6h")
     parser.add_argument("--throttle", type=_rate, metavar="RATE", help="say what this one does as well, such as 50MB")
     parser.add_argument("--capacities", metavar="FILE", help="what brokers can do, as for capacity")
+    parser.add_argument("--out", metavar="DIR", help="where tables appear, beside what is printed")
 
 
 def _balance(parser: argparse.ArgumentParser) -> None:
@@ -111,11 +112,11 @@ def _balance(parser: argparse.ArgumentParser) -> None:
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the topic that gets the alerts")
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the topic that gets the alerts (stdout)")
     place.add_argument("--out", metavar="DIR", help="or the directory: a file of JSON Lines for each batch with alerts")
     parser.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="where the stream remembers how far it is; one for each job"
+        "--checkpoint", metavar="DIR", help="with --to and --out: where it remembers how far it is; one for each job"
     )
     parser.add_argument("--near", type=_share, default=0.8, metavar="X", help="of a limit: near is above it (0.8)")
     parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="that use is added up in (1m)")

@@ -6,8 +6,10 @@ number it finds. Which is true at every instant, so a process may be killed at a
 
 * ``FileDelivery``   a file for each batch, which appears by a rename under a name that is the batch's
 * ``TopicDelivery``  a transaction for each batch, with its number as the offset of a consumer group in the transaction
+* ``PrintDelivery``  prints: for a person who looks on, and not exactly once
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Final, Protocol
 
@@ -85,6 +87,25 @@ class FileDelivery:
         if parts and not self._files.exists(target) and not self._files.is_blank(f"{beside}/{parts[0]}"):
             self._files.rename(f"{beside}/{parts[0]}", target)
         self._files.delete(beside)
+
+    def end(self) -> None:
+        """Nothing is open."""
+
+
+class PrintDelivery:
+    """Writes JSON Lines to stdout. Nothing is remembered: a stream without a checkpoint never gives a batch again."""
+
+    def begin(self) -> None:
+        """Nothing has to be reached."""
+
+    def deliver(self, rows: DataFrame, batch: int) -> None:
+        """Print a batch, in the order of its windows."""
+        del batch
+        # In one partition, which is run once: a sort of all would run the stream's state twice.
+        ordered = rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")
+        for row in ordered.toLocalIterator():
+            sys.stdout.write(f"{row['value']}\n")
+        sys.stdout.flush()
 
     def end(self) -> None:
         """Nothing is open."""

@@ -57,6 +57,11 @@ class Files:
         fs, at = self._at(path)
         fs.mkdirs(at)
 
+    def make_private_directory(self, path: str) -> None:
+        """Make a directory that nobody else may look into."""
+        fs, at = self._at(path)
+        fs.mkdirs(at, self._jvm.org.apache.hadoop.fs.permission.FsPermission("700"))
+
     def write(self, path: str, text: str) -> None:
         """Write a file of UTF-8; one that is there is replaced."""
         fs, at = self._at(path)

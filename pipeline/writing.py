@@ -3,9 +3,11 @@
 All of a command's results go to a directory beside the one that was asked for; it is renamed once all of it is there.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -81,6 +83,18 @@ class Output:
                 writer.json(path, compression="gzip")
             case _:
                 raise ValueError(form)
+
+
+@contextmanager
+def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
+    """Give an ``Output`` of which nothing stays, for a command that only prints."""
+    files = Files(spark)
+    path = f"{tempfile.gettempdir()}/kafka-quota-pipeline-{uuid4().hex}"
+    files.make_private_directory(path)
+    try:
+        yield Output(spark, path, explain)
+    finally:
+        files.delete(path)
 
 
 @contextmanager

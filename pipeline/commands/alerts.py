@@ -1,7 +1,8 @@
 """``kafka-quota-pipeline alerts``: a stream that tells who is over a limit or near it, each once.
 
 It runs until it is told to end (SIGTERM, Ctrl-C), or with ``--once`` until it has seen what is there. It may be killed
-at any moment, and goes on from ``--checkpoint`` where it was.
+at any moment, and goes on from ``--checkpoint`` where it was. Without a place for alerts it prints what comes from now
+on, and remembers nothing.
 """
 
 import argparse
@@ -20,12 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pipeline.alerts import alerts, encoded, marked_ahead, once
 from pipeline.checkpoint import job_of, spark_part
 from pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
-from pipeline.delivery import Delivery, FileDelivery, TopicDelivery
-from pipeline.errors import PipelineError
+from pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
+from pipeline.errors import PipelineError, UsageError
 from pipeline.files import Files
 from pipeline.kafka_config import KafkaConfig
 from pipeline.parsing import parsed
-from pipeline.reading import followed, kafka_place
+from pipeline.reading import followed, kafka_place, topic
 from pipeline.session import session
 
 # Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
@@ -36,14 +37,14 @@ _POLL_S: Final = 0.5
 
 def execute(args: argparse.Namespace) -> int:
     """Run the stream until its end."""
+    _check(args)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
     kafka = kafka_config_of(args)
-    lines = followed(spark, args.usage, kafka=kafka)
-    job = job_of(Files(spark), args.checkpoint, _settings(args))
-    delivery = _delivery(spark, args, job, kafka)
+    lines = _lines(spark, args, kafka)
+    delivery = _delivery(spark, args, kafka)
     stream = _Stream(delivery)
     frame = encoded(_found(lines, args))
     if args.explain:
@@ -51,9 +52,9 @@ def execute(args: argparse.Namespace) -> int:
     delivery.begin()
     try:
         with told_to_end() as end:
-            writer = frame.writeStream.foreachBatch(stream.deliver).option(
-                "checkpointLocation", spark_part(args.checkpoint)
-            )
+            writer = frame.writeStream.foreachBatch(stream.deliver)
+            if args.checkpoint is not None:
+                writer = writer.option("checkpointLocation", spark_part(args.checkpoint))
             trigger = (
                 writer.trigger(availableNow=True)
                 if args.once
@@ -64,8 +65,30 @@ def execute(args: argparse.Namespace) -> int:
     finally:
         delivery.end()
     say(stream.seen.words("ended"))
-    sys.stdout.write(f"{args.to or args.out}\n")
+    if not _is_printed(args):
+        sys.stdout.write(f"{args.to or args.out}\n")
     return 0
+
+
+def _is_printed(args: argparse.Namespace) -> bool:
+    return args.to is None and args.out is None
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not _is_printed(args) and args.checkpoint is None:
+        raise UsageError(
+            f"alerts {'--to' if args.to else '--out'} needs --checkpoint DIR: a directory of this job's own, in which "
+            "it remembers how far it is, so that each alert is there once whatever happens"
+        )
+    if _is_printed(args) and args.checkpoint is not None:
+        raise UsageError("--checkpoint goes with --to or --out: what is printed is not remembered")
+
+
+def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:
+    # Of a topic that holds weeks, who looks on wants what happens now.
+    if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
+        return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
+    return followed(spark, args.usage, kafka=kafka)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
@@ -78,7 +101,10 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     return {"--usage": name(args.usage), **place, **times}
 
 
-def _delivery(spark: SparkSession, args: argparse.Namespace, job: str, kafka: KafkaConfig) -> Delivery:
+def _delivery(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> Delivery:
+    if _is_printed(args):
+        return PrintDelivery()
+    job = job_of(Files(spark), args.checkpoint, _settings(args))
     if args.to:
         servers, topic = kafka_place(args.to, "--to")
         return TopicDelivery(servers, topic, job, kafka.client_keywords())
@@ -151,7 +177,7 @@ class _Stream:
     def __init__(self, delivery: Delivery) -> None:
         self.seen = _Seen()
         self._delivery = delivery
-        self._fault: PipelineError | None = None
+        self._fault: Exception | None = None
         self._is_ending = False
         self._delivering = Lock()
         self._told = ""  # the timestamp of the last progress that was said
@@ -163,7 +189,7 @@ class _Stream:
                 raise InterruptedError
             try:
                 self._delivery.deliver(rows, batch)
-            except PipelineError as fault:
+            except (PipelineError, BrokenPipeError) as fault:
                 self._fault = fault
                 raise
 
@@ -172,6 +198,7 @@ class _Stream:
 
         Raises:
             PipelineError: it failed.
+            BrokenPipeError: nobody reads any more what is printed.
         """
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)

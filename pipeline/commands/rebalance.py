@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline rebalance``: the throttle for tonight."""
+"""``kafka-quota-pipeline rebalance``: the throttle for tonight, printed; with ``--out`` as tables too."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from pipeline.tables import capacities
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write and print what each broker needs; return 1 where the given throttle never ends."""
+    """Print what each broker needs; return 1 where the given throttle never ends."""
     now, target = read_sizes(args.sizes), read_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -65,7 +65,8 @@ def execute(args: argparse.Namespace) -> int:
             if never
             else f"at {size(rate)}/s: {duration(slowest)}\n"
         )
-    write(f"{args.out}/brokers.csv\n")
+    if args.out is not None:
+        write(f"{args.out}/brokers.csv\n")
     return 1 if never else 0
 
 

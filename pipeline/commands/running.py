@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.kafka_config import KafkaConfig, read_kafka_config
 from pipeline.reading import Usage, read
 from pipeline.session import session
-from pipeline.writing import Output, staged
+from pipeline.writing import Output, passing, staged
 
 _TELL_EVERY_S: Final = 10.0
 _FAILED: Final = "terminated with exception: "
@@ -24,9 +24,11 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Give a session and an output that appears as ``--out`` at the end."""
+    """Give a session and an output that appears as ``--out`` at the end, or is gone where there is none."""
     spark = session(master=args.master, conf=dict(args.conf))
-    with staged(spark, args.out, explain=explain if args.explain else None) as output, telling_progress(spark):
+    shown = explain if args.explain else None
+    place = passing(spark, explain=shown) if args.out is None else staged(spark, args.out, explain=shown)
+    with place as output, telling_progress(spark):
         yield spark, output
 
 
@@ -36,6 +38,8 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> U
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for words in usage.words():
         say(words)
+    if args.out is None and (usage.bad_lines or usage.broken_files):
+        say("quarantine/ is kept with --out DIR")
     return usage
 
 

@@ -6,6 +6,8 @@ import csv
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +32,9 @@ from tests.support.certificates import Authority
 REPOSITORY: Final = Path(__file__).parents[2]
 SECURE: Final = "SECURE"
 SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+ENVIRONMENT: Final = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+# Windows that are closed at once, for tests that wait for one.
+SOON: Final = ("--window", "1s", "--late", "1s", "--every", "100ms")
 _SIZE_FIELD: Final = 4
 
 
@@ -41,18 +46,21 @@ class Ended(NamedTuple):
     errors: str
 
 
-def pipeline(*words: object) -> Ended:
-    """Run a command as a user does, with Spark's connector."""
+def command(*words: object) -> list[str]:
+    """Return the words of a command as a user types it, with Spark's connector."""
     jars = ",".join(str(jar) for jar in spark_connector())
+    return [
+        sys.executable, "-m", "pipeline", *map(str, words), "--master", "local[2]",
+        "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
+        "--conf", "spark.sql.shuffle.partitions=2",
+    ]  # fmt: skip
+
+
+def pipeline(*words: object) -> Ended:
+    """Run a command to its end."""
     ended = subprocess.run(
-        [
-            sys.executable, "-m", "pipeline", *map(str, words), "--master", "local[2]",
-            "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
-            "--conf", "spark.sql.shuffle.partitions=2",
-        ],
-        cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True, check=False,
-        timeout=240,
-    )  # fmt: skip
+        command(*words), cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=240
+    )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
@@ -205,6 +213,38 @@ def test_alerts_go_from_topic_to_topic_by_tls_and_a_login(secure: Secure, tmp_pa
     assert len(written) > 3
     for text in (ended.out, ended.errors, *(path.read_text(errors="replace") for path in written)):
         assert secret_of("alice") not in text
+
+
+@pytest.mark.pipeline
+def test_alerts_without_a_place_are_printed_from_now_on(kafka_4: Kafka, tmp_path: Path) -> None:
+    before = [record(at_s=at, limit=1_000.0, amount=5_000, user="before") for at in range(60)]
+    usage = fill(kafka_4, before)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka_4.bootstrap_servers, **QUIET})
+    words = command("alerts", "--usage", f"kafka://{kafka_4.bootstrap_servers}/{usage}", *SOON)
+    with (
+        (tmp_path / "said").open("w") as said,
+        subprocess.Popen(
+            words, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=said, text=True
+        ) as stream,
+    ):
+        try:
+            assert stream.stdout is not None
+            # It begins at some moment of its own; what comes after that is told.
+            for at_s in range(100, 400):
+                producer.produce(usage, lines([record(at_s=at_s, limit=1_000.0, amount=2_000, user="now")]).strip())
+                producer.flush(30)
+                if select.select([stream.stdout], [], [], 0.3)[0]:
+                    break
+            first = json.loads(stream.stdout.readline())
+            stream.send_signal(signal.SIGTERM)
+            rest, status = stream.stdout.read(), stream.wait(60)
+        finally:
+            stream.kill()
+
+    every = [first, *map(json.loads, rest.splitlines())]
+    assert status == 0, (tmp_path / "said").read_text()
+    assert {(one["user"], one["level"], one["amount"]) for one in every} == {("now", "over", 2_000)}
+    assert len({one["start_ms"] for one in every}) == len(every)
 
 
 @pytest.mark.pipeline

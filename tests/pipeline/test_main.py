@@ -5,7 +5,9 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -14,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from config.load import load
-from config.model import DEFAULT
-from pipeline.__main__ import main
+from config.model import DEFAULT, Enforcement, Shaping
+from pipeline.__main__ import main, parser
 from pipeline.commands.running import telling_progress
 from proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
@@ -28,6 +30,28 @@ def test_help_of_each_command_has_an_example(command: str, capsys: pytest.Captur
 
     assert end.value.code == 0
     assert f"example: kafka-quota-pipeline {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "capacity --usage usage --out plan",
+        "capacity --usage kafka://h:1/t --out plan --headroom 1.2 --percentile 99",
+        "whatif --usage usage --quotas proposed.yaml --out forecast",
+        "chargeback --usage usage --owners owners.csv --out bill",
+        "chargeback --usage usage --owners owners.csv --out bill --month 2026-10",
+        "rebalance --usage usage --plan reassignment.json --sizes sizes.csv --window 6h",
+        "balance --usage usage --limits cluster.yaml --out shares",
+        "alerts --usage kafka://h:1/t",
+        "alerts --usage kafka://h:1/t --to kafka://h:1/alerts --checkpoint state",
+        "simulate --entities 20 --brokers 3 --days 7 --out usage",
+        "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
+    ],
+)
+def test_what_a_command_needs_is_enough(line: str) -> None:
+    words = line.split()
+
+    assert parser(words[0]).parse_args(words).command == words[0]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +156,27 @@ def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise
     assert "app-0001" in page
     with Path(plan, "ramp.csv").open(encoding="utf-8") as file:
         assert {row["step"] for row in csv.DictReader(file)} == {"1", "2", "3", "4"}
+    assert [check(["check", f"{plan}/ramp/step-{step}.yaml"]) for step in (1, 2, 3, 4)] == [0] * 4
+    first, last, all_of_them = (rates(f"{plan}/{name}.yaml") for name in ("ramp/step-1", "ramp/step-4", "quotas"))
+    assert last == all_of_them
+    assert all(first[entity] > all_of_them[entity] for entity in all_of_them)
+    silent_ms: Counter[tuple[str, str, str]] = Counter()
+    for row in outcome:
+        silent_ms[row["kind"], row["bucket_user"], row["bucket_client_id"]] += int(row["silent_ms"])
+    assert silent_ms.total() > 0
+    for row in suggestions:
+        names = (row["kind"], row["user"], row["client_id"])
+        assert float(row["throttled_hours"]) == pytest.approx(silent_ms[names] / 3_600_000)
+        assert float(row["throttled_share"]) <= 0.01
+        assert int(row["longest_delay_ms"]) >= 0
+
+
+def rates(path: str) -> dict[tuple[object, object], float]:
+    """Return the limits of a file, produce and fetch together, by the names that they are for."""
+    return {
+        (rule.user, rule.client_id): (rule.producer_byte_rate or 0) + (rule.consumer_byte_rate or 0)
+        for rule in load(path).config.quotas
+    }
 
 
 def table(out: str, name: str) -> list[dict[str, str]]:
@@ -191,7 +236,11 @@ def test_a_month_is_billed_with_all_that_was_odd_about_its_log(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_throttle_that_is_too_low_is_said_to_never_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_throttle_that_is_too_low_is_said_to_never_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     usage = write_log(tmp_path / "usage.jsonl", [record(kind="fetch", amount=3_600_000_000)])
     plan, sizes, brokers = tmp_path / "plan.json", tmp_path / "sizes.csv", tmp_path / "capacities.csv"
     plan.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}', encoding="utf-8")
@@ -208,11 +257,9 @@ def test_a_throttle_that_is_too_low_is_said_to_never_end(tmp_path: Path, capsys:
         str(sizes),
         "--window",
         "1h",
-        "--out",
-        str(tmp_path / "x"),
     ]
 
-    assert main(["rebalance", *words, "--capacities", str(brokers)]) == 0
+    assert main(["rebalance", *words, "--capacities", str(brokers), "--out", str(tmp_path / "night")]) == 0
     ends = capsys.readouterr().out
     assert main(["rebalance", *words, "--throttle", "2MB"]) == 1
     never = capsys.readouterr().out
@@ -223,6 +270,11 @@ def test_a_throttle_that_is_too_low_is_said_to_never_end(tmp_path: Path, capsys:
     assert "clients use least from 01:00 UTC on" in ends
     assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
     assert "at 2 MB/s: never" in never
+    assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")
+    assert (tmp_path / "night" / "brokers.csv").is_file()
+    # Without --out it prints, and leaves nothing behind.
+    assert "brokers.csv" not in never
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 @pytest.mark.usefixtures("spark")
@@ -234,7 +286,10 @@ def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.Cap
     ]
     usage = write_log(tmp_path / "usage.jsonl", log)
     limits = tmp_path / "cluster.yaml"
-    limits.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
+    limits.write_text(
+        "shaping: paced\nquotas:\n  - {user: <default>, producer_byte_rate: 1MB, enforcement: observe}\n",
+        encoding="utf-8",
+    )
 
     status = main(
         ["balance", "--usage", str(usage), "--limits", str(limits), "--out", str(tmp_path / "shares"), "--floor", "0"]
@@ -243,8 +298,13 @@ def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.Cap
     files = capsys.readouterr().out.split()
     assert status == 0
     assert files == [f"{tmp_path}/shares/a%2Fb/quotas.yaml", f"{tmp_path}/shares/c/quotas.yaml"]
-    rates = [[(rule.user, rule.producer_byte_rate) for rule in load(file).config.quotas] for file in files]
-    assert rates == [[(DEFAULT, 500_000.0), ("alice", 750_000.0)], [(DEFAULT, 500_000.0), ("alice", 250_000.0)]]
+    configs = [load(file).config for file in files]
+    assert [[(rule.user, rule.producer_byte_rate) for rule in config.quotas] for config in configs] == [
+        [(DEFAULT, 500_000.0), ("alice", 750_000.0)],
+        [(DEFAULT, 500_000.0), ("alice", 250_000.0)],
+    ]
+    assert {config.shaping for config in configs} == {Shaping.PACED}
+    assert {rule.enforcement for config in configs for rule in config.quotas} == {Enforcement.OBSERVE}
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

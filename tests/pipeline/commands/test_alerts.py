@@ -1,10 +1,14 @@
 """The command over files: late and out of order, with copies and bad lines, ended and resumed."""
 
+import io
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +135,58 @@ def test_what_cannot_be_followed_is_said(words: list[str], tmp_path: Path, capsy
     assert not (tmp_path / "checkpoint").exists()
 
 
-def test_it_wants_one_place_for_alerts(capsys: pytest.CaptureFixture[str]) -> None:
-    for places in ([], ["--out", "x", "--to", "kafka://h:1/t"]):
-        with pytest.raises(SystemExit):
-            main(["alerts", "--usage", "u", "--checkpoint", "c", *places])
+@pytest.mark.usefixtures("spark")
+def test_without_a_place_alerts_are_printed_and_nothing_is_remembered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "usage" / "1.jsonl", [used(12, 1_001), used(3, 900), used(0, 1, user="bob"), used(60, 1)])
+    words = ["alerts", "--usage", str(tmp_path / "usage"), "--window", "10s", "--late", "20s", "--once", "--explain"]
+    words += ["--conf", "spark.sql.shuffle.partitions=1"]
 
-    said = capsys.readouterr().err
-    assert "one of the arguments --to --out is required" in said
-    assert "not allowed with" in said
+    status = main(words)
+    printed, said = capsys.readouterr()
+    with monkeypatch.context() as patched, nobody_reads() as closed:
+        patched.setattr(sys, "stdout", closed)
+        again = main(words)
+
+    assert (status, again) == (0, 141)  # what a shell says of who was ended by SIGPIPE
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert [(one["user"], one["level"], one["amount"]) for one in found] == [
+        ("alice", "near", 900),
+        ("alice", "over", 1_001),
+    ]
+    assert "== alerts ==\n== Physical Plan ==" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["usage"]
+
+
+@contextmanager
+def nobody_reads() -> Iterator[io.TextIOWrapper]:
+    """Give a stdout whose other end is closed."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    # Without a buffer, or it would be closed with words that nobody takes.
+    with io.TextIOWrapper(open(writing, "wb", buffering=0), write_through=True) as stdout:  # noqa: PTH123
+        yield stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--to", "kafka://h:1/t"], "alerts --to needs --checkpoint DIR"),
+        (["--out", "x"], "alerts --out needs --checkpoint DIR"),
+        (["--checkpoint", "c"], "--checkpoint goes with --to or --out"),
+    ],
+)
+def test_a_place_wants_a_checkpoint_and_a_checkpoint_a_place(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["alerts", "--usage", "u", *words]) == 2
+
+    assert said in capsys.readouterr().err
+
+
+def test_it_wants_one_place_for_alerts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["alerts", "--usage", "u", "--checkpoint", "c", "--out", "x", "--to", "kafka://h:1/t"])
+
+    assert "not allowed with" in capsys.readouterr().err
