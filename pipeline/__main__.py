@@ -16,6 +16,7 @@ from pipeline.arguments import add_arguments
 _PROGRAM: Final = "kafka-quota-pipeline"
 # What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
 _NOBODY_READS: Final = 141
+_HOW_TO_INSTALL: Final = "it comes with the extra pipeline: in a checkout, make .venv/pipeline.installed"
 _COMMON: Final = (
     "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
     "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in\n"
@@ -121,7 +122,7 @@ def _run(given: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] in ("pipeline", "proxy", "protocol", "config"):
             raise
-        sys.stderr.write(f"{_PROGRAM}: {error.name} is not installed; pip install 'kafka-quota-proxy[pipeline]'\n")
+        sys.stderr.write(f"{_PROGRAM}: {error.name} is not installed; {_HOW_TO_INSTALL}\n")
         return 1
     try:
         status: int = module.execute(args)
