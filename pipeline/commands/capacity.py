@@ -134,7 +134,8 @@ def _write(
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     output.text("quotas.yaml", quotas_text(suggested, args))
-    top = limits.limit(_TOP).select(*ENTITY)  # in the order of what they used
+    # They come in the order of what they used. Of a frame the first rows are, on a cluster, whichever come first.
+    top = spark.createDataFrame([one[: len(ENTITY)] for one in suggested[:_TOP]], _NAMES)
     span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
     first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
     text = capacity_page(
