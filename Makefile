@@ -8,10 +8,10 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-pipeline test-rebalance fuzz bench bench-pipeline lint format java clean
+.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline lint format java clean
 
 help: ## list these targets
-	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
 
 demo: .venv/demo.installed ## throttle a producer and a consumer before your eyes (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
@@ -27,6 +27,9 @@ test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, thro
 
 test-pipeline: java .venv/dev.installed ## plan with logs of millions of records on Spark, look at the report with Chromium
 	$(BIN)/pytest -m pipeline $(ARGS)
+
+test-pipeline-large: java .venv/dev.installed ## see that time, memory and spilling stay in bounds on 10^8 records too
+	PIPELINE_ROWS=1e6,1e7,1e8 $(BIN)/pytest -m pipeline tests/pipeline/test_scale.py $(ARGS)
 
 fuzz: .venv/dev.installed ## give ten million frames, damaged and not, to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -1,7 +1,8 @@
 """Measure the pipeline on logs of a million records and more: ``python -m bench.pipeline [--rows 1e6,1e7,1e8]``.
 
 Each command runs in a process of its own, as a user runs it. What it takes before there is a record is measured with a
-log of a thousand, and is taken off before times are compared.
+log of a thousand, and is taken off before times are compared. Exit status 1: something grows faster than records, or
+the engines of the comparison differ; stderr says what.
 """
 
 import argparse
@@ -31,15 +32,26 @@ _REPETITIONS: Final = 3
 COMMANDS: Final = ("simulate", "capacity", "whatif")
 # 20 entities at one broker, producing and fetching.
 _BUCKETS: Final = 40
+# Time for each record beside that of a log a tenth as large, once what a start takes is off.
+MOST_GROWTH: Final = 1.1
+# What the JVM has beside its heap of 2 GB (code, threads, buffers) is Java's own; it does not grow with records.
+MOST_JVM_BYTES: Final = 3 * 2**30
+MOST_PYTHON_BYTES: Final = 2**30
+# Of the log as it lies on the disk: 4 is what sorting 10^8 records by day took. More is spilling to death.
+MOST_SPILLED: Final = 8
 _AGGREGATED_ROWS: Final = 10**7
 _DAY_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A log of about so many records of a second each, and what each command took on it: of several runs the median."""
+    """A log of about so many records of a second each, in so many bytes, and what each command took on it.
+
+    Of several runs it is the median.
+    """
 
     rows: int
+    usage_bytes: int
     runs: dict[str, Run]
 
 
@@ -59,7 +71,8 @@ def measured(rows: int, directory: Path) -> Log:
             found.append(run([command, *words[command]], events=directory / "events" / f"{command}-{turn}"))
             print(f"{rows:,} records, {command}: {found[-1].seconds:.1f} s", flush=True)
         runs[command] = sorted(found, key=lambda one: one.seconds)[len(found) // 2]
-    return Log(rows=rows, runs=runs)
+    usage_bytes = sum(path.stat().st_size for path in Path(usage).rglob("*.parquet"))
+    return Log(rows=rows, usage_bytes=usage_bytes, runs=runs)
 
 
 def growth(logs: Sequence[Log], command: str) -> list[float]:
@@ -74,6 +87,38 @@ def growth(logs: Sequence[Log], command: str) -> list[float]:
         took_s = [max(log.runs[command].seconds - started_s, 0.1) for log in (less, more)]
         found.append(took_s[1] / took_s[0] / (more.rows / less.rows))
     return found
+
+
+def faults(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what is not as it is promised, a sentence each."""
+    found = []
+    for command in COMMANDS:
+        for (less, more), ratio in zip(pairwise(logs[1:]), growth(logs, command), strict=True):
+            if ratio > MOST_GROWTH:
+                found.append(
+                    f"{command}: {ratio:.2f} times as long for each of {more.rows:,} records as for each of "
+                    f"{less.rows:,}; {MOST_GROWTH:g} is the most"
+                )
+        for log in logs:
+            taken = log.runs[command]
+            sizes = [
+                ("the JVM had", taken.jvm_bytes, MOST_JVM_BYTES),
+                ("Python had", taken.python_bytes, MOST_PYTHON_BYTES),
+                ("Spark spilled", taken.spilled_bytes, MOST_SPILLED * log.usage_bytes),
+            ]
+            found += [
+                f"{command} on {log.rows:,} records: {who} {size / 1e9:.2f} GB; {most / 1e9:.2f} GB is the most"
+                for who, size, most in sizes
+                if size > most
+            ]
+    if not _is_same(engines):
+        found.append(f"{', '.join(engines)}: the results differ")
+    return found
+
+
+def _is_same(engines: dict[str, dict[str, Any]]) -> bool:
+    found = [one["found"] for one in engines.values()]
+    return all(one == found[0] for one in found)
 
 
 def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
@@ -120,8 +165,7 @@ def _comparison(engines: dict[str, dict[str, Any]]) -> list[str]:
     if not engines:
         return []
     versions = {"Spark": "pyspark", "DuckDB": "duckdb", "pandas": "pandas"}
-    found = [one["found"] for one in engines.values()]
-    same = "The results are the same." if all(one == found[0] for one in found) else "The results differ."
+    same = "The results are the same." if _is_same(engines) else "The results differ."
     return [
         "",
         f"## One aggregate, on {_AGGREGATED_ROWS:,} records",
@@ -153,7 +197,9 @@ def main() -> int:
     written = page(logs, engines)
     print(f"\n{written}")
     PAGE.write_text(written, encoding="utf-8")
-    return 0
+    wrong = faults(logs, engines)
+    sys.stderr.write("".join(f"{fault}\n" for fault in wrong))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,57 @@
+"""What was measured of the pipeline is judged: nothing that grows too fast, and no engine that differs, ends well."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import pipeline
+from bench.pipeline import COMMANDS, START_UP_ROWS, Log, faults
+from bench.spark_run import Run
+
+
+def log(rows: int, **given: Any) -> Log:  # noqa: ANN401  (fields of a Run)
+    """Return a log of 10 bytes a record, on which every command takes 10 s, and 1 s for each 10^5 records."""
+    taken = {"seconds": 10 + rows / 10**5, "jvm_bytes": 10**9, "python_bytes": 10**8, "spilled_bytes": 10 * rows}
+    return Log(rows=rows, usage_bytes=10 * rows, runs=dict.fromkeys(COMMANDS, Run(**(taken | given))))
+
+
+SMALL = [log(START_UP_ROWS), log(10**6)]
+ENGINES = {"Spark": {"found": {"p1": [3, 2, 1]}}, "DuckDB": {"found": {"p1": [3, 2, 1]}}}
+
+
+def test_what_grows_as_records_do_is_as_promised() -> None:
+    assert faults([*SMALL, log(10**7), log(10**8)], ENGINES) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (log(10**7, seconds=125), "capacity: 1.15 times as long for each of 10,000,000 records"),
+        (log(10**7, jvm_bytes=4 * 2**30), "capacity on 10,000,000 records: the JVM had 4.29 GB; 3.22 GB is the most"),
+        (log(10**7, python_bytes=2 * 2**30), "capacity on 10,000,000 records: Python had 2.15 GB"),
+        (log(10**7, spilled_bytes=9 * 10**8), "capacity on 10,000,000 records: Spark spilled 0.90 GB; 0.80 GB"),
+    ],
+)
+def test_what_grows_faster_is_a_fault(more: Log, said: str) -> None:
+    found = faults([*SMALL, more], {})
+
+    assert len(found) == len(COMMANDS)
+    assert any(fault.startswith(said) for fault in found)
+
+
+def test_a_run_in_which_engines_differ_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = ENGINES | {"pandas": {"found": {"p1": [3, 2, 2]}}}
+    taken = {name: one | {"start_s": 1.0, "query_s": 1.0} for name, one in others.items()}
+    monkeypatch.setattr(pipeline, "measured", lambda rows, _: log(rows))
+    monkeypatch.setattr(pipeline, "aggregated", lambda _: taken)
+    monkeypatch.setattr(pipeline, "version", lambda _: "1")
+    monkeypatch.setattr(pipeline, "PAGE", tmp_path / "PIPELINE.md")
+    monkeypatch.setattr("sys.argv", ["bench.pipeline", "--rows", "1e7"])
+
+    assert pipeline.main() == 1
+
+    assert capsys.readouterr().err == "Spark, DuckDB, pandas: the results differ\n"
+    assert "The results differ." in (tmp_path / "PIPELINE.md").read_text(encoding="utf-8")
