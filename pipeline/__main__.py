@@ -19,8 +19,10 @@ _NOBODY_READS: Final = 141
 _HOW_TO_INSTALL: Final = "it comes with the extra pipeline: in a checkout, make .venv/pipeline.installed"
 _COMMON: Final = (
     "\n\nRuns on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a file,\n"
-    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept in\n"
-    "OUT/quarantine (alerts counts it only)."
+    "a directory or kafka://HOST:PORT/TOPIC; a bad line never stops the job: it is counted, and kept with\n"
+    "its place in OUT/quarantine; by alerts in CHECKPOINT/quarantine (of each batch 100 at the most, of the last 100\n"
+    "batches that had some). balance --follow has no place of its own: it counts them, and shows the partition and\n"
+    "offset at which one stays in the topic."
 )
 
 

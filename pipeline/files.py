@@ -1,5 +1,6 @@
 """Hadoop's file systems, as far as results need them: the same on a local disk, HDFS and object stores."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,21 @@ class Files:
         """Whether a file has no byte."""
         fs, at = self._at(path)
         return int(fs.getFileStatus(at).getLen()) == 0
+
+    def absolute(self, path: str) -> str:
+        """Return a path with its scheme, from the root."""
+        fs, at = self._at(path)
+        return str(fs.makeQualified(at).toString())
+
+    def chunks(self, path: str, size: int) -> Iterator[bytes]:
+        """Yield the bytes of a file, so many at a time."""
+        fs, at = self._at(path)
+        stream = fs.open(at)
+        try:
+            while chunk := bytes(stream.readNBytes(size)):
+                yield chunk
+        finally:
+            stream.close()
 
     def delete(self, path: str) -> None:
         """Delete a file or a directory with all that is in it; nothing where there is none."""

@@ -1,32 +1,34 @@
 """The one module that reads the usage log: JSON Lines (also .gz), Parquet, a directory that grows, a Kafka topic.
 
-What cannot be read never stops a job: bad lines and broken .gz files are counted and kept in quarantine with their
-place, records that come twice count once.
+What cannot be read never stops a job: bad lines and broken files are counted and kept in quarantine with their place,
+records that come twice count once. Results of these commands that lie below the log are no part of it.
 """
 
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-import pandas as pd
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.damage import DAMAGED, FAULT, UNREADABLE, fault_of_parquet, faults_elsewhere, faults_here, faults_of_blank
 from pipeline.errors import PipelineError, UsageError
+from pipeline.files import Files
 from pipeline.kafka_config import KafkaConfig
 from pipeline.parsing import QUARANTINE, checked, duplicate_keys, parsed, quarantined, without_duplicates
 from pipeline.record import COLUMNS, RECORD
-from pipeline.writing import Output
+from pipeline.session import silenced
+from pipeline.writing import Output, is_results
 
 # What the log is called once it is complete; *.part and hidden files are left alone.
-_TEXT: Final = "*.{jsonl,json,ndjson,jsonl.gz,json.gz,ndjson.gz}"
-_GZ: Final = "*.gz"
-_PARQUET: Final = "*.parquet"
+_TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")
+_PARQUET: Final = ("parquet",)
+_MAY_BE_BROKEN: Final = ("gz", "parquet")
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 # What a batch of a stream takes at the most, where much has been waiting: so much is soon done again after a crash.
 _RECORDS_AT_ONCE: Final = "1000000"
@@ -43,8 +45,10 @@ _KAFKA_WORDS: Final = {
     "TopicAuthorizationException": "this user may not read it",
     "GroupAuthorizationException": "this user may not read it",
 }
-_DAMAGED: Final = "is damaged: nothing of it was counted"
-_NO_FAULT: Final = "fault string, text string, source string, line long"
+# Spark writes a sum of each page, and looks at it only when it is asked to.
+_SUMS: Final = {"parquet.page.verify-checksum.enabled": "true"}
+_LOCAL: Final = r"^file:(//)?"
+_IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +58,14 @@ class Usage:
     Attributes:
         records: the columns of ``RECORD``, each record once.
         bad_lines, broken_files, duplicates: how many were left out.
+        passed_over: directories below the log that have results of these commands.
     """
 
     records: DataFrame
     bad_lines: int
     broken_files: int
     duplicates: int
+    passed_over: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
         """Return what was left out, a sentence each."""
@@ -92,19 +98,17 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
             if words is None:
                 raise
             raise PipelineError(f"--usage {usage}: {words}") from error
-    lines, stored = _lines(spark, usage), _stored(spark, usage)
-    has_text, has_stored = bool(lines.inputFiles()), bool(stored.inputFiles())
-    if not (has_text or has_stored):
+    every = _Listing(spark, usage)
+    lines, stored = every.lines(), every.stored()
+    if lines is None and stored is None:
         raise UsageError(
             f"--usage {usage}: no usage log there; its files end in .jsonl, .json or .ndjson (also .gz), or .parquet"
         )
-    broken = _broken_files(spark, usage, output)
+    broken = every.broken(output)
     faults, records = [broken], []
-    if has_text:
+    if lines is not None:
         # What damage makes of a record may look like one. Of a file that only ends early, each whole line is right.
-        lines = lines.join(broken.where(F.col("fault") == _DAMAGED), on="source", how="left_anti").select(
-            *lines.columns
-        )
+        lines = lines.join(broken.where(F.col("fault") == DAMAGED), on="source", how="left_anti").select(*lines.columns)
         # Kept, for each of the next steps would read and parse all of it again.
         rows = output.keep("parsed", parsed(lines))
         bad = rows.where("fault IS NOT NULL")
@@ -113,16 +117,37 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
             those = lines.join(bad.select("source").distinct(), on="source", how="left_semi")
             faults.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
         records.append(rows.where("fault IS NULL").select(*COLUMNS))
-    if has_stored:
-        rows = checked(stored)
-        bad = output.keep(
-            "bad",
-            rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text"),
-        )
-        faults.append(bad)
-        # Where nothing is wrong, what comes next need not look for it once more.
-        records.append((stored if bad.isEmpty() else rows.where("fault IS NULL")).select(*COLUMNS))
-    return _usage(records, faults, output, spark)
+    if stored is not None:
+        found, faulty = _whole(stored, every, output)
+        records += found
+        faults += faulty
+    return _usage(records, faults, output, spark, passed_over=every.passed_over)
+
+
+def _whole(stored: DataFrame, every: "_Listing", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
+    """Return the records of Parquet files that can be read, and what is wrong with others and with records."""
+    faults: list[DataFrame] = []
+    try:
+        with silenced(stored.sparkSession):
+            bad = output.keep("bad", _bad_rows(stored))
+    except (Py4JJavaError, PySparkException) as error:
+        unreadable = every.unreadable() if UNREADABLE in str(error) else {}
+        if not unreadable:
+            raise
+        named = [(fault, None, source, None) for source, fault in unreadable.items()]
+        faults.append(stored.sparkSession.createDataFrame(named, FAULT))
+        rest = every.stored(without=unreadable)
+        if rest is None:
+            return [], faults
+        stored, bad = rest, output.keep("bad_of_the_rest", _bad_rows(rest))
+    # Where nothing is wrong, what comes next need not look for it once more.
+    records = stored if bad.isEmpty() else checked(stored).where("fault IS NULL")
+    return [records.select(*COLUMNS)], [*faults, bad]
+
+
+def _bad_rows(stored: DataFrame) -> DataFrame:
+    rows = checked(stored).where("fault IS NOT NULL")
+    return rows.select("source", F.col("position").alias("line"), "fault", "text")
 
 
 def _from_kafka(lines: DataFrame, output: Output) -> Usage:
@@ -131,13 +156,21 @@ def _from_kafka(lines: DataFrame, output: Output) -> Usage:
     return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [faults], output, lines.sparkSession)
 
 
-def _usage(records: list[DataFrame], faults: list[DataFrame], output: Output, spark: SparkSession) -> Usage:
+def _usage(
+    records: list[DataFrame],
+    faults: list[DataFrame],
+    output: Output,
+    spark: SparkSession,
+    *,
+    passed_over: tuple[str, ...] = (),
+) -> Usage:
     quarantine = _union(faults).select(*QUARANTINE)
-    output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json")
+    # It grows with what is wrong, which may be all of a log: as many files as that takes.
+    output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
     written = spark.read.schema("source string, line long, fault string, text string").json(f"{output.path}/quarantine")
     counted = written.groupBy(F.col("line").isNull().alias("is_file")).count().collect()  # two rows at the most
     counts = {row["is_file"]: row["count"] for row in counted}
-    every = _union(records)
+    every = _union(records or [spark.createDataFrame([], RECORD)])
     keys = output.keep("duplicate_keys", duplicate_keys(every))
     duplicates = 0
     if not keys.isEmpty():
@@ -148,6 +181,7 @@ def _usage(records: list[DataFrame], faults: list[DataFrame], output: Output, sp
         bad_lines=counts.get(False, 0),
         broken_files=counts.get(True, 0),
         duplicates=duplicates,
+        passed_over=passed_over,
     )
 
 
@@ -156,6 +190,19 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     for frame in rest:
         first = first.unionByName(frame)
     return first
+
+
+def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
+    """See that what a stream writes is not below the log that it follows, and so a part of it.
+
+    Raises:
+        UsageError: it is; the error names the ``argument``.
+    """
+    if usage.startswith("kafka://"):
+        return
+    root, at = _root(files, usage).rstrip("/"), _decoded(files.absolute(place))
+    if f"{at}/".startswith(f"{root}/"):
+        raise UsageError(f"{argument} {place}: is below --usage {usage}, and would be read as log; name another place")
 
 
 def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
@@ -169,12 +216,15 @@ def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG
     """
     if usage.startswith("kafka://"):
         return topic(spark, usage, kafka=kafka, is_stream=True)
-    _loaded(spark, "binaryFile", usage)  # a stream of what is not there would wait for it in silence
+    _loaded(spark, usage)  # a stream of what is not there would wait for it in silence
     files = spark.readStream.format("text").options(
-        pathGlobFilter=_TEXT, recursiveFileLookup="true", ignoreMissingFiles="true", maxBytesPerTrigger=_BYTES_AT_ONCE
+        pathGlobFilter=_pattern(_TEXT),
+        recursiveFileLookup="true",
+        ignoreMissingFiles="true",
+        maxBytesPerTrigger=_BYTES_AT_ONCE,
     )
     nowhere = F.lit(None).cast("long")
-    source = F.regexp_replace(F.col("_metadata.file_path"), "^file:(//)?", "").alias("source")
+    source = _place()[0]
     return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))
 
 
@@ -245,64 +295,132 @@ def kafka_place(place: str, argument: str) -> tuple[str, str]:
     return parts.netloc, name
 
 
-def _lines(spark: SparkSession, path: str) -> DataFrame:
-    # A file that goes while it is read (its time was up), or ends too early, ends there.
-    options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true", "recursiveFileLookup": "true"}
-    rows = _loaded(spark, "text", path, pathGlobFilter=_TEXT, **options)
-    return rows.select("value", *_place(), F.monotonically_increasing_id().alias("position"))
+class _Listing:
+    """The files of a log, without what lies in directories of results.
+
+    Raises:
+        UsageError: there is no such path.
+    """
+
+    def __init__(self, spark: SparkSession, usage: str) -> None:
+        self._spark = spark
+        self._usage = usage
+        files, root = Files(spark), _root(Files(spark), usage)
+        self._paths = [_decoded(path) for path in _loaded(spark, usage).inputFiles()]
+        directories = {at for path in self._paths for at in _directories_of(path, root)}
+        self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
+
+    def lines(self) -> DataFrame | None:
+        """Return the lines of files of text and where they stand; None: there is no such file."""
+        # A file that goes while it is read (its time was up), or ends too early, ends there.
+        options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
+        rows = self._loaded("text", _TEXT, **options)
+        if rows is None:
+            return None
+        return rows.select("value", *_place(), F.monotonically_increasing_id().alias("position"))
+
+    def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
+        """Return the records of Parquet files and where they lie; None: there is no such file."""
+        rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
+        return None if rows is None else rows.select(*COLUMNS, *_place(), F.lit(0).cast("long").alias("position"))
+
+    def broken(self, output: Output) -> DataFrame:
+        """Return the .gz files that end too early or are damaged, and files without a byte.
+
+        Spark reads what it can of them and says nothing.
+        """
+        listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
+        if listed is None:
+            return self._spark.createDataFrame([], FAULT)
+        paths, files = self._of(_MAY_BE_BROKEN), Files(self._spark)
+        here = listed.select("path", _place()[0])
+        others = faults_elsewhere(files, [path for path in paths if not path.startswith("/")])
+        if here.count() < len(paths):
+            others += faults_of_blank(files, paths)
+        found = here.mapInPandas(faults_here, FAULT)
+        return output.keep("broken", found.unionByName(self._spark.createDataFrame(others, FAULT)))
+
+    def unreadable(self) -> dict[str, str]:
+        """Return which Parquet files cannot be read whole, and why.
+
+        Rows of each are counted twice, once by what the file says of itself and once as they are read: so that those
+        that are looked at one by one are few.
+        """
+        with silenced(self._spark):
+            rows = self.stored(ignoreCorruptFiles="true")
+            if rows is None:
+                return {}
+            everything = F.max(F.xxhash64(*COLUMNS))
+            told, read = (
+                {row["source"]: row["rows"] for row in counted.collect()}
+                for counted in (
+                    rows.groupBy("source").agg(F.count("*").alias("rows")),
+                    rows.groupBy("source").agg(F.count("*").alias("rows"), everything),
+                )
+            )
+            doubtful = [path for path in self._of(_PARQUET) if path not in told or told[path] != read.get(path)]
+            found = {path: fault_of_parquet(self._spark, _as_pattern(path), _SUMS) for path in doubtful}
+        return {path: fault for path, fault in found.items() if fault is not None}
+
+    def _of(self, endings: Sequence[str]) -> list[str]:
+        """Return the files of the log whose names end so."""
+        named = [path for path in self._paths if path.endswith(tuple(f".{ending}" for ending in endings))]
+        return [path for path in named if not any(path.startswith(f"{at}/") for at in self.passed_over)]
+
+    def _loaded(
+        self, form: str, endings: Sequence[str], without: Container[str] = (), **options: str
+    ) -> DataFrame | None:
+        kept = [path for path in self._of(endings) if path not in without]
+        if not kept:
+            return None
+        reader = _reader(self._spark, form, endings, **options)
+        is_all = not (self.passed_over or without)
+        return reader.load(self._usage if is_all else [_as_pattern(path) for path in kept])
 
 
-def _stored(spark: SparkSession, path: str) -> DataFrame:
-    rows = _loaded(spark, "parquet", path, pathGlobFilter=_PARQUET, recursiveFileLookup="true")
-    return rows.select(*COLUMNS, *_place(), F.lit(0).cast("long").alias("position"))
+def _decoded(path: str) -> str:
+    """Return what Spark lists as ``source`` has it."""
+    return re.sub(_LOCAL, "", unquote(path))
+
+
+def _as_pattern(path: str) -> str:
+    """Return a path so that no character of it stands for others."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _root(files: Files, usage: str) -> str:
+    """Return the directory above all of a log: of a pattern, the part that is none."""
+    parts = usage.rstrip("/").split("/")
+    plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
+    return _decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
+
+
+def _directories_of(path: str, root: str) -> Iterator[str]:
+    """Yield the directories between a file and the root."""
+    at = path.rpartition("/")[0]
+    while at.startswith(f"{root.rstrip('/')}/"):
+        yield at
+        at = at.rpartition("/")[0]
 
 
 def _place() -> tuple[Column, Column]:
-    path = F.regexp_replace(F.col("_metadata.file_path"), "^file:(//)?", "")
+    path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 
 
-def _loaded(spark: SparkSession, form: str, path: str, **options: str) -> DataFrame:
-    reader = spark.read.format(form).options(**options)
+def _reader(spark: SparkSession, form: str, endings: Sequence[str], **options: str) -> DataFrameReader:
+    reader = spark.read.format(form).options(pathGlobFilter=_pattern(endings), recursiveFileLookup="true", **options)
+    return reader.schema(RECORD) if form == "parquet" else reader
+
+
+def _pattern(endings: Sequence[str]) -> str:
+    return f"*.{{{','.join(endings)}}}"
+
+
+def _loaded(spark: SparkSession, usage: str) -> DataFrame:
     try:
-        return (reader.schema(RECORD) if form == "parquet" else reader).load(path)
+        return _reader(spark, "binaryFile", (*_TEXT, *_PARQUET)).load(usage)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
-            raise UsageError(f"--usage {path}: there is no such file or directory") from error
+            raise UsageError(f"--usage {usage}: there is no such file or directory") from error
         raise
-
-
-def _broken_files(spark: SparkSession, path: str, output: Output) -> DataFrame:
-    """Return the .gz files that end too early or are damaged. Spark reads what it can of them and says nothing."""
-    files = _loaded(
-        spark, "binaryFile", path, pathGlobFilter=_GZ, recursiveFileLookup="true", ignoreMissingFiles="true"
-    )
-    if not files.inputFiles():
-        return spark.createDataFrame([], _NO_FAULT)
-    return output.keep("broken", files.select(_place()[0], "content").mapInPandas(_faults_of_gz, _NO_FAULT))
-
-
-def _faults_of_gz(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    for batch in batches:
-        faults = [fault_of_gz(content) for content in batch["content"]]
-        found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
-        yield found[found["fault"].notna()]
-
-
-def fault_of_gz(content: bytes) -> str | None:
-    """Return what is wrong with the bytes of a .gz file, None if nothing is. It may have several members."""
-    rest = content
-    while True:
-        inflate = zlib.decompressobj(wbits=31)
-        try:
-            while rest and not inflate.eof:
-                inflate.decompress(rest, 1 << 20)
-                rest = inflate.unconsumed_tail
-        except zlib.error:
-            return _DAMAGED
-        if not inflate.eof:
-            return "ends too early: what is missing was not read"
-        # Tools pad the end with zeros.
-        rest = inflate.unused_data.lstrip(b"\0")
-        if not rest:
-            return None

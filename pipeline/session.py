@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -61,3 +62,13 @@ def session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(_LOG_LEVEL)
     return spark
+
+
+@contextmanager
+def silenced(spark: SparkSession) -> Iterator[None]:
+    """Have Spark log nothing of what fails in the block: whoever tries it catches that, and says it in a sentence."""
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLogLevel(_LOG_LEVEL)

@@ -20,6 +20,8 @@ _CSV: Final[dict[str, Any]] = {
 }  # fmt: skip
 # A directory that has this was written by us, and may be replaced.
 _MARK: Final = "_kafka_quota_pipeline"
+_OF_LOG: Final = "a usage log, "
+_BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs again\n"
 
 
 class Output:
@@ -57,6 +59,11 @@ class Output:
             files: how many; None: as many as the rows have partitions, for what grows.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
+
+    def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
+        """Write a table that grows with the log: a directory for each ``day``, and in it one file in this order."""
+        rows = frame.repartition("day").sortWithinPartitions("day", *order)
+        self.table(name, rows, partitions=["day"], form=form, files=None)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Write rows that are needed more than once, and return them as they are read back."""
@@ -99,33 +106,55 @@ def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | 
 
 @contextmanager
 def staged(
-    spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None
+    spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None, is_log: bool = False
 ) -> Iterator[Output]:
     """Give an ``Output`` that becomes ``out`` when the block ends well, and nothing if it does not.
 
-    On file systems whose rename is not one step (object stores) it is as whole as that.
+    With ``is_log`` it is a usage log, which ``reading`` does not pass over where it lies below another.
+
+    What was there before is moved aside first, and back if the new cannot take its place. Who is killed between the two
+    leaves it aside; the next run moves it back before it begins. On file systems whose rename is not one step (object
+    stores) it is as whole as that.
 
     Raises:
         UsageError: ``out`` is there, has something in it, and was not written by this program.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"
-    if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):
-        raise UsageError(f"--out {out}: is there and was not written by this program; name a new directory")
     parent, _, name = out.rpartition("/")
     beside = f"{parent}/" if parent or out.startswith("/") else ""
     staging, previous = f"{beside}.{name}.staging", f"{beside}.{name}.previous"
+    if files.exists(previous) and not files.exists(out):
+        files.rename(previous, out)
+    if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):
+        raise UsageError(f"--out {out}: is there and was not written by this program; name a new directory")
     files.delete(staging)
     files.make_directory(staging)
     try:
         output = Output(spark, staging, explain)
         yield output
         files.delete(output.scratch)
-        files.write(f"{staging}/{_MARK}", "written by kafka-quota-pipeline; replaced as a whole when it runs again\n")
-        files.delete(previous)
-        if files.exists(out):
-            files.rename(out, previous)
-        files.rename(staging, out)
-        files.delete(previous)
+        files.write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
+        _replace(files, out, by=staging, aside=previous)
     finally:
         files.delete(staging)
+
+
+def is_results(files: Files, directory: str) -> bool:
+    """Whether a directory has results of a command, and no usage log that ``simulate`` made up."""
+    mark = f"{directory}/{_MARK}"
+    return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
+
+
+def _replace(files: Files, out: str, *, by: str, aside: str) -> None:
+    files.delete(aside)
+    is_there = files.exists(out)
+    if is_there:
+        files.rename(out, aside)
+    try:
+        files.rename(by, out)
+    except BaseException:
+        if is_there:
+            files.rename(aside, out)
+        raise
+    files.delete(aside)

@@ -26,7 +26,8 @@ from pipeline.errors import PipelineError, UsageError
 from pipeline.files import Files
 from pipeline.kafka_config import KafkaConfig
 from pipeline.parsing import parsed
-from pipeline.reading import followed, kafka_place, topic
+from pipeline.quarantine import Quarantine, bad_lines
+from pipeline.reading import check_apart, followed, kafka_place, topic
 from pipeline.session import session
 
 # Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
@@ -43,9 +44,14 @@ def execute(args: argparse.Namespace) -> int:
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
     kafka = kafka_config_of(args)
+    files = Files(spark)
+    for name, place in (("--out", args.out), ("--checkpoint", args.checkpoint)):
+        if place:
+            check_apart(files, args.usage, name, place)
     lines = _lines(spark, args, kafka)
     delivery = _delivery(spark, args, kafka)
-    stream = _Stream(delivery)
+    quarantine = Quarantine(files, f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
+    stream = _Stream(delivery, quarantine)
     frame = encoded(_found(lines, args))
     if args.explain:
         explain("alerts", frame)
@@ -119,6 +125,7 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
         F.count("*").alias("lines"),
         F.count("fault").alias("bad"),
         F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", where, "fault"))).alias("bad_one"),
+        bad_lines().alias("bad_lines"),
         F.count_if("is_ahead").alias("ahead"),
         F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
     )
@@ -174,9 +181,10 @@ class _Seen:
 class _Stream:
     """Delivers batches in Spark's thread, and follows the query in the main one."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, quarantine: Quarantine | None) -> None:
         self.seen = _Seen()
         self._delivery = delivery
+        self._quarantine = quarantine
         self._fault: Exception | None = None
         self._is_ending = False
         self._delivering = Lock()
@@ -226,6 +234,8 @@ class _Stream:
                 batch = _Seen()
                 batch.add(progress)
                 self.seen.add(progress)
+                if self._quarantine is not None and batch.bad:
+                    self._quarantine.keep(progress["batchId"], progress["observedMetrics"]["read"]["bad_lines"])
                 if batch.lines or batch.alerts:
                     until = progress["eventTime"].get("max") or progress["eventTime"].get("watermark", "")
                     say(batch.words(f"{until} batch {progress['batchId']}"))

@@ -38,7 +38,7 @@ def execute(args: argparse.Namespace) -> int:
             records = records.where(F.col("start_ms").between(month[0], month[1] - 1))
         say("adding up")
         days = output.keep("by_day", charged(records, owners))
-        output.table("days", days.orderBy("day", "owner", "user", "client_id", "kind"), form="parquet")
+        output.daily("days", days, "owner", "user", "client_id", "kind")
         bills = output.keep("bills", bill(days, args.price))
         output.table("bill", bills.orderBy("owner", "kind"), form="csv")
         output.table("bill.parquet", bills.orderBy("owner", "kind"), form="parquet")

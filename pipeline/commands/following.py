@@ -184,12 +184,13 @@ class _Stream:
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
+        where = F.concat_ws(" at ", "source", "position")
         is_unknown = F.col("fault").isNull() & ~F.col("proxy").isin(*self._proxies)
         return rows.observe(
             "read",
             F.count("*").alias("lines"),
             F.count("fault").alias("bad"),
-            F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", "source", "fault"))).alias("bad_one"),
+            F.max(F.when(F.col("fault").isNotNull(), F.concat_ws(": ", where, "fault"))).alias("bad_one"),
             F.max(F.when(is_unknown, F.col("proxy"))).alias("unknown_one"),
         )
 

@@ -26,8 +26,8 @@ _FAILED: Final = "terminated with exception: "
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     """Give a session and an output that appears as ``--out`` at the end, or is gone where there is none."""
     spark = session(master=args.master, conf=dict(args.conf))
-    shown = explain if args.explain else None
-    place = passing(spark, explain=shown) if args.out is None else staged(spark, args.out, explain=shown)
+    plans, is_log = explain if args.explain else None, args.command == "simulate"
+    place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
     with place as output, telling_progress(spark):
         yield spark, output
 
@@ -36,6 +36,8 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> U
     """Read ``--usage`` and say what was left out of it."""
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
+    for directory in usage.passed_over:
+        say(f"{directory} has results of a command, and is no part of the log")
     for words in usage.words():
         say(words)
     if args.out is None and (usage.bad_lines or usage.broken_files):

@@ -29,7 +29,8 @@ def execute(args: argparse.Namespace) -> int:
         by_bucket = output.keep("outcomes", outcomes(used, found, hours))
         output.table("entities", by_bucket.orderBy(*TRIED), form="csv")
         columns = [name for name in hours.columns if name not in ("limit", "sent_ms", "active_ms")]
-        output.table("hours", hours.select(*columns).orderBy(*TRIED, "hour_ms"), form="csv")
+        day = F.date_format(F.timestamp_millis("hour_ms"), "yyyy-MM-dd").alias("day")
+        output.daily("hours", hours.select(*columns, day), *TRIED, "hour_ms", form="csv")
         output.table("rules", found.orderBy("kind", "user", "client_id"), form="csv")
         waited = by_bucket.where("throttle_time_ms > 0")
         count = waited.count()

@@ -181,7 +181,7 @@ def forecast(bed: Bed, quotas: Mapping[str, object], name: str) -> dict[str, dic
     for row in rows(out / "entities"):
         numbers = {name: float(row[name]) for name in ("throttle_time_ms", "achieved_rate")}
         found[row["bucket_client_id"]] = {**numbers, "bytes": 0.0}
-    for row in rows(out / "hours"):
+    for row in (row for day in sorted((out / "hours").glob("day=*")) for row in rows(day)):
         if int(row["hour_ms"]) < hour_ms:
             found[row["bucket_client_id"]]["bytes"] += float(row["amount"])
     return found

@@ -147,6 +147,7 @@ def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise
     assert len(suggestions) == 6
     for row in suggestions:
         assert float(row["limit"]) >= float(row["percentile"])
+    assert [path.name for path in Path(forecast, "hours").glob("day=*")] in ([], ["day=2026-09-07"])
     outcome = table(forecast, "entities")
     assert len(outcome) == 6
     for row in outcome:

@@ -2,15 +2,21 @@
 
 import gzip
 import json
+import tracemalloc
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
+from pipeline.damage import fault_of_gz, faults_elsewhere
 from pipeline.errors import UsageError
-from pipeline.reading import Usage, fault_of_gz, kafka_fault, read
-from pipeline.writing import Output
+from pipeline.files import Files
+from pipeline.reading import Usage, kafka_fault, read
+from pipeline.writing import Output, staged
 from tests.pipeline.support import frame, lines, record, rows, write_log
 
 
@@ -107,12 +113,13 @@ def test_a_gz_file_that_ends_too_early_gives_what_it_has_and_is_named(
 ) -> None:
     whole = gzip.compress(lines([record(at_s=at, amount=at * 7_919) for at in range(5_000)]).encode())
     write_log(tmp_path / "good.jsonl", [record(proxy="p2")])
+    (tmp_path / "empty.jsonl.gz").write_bytes(b"")
     (tmp_path / "truncated.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "damaged.jsonl.gz").write_bytes(whole[:5_000] + b"\xff" * 64 + whole[5_064:])
 
     usage = read(spark, str(tmp_path), output)
 
-    assert usage.broken_files == 2
+    assert usage.broken_files == 3
     # Of the damaged one nothing counts: what damage makes of an amount may look like an amount.
     records = usage.records.where("proxy = 'p1'")
     assert 1_000 < records.count() < 5_000
@@ -120,15 +127,118 @@ def test_a_gz_file_that_ends_too_early_gives_what_it_has_and_is_named(
     faults = {Path(str(one["source"])).name: str(one["fault"]) for one in quarantine(output) if "line" not in one}
     assert "too early" in faults["truncated.jsonl.gz"]
     assert "damaged" in faults["damaged.jsonl.gz"]
+    assert "too early" in faults["empty.jsonl.gz"]
 
 
-def test_several_members_and_padding_are_a_whole_gz_file() -> None:
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_several_members_and_padding_are_a_whole_gz_file_in_whatever_pieces_it_comes(size: int) -> None:
     member = gzip.compress(b"a" * 3_000_000)
 
-    assert fault_of_gz(member + gzip.compress(b"b")) is None
-    assert fault_of_gz(member + b"\0" * 512) is None
-    assert fault_of_gz(member[:-1]) is not None
-    assert fault_of_gz(member + member[:20]) is not None
+    def fault(content: bytes) -> str | None:
+        return fault_of_gz(content[at : at + size] for at in range(0, len(content), size))
+
+    assert fault(member + gzip.compress(b"b")) is None
+    assert fault(member + b"\0" * 512) is None
+    assert fault(b"") is not None
+    assert fault(member[:-1]) is not None
+    assert fault(member + member[:20]) is not None
+    assert fault(member + b"no gzip") is not None
+
+
+def test_a_gz_file_is_never_in_memory_as_a_whole() -> None:
+    inflate, piece = zlib.compressobj(0, wbits=31), b"a" * (1 << 20)
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(200):
+            yield inflate.compress(piece)
+        yield inflate.flush()
+
+    tracemalloc.start()
+    try:
+        assert fault_of_gz(pieces()) is None
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_where_no_worker_has_the_file_the_driver_looks_at_it(spark: SparkSession, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole.jsonl.gz", tmp_path / "cut.jsonl.gz"
+    whole.write_bytes(gzip.compress(lines([record()]).encode()))
+    cut.write_bytes(whole.read_bytes()[:-9])
+
+    found = faults_elsewhere(Files(spark), [str(whole), str(cut)])
+
+    assert found == [("ends too early: what is missing was not read", None, str(cut), None)]
+
+
+def test_parquet_that_cannot_be_read_is_named_and_stops_nothing(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    log, good = tmp_path / "log", [record(at_s=at, amount=at * 7_919) for at in range(2_000)]
+    frame(spark, good).coalesce(1).write.option("compression", "none").parquet(str(log / "good {1}"))
+    (whole,) = (path.read_bytes() for path in (log / "good {1}").glob("*.parquet"))
+    flipped = bytearray(whole)
+    at = whole.index((1_000 * 7_919).to_bytes(8, "little"))  # of an amount that would look like another
+    flipped[at] ^= 1
+    other = frame(spark, [record(at_s=5_000)]).withColumn("amount", F.lit("much"))
+    other.coalesce(1).write.parquet(str(log / "other"))
+    frame(spark, []).coalesce(1).write.parquet(str(log / "none"))
+    write_log(log / "more.jsonl", [record(proxy="p2")])
+    for name, content in (
+        ("cut", whole[: len(whole) // 2]),
+        ("empty", b""),
+        ("junk", b"no parquet at all"),
+        ("flipped [1]", bytes(flipped)),
+    ):
+        (log / f"{name}.parquet").write_bytes(content)
+
+    usage = read(spark, str(log), output)
+
+    assertDataFrameEqual(usage.records, frame(spark, [*good, record(proxy="p2")]))
+    assert counts(usage) == (2_001, 0, 5, 0)
+    faults = {Path(str(one["source"])).relative_to(log).parts[0]: str(one["fault"]) for one in quarantine(output)}
+    assert faults == {
+        "cut.parquet": "is no whole Parquet file: nothing of it was counted",
+        "empty.parquet": "is no whole Parquet file: nothing of it was counted",
+        "junk.parquet": "is no whole Parquet file: nothing of it was counted",
+        "flipped [1].parquet": "is damaged: nothing of it was counted",
+        "other": "has a column of another type, amount (BINARY): nothing of it was counted",
+    }
+
+
+def test_a_log_of_nothing_but_broken_parquet_has_no_records(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
+
+    assert counts(read(spark, str(tmp_path / "a.parquet"), output)) == (0, 0, 1, 0)
+
+
+@pytest.mark.parametrize("place", ["", "/", "/*"])
+def test_results_below_the_log_are_no_part_of_it_and_a_log_that_was_made_up_is(
+    spark: SparkSession, output: Output, tmp_path: Path, place: str
+) -> None:
+    log = tmp_path / "log"
+    write_log(log / "a.jsonl", [record()])
+    with staged(spark, str(log / "plan [1]")) as results:
+        results.table("buckets", spark.range(3))
+        results.table("quarantine", spark.range(3), form="json")
+    with staged(spark, str(log / "more"), is_log=True) as results:
+        results.table("days", frame(spark, [record(at_s=1)]))
+
+    usage = read(spark, f"{log}{place}", output)
+
+    assert counts(usage) == (2, 0, 0, 0)
+    assert usage.passed_over == (str(log / "plan [1]"),)
+    assert usage.words() == []
+
+
+def test_what_is_named_is_read_though_it_lies_in_results(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    with staged(spark, str(tmp_path / "plan")) as results:
+        results.table("records", frame(spark, [record()]))
+
+    assert counts(read(spark, str(tmp_path / "plan" / "records"), output)) == (1, 0, 0, 0)
+    assert counts(read(spark, str(tmp_path / "plan"), Output(spark, str(tmp_path / "other"), None))) == (1, 0, 0, 0)
 
 
 def test_a_file_that_is_there_twice_counts_once(spark: SparkSession, output: Output, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import writing
 from pipeline.errors import UsageError
+from pipeline.files import Files
 from pipeline.writing import Output, staged
 
 
@@ -55,6 +57,61 @@ def test_a_second_run_replaces_all_of_the_first(spark: SparkSession, tmp_path: P
             output.text(name, name)
 
     assert files(out) == ["second"]
+
+
+def test_what_grows_with_the_log_is_a_file_for_each_day_in_order(spark: SparkSession, output: Output) -> None:
+    rows = [(f"2026-09-{day:02}", name, 1) for day in (9, 7, 8) for name in ("b", "a", "c")]
+
+    output.daily("days", spark.createDataFrame(rows, "day string, name string, n int").repartition(5), "name")
+
+    found = {path.name: list(path.glob("*.parquet")) for path in Path(output.path, "days").glob("day=*")}
+    assert {name: len(paths) for name, paths in found.items()} == dict.fromkeys(
+        ("day=2026-09-07", "day=2026-09-08", "day=2026-09-09"), 1
+    )
+    for (path,) in found.values():
+        assert [row["name"] for row in spark.read.parquet(str(path)).collect()] == ["a", "b", "c"]
+
+
+class FullDisk(Files):
+    """File systems on which results cannot take their place."""
+
+    def rename(self, source: str, target: str) -> None:
+        if source.endswith(".staging"):
+            raise OSError("no space left")
+        super().rename(source, target)
+
+
+def test_what_cannot_take_its_place_leaves_the_last_results_in_theirs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    with staged(spark, str(out)) as output:
+        output.text("note.txt", "first")
+    monkeypatch.setattr(writing, "Files", FullDisk)
+
+    with pytest.raises(OSError, match="no space left"), staged(spark, str(out)) as output:
+        output.text("note.txt", "second")
+
+    assert (out / "note.txt").read_text(encoding="utf-8") == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_run_had_moved_aside_is_moved_back_by_the_next(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with staged(spark, str(out)) as output:
+        output.text("note.txt", "first")
+    out.rename(tmp_path / ".out.previous")
+
+    def fail() -> None:
+        with staged(spark, str(out)):
+            assert (out / "note.txt").read_text(encoding="utf-8") == "first"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    assert (out / "note.txt").read_text(encoding="utf-8") == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_a_directory_of_somebody_else_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     # The watermark is at -8 s: nothing is closed yet.
     assert main([*words, "--once"]) == 0
     assert found(tmp_path) == []
+    (quarantined,) = (tmp_path / "checkpoint" / "quarantine").glob("*.jsonl")
+    assert json.loads(quarantined.read_text(encoding="utf-8")) == {
+        "source": str(usage / "bad.jsonl"),
+        "fault": "is no JSON object; a record is one object on one line",
+        "text": "bad",
+    }
     # 14 s before the newest is not late, and the copy counts once. The next watermark is 9 s, then 15 s.
     write_log(usage / "2.jsonl", [used(29, 1), used(3, 900), used(9.5, 50)])
     assert main([*words, "--once"]) == 0
@@ -133,6 +139,17 @@ def test_what_cannot_be_followed_is_said(words: list[str], tmp_path: Path, capsy
     assert "there is no such file or directory" in said
     assert "spark.jars.packages" in said
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("argument", ["--out", "--checkpoint"])
+def test_what_it_writes_is_not_read_as_log(
+    words: list[str], argument: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, argument, str(tmp_path / "usage" / "own")]) == 2
+
+    assert f"{argument} {tmp_path}/usage/own: is below --usage" in capsys.readouterr().err
+    assert list((tmp_path / "usage").iterdir()) == []
 
 
 @pytest.mark.usefixtures("spark")

@@ -1,0 +1,95 @@
+"""Which files of a log cannot be read as they are, and why. ``reading`` puts them in quarantine.
+
+A .gz file is looked at by the worker that it is a file of, and otherwise (HDFS, object stores) by the driver, through
+Hadoop; of either no more than a piece is in memory.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline.files import Files
+from pipeline.record import RECORD
+
+DAMAGED: Final = "is damaged: nothing of it was counted"
+FAULT: Final = "fault string, text string, source string, line long"
+# What Spark says of files that cannot be read.
+UNREADABLE: Final = "FAILED_READ_FILE"
+_PIECE_BYTES: Final = 1 << 20
+_AT_ONCE: Final = 8
+_CUT: Final = "ends too early: what is missing was not read"
+_NO_PARQUET: Final = "is no whole Parquet file: nothing of it was counted"
+_OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: column: \[(.+?)\], physicalType: (\w+)")
+
+
+def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield the rows of ``FAULT`` of local .gz files that are broken, of ``path`` (a URI) and ``source``."""
+    for batch in batches:
+        faults = [_fault_here(path) for path in batch["path"]]
+        found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
+        yield found[found["fault"].notna()]
+
+
+def _fault_here(path: str) -> str | None:
+    if not (path.endswith(".gz") and path.startswith("file:")):
+        return None
+    try:
+        with Path(re.sub("^file:(//)?", "", path)).open("rb") as file:
+            return fault_of_gz(iter(lambda: file.read(_PIECE_BYTES), b""))
+    except FileNotFoundError:  # its time was up
+        return None
+
+
+def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
+    """Return the rows of ``FAULT`` of files without a byte, which Spark never opens."""
+    blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
+    return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
+
+
+def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
+    """Return the rows of ``FAULT`` of broken .gz files that are no local ones."""
+    gz = [path for path in paths if path.endswith(".gz")]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
+        return [(fault, None, path, None) for path, fault in zip(gz, faults, strict=True) if fault is not None]
+
+
+def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
+    """Return what is wrong with the bytes of a .gz file, None if nothing is. It may have several members."""
+    inflate = zlib.decompressobj(wbits=31)
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if inflate.eof:
+                # Tools pad the end with zeros.
+                rest = rest.lstrip(b"\0")
+                if not rest:
+                    break
+                inflate = zlib.decompressobj(wbits=31)
+            try:
+                inflate.decompress(rest, _PIECE_BYTES)
+            except zlib.error:
+                return DAMAGED
+            rest = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+    return None if inflate.eof else _CUT
+
+
+def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str]) -> str | None:
+    """Return why a Parquet file cannot be read whole as records; None: it can."""
+    try:
+        spark.read.schema(RECORD).options(**options).parquet(path).write.format("noop").mode("overwrite").save()
+    except (Py4JJavaError, PySparkException) as error:
+        said = str(error)
+        if found := _OTHER_TYPE.search(said):
+            return f"has a column of another type, {found[1]} ({found[2]}): nothing of it was counted"
+        # Told by the stack: in a file that was cut off any bytes stand for its end, and are wrong in many ways.
+        return _NO_PARQUET if "readFooter" in said else DAMAGED
+    return None
