@@ -30,6 +30,7 @@ from config.model import (
     ProxyConfig,
     QuotaRule,
     QuotasFrom,
+    QuotasFromBroker,
     Replication,
     ReplicationPath,
     Sasl,
@@ -214,8 +215,12 @@ def _usage_log(section: UsageLogSection, directory: Path) -> UsageLog:
     return UsageLog(**given)
 
 
-def _quotas_from(section: QuotasFromSection, directory: Path) -> QuotasFrom:
-    return QuotasFrom(**_topic(section.kafka, directory))
+def _quotas_from(section: QuotasFromSection, directory: Path) -> QuotasFrom | QuotasFromBroker:
+    if "broker" not in section.given():
+        return QuotasFrom(**_topic(section.kafka, directory))
+    client = _with_paths(section.broker, directory)
+    every = {"every_ms": client.pop("every_ms")} if "every_ms" in client else {}
+    return QuotasFromBroker(**every, client=AdminClient(**client))
 
 
 def _topic(section: Section, directory: Path) -> dict[str, Any]:

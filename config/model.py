@@ -474,6 +474,17 @@ class QuotasFrom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasFromBroker:
+    """The brokers' own quotas: those of their cluster, as DescribeClientQuotas tells them."""
+
+    every_ms: int = 2_000
+    client: AdminClient = field(default_factory=AdminClient)  # no bootstrap_servers: the brokers of all listeners
+
+    def __str__(self) -> str:
+        return "broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """Where quotas are kept that were changed through the proxy."""
 
@@ -512,7 +523,7 @@ class ProxyConfig:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     quotas: tuple[QuotaRule, ...] = ()
     ip_quotas: tuple[IpRule, ...] = ()
-    quotas_from: QuotasFrom | None = None  # None: the file has them all
+    quotas_from: QuotasFrom | QuotasFromBroker | None = None  # None: the file has them all
     store: Store | None = None  # None: none can be changed
     principals: Principals = field(default_factory=Principals)
     replication: Replication | None = None  # None: no replica is held back

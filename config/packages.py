@@ -6,12 +6,14 @@ from typing import Final
 
 from config.document import Document, key_path
 from config.errors import Fault, Severity
+from config.quotas_from_checks import asks_broker
 from config.raw import mapping_at
 
+_TOPIC: Final = ("quotas_from",)
 # Section, and then the package that it is imported from and the extra that brings it.
 _WANTED: Final = (
     (("usage_log", "kafka"), "aiokafka", "usage-topic"),
-    (("quotas_from",), "aiokafka", "usage-topic"),
+    (_TOPIC, "aiokafka", "usage-topic"),
 )
 
 
@@ -19,7 +21,8 @@ def check_packages(document: Document) -> Iterator[Fault]:
     """Yield a warning for each section that needs what is not there: the proxy may run on another machine."""
     for location, package, extra in _WANTED:
         *around, key = location
-        if (mapping_at(document, *around) or {}).get(key) and find_spec(package) is None:
+        value = (mapping_at(document, *around) or {}).get(key)
+        if value and not (location == _TOPIC and asks_broker(document)) and find_spec(package) is None:
             yield Fault(
                 file=document.file,
                 line=document.line(location),

@@ -13,13 +13,19 @@ _AT: Final = ("quotas_from",)
 
 
 def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of the section that concerns more than one key, and of a topic behind this proxy."""
+    """Tell of every fault of the section that concerns more than one key, and of what leads back to this proxy."""
     _warn_of_own_address(document, warn)
+    _warn_of_plaintext(document, warn)
     section = mapping_at(document, *_AT)
     if section is None:
         return
-    if "kafka" not in section:
-        say(_AT, "names no topic; give kafka, with bootstrap_servers and topic")
+    if "kafka" not in section and "broker" not in section:
+        say(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
+    if "kafka" in section and "broker" in section:
+        say((*_AT, "broker"), "stands beside kafka; one of them has the quotas that are not in this file")
+    broker = mapping_at(document, *_AT, "broker")
+    if broker is not None:
+        check_client(broker, (*_AT, "broker"), say)
     topic, location = mapping_at(document, *_AT, "kafka"), (*_AT, "kafka")
     if topic is not None:
         if "bootstrap_servers" not in topic:
@@ -31,25 +37,45 @@ def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
 
 
 def _warn_of_own_address(document: Document, warn: Say) -> None:
-    """The topic is read before anybody is served, so it cannot be read through this proxy."""
-    for location, server in _servers(document):
+    """Both are read before anybody is served, so they cannot be read through this proxy."""
+    for location, server, what in _servers(document):
         for index, listener in elements(document, "listeners"):
             bind = address_of(listener.get("bind"))
             if bind is not None and _leads_here(server, bind, listener.get("advertised_host")):
                 line = document.line(("listeners", index, "bind"))
                 message = f"{server} is bound by this proxy in line {line}, which serves nobody before it has read the"
-                warn(location, f"{message} topic; name a listener of the brokers that no proxy is in front of")
+                warn(location, f"{message} {what}; name a listener of the brokers that no proxy is in front of")
                 break
 
 
-def _servers(document: Document) -> Iterator[tuple[Location, Address]]:
+def _warn_of_plaintext(document: Document, warn: Say) -> None:
+    """Who is to be asked by TLS says so twice: each listener may have other files, and a login beside them."""
+    section = mapping_at(document, *_AT, "broker") or {}
+    if not asks_broker(document) or {"bootstrap_servers", "security_protocol"} & section.keys():
+        return
+    for index, listener in elements(document, "listeners"):
+        if "upstream_tls" in listener:
+            line = document.line(("listeners", index, "upstream_tls"))
+            message = f"the brokers are asked in plaintext, and upstream_tls in line {line} says that they speak TLS"
+            warn(_AT, f"{message}; write broker: {{security_protocol: SSL, ssl_cafile: ...}}")
+            break
+
+
+def asks_broker(document: Document) -> bool:
+    """Whether the brokers' own quotas are the rules."""
+    given = document.data.get(_AT[0]) if isinstance(document.data, dict) else None
+    return given == "broker" or (isinstance(given, dict) and "broker" in given)
+
+
+def _servers(document: Document) -> Iterator[tuple[Location, Address, str]]:
     given = document.data.get(_AT[0]) if isinstance(document.data, dict) else None
     if isinstance(given, str):
         servers, _, _ = given.removeprefix("kafka://").partition("/")
-        yield from ((_AT, server) for server in addresses_of(servers))
-    topic = mapping_at(document, *_AT, "kafka") or {}
-    location = (*_AT, "kafka", "bootstrap_servers")
-    yield from ((location, server) for server in addresses_of(topic.get("bootstrap_servers")))
+        yield from ((_AT, server, "topic") for server in addresses_of(servers))
+    for key, what in (("kafka", "topic"), ("broker", "quotas")):
+        section = mapping_at(document, *_AT, key) or {}
+        location = (*_AT, key, "bootstrap_servers")
+        yield from ((location, server, what) for server in addresses_of(section.get("bootstrap_servers")))
 
 
 def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool:

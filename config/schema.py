@@ -71,7 +71,7 @@ _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _LEAST_INTERVAL_MS: Final = 100
 _MOST_INTERVAL_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1_024
-_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store"
+_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store, or broker"
 # Kafka's Topic.validate.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _E = TypeVar("_E", bound=Enum)
@@ -685,20 +685,27 @@ class QuotaTopicSection(AdminClientSection):
     topic: Annotated[str, PlainValidator(_topic)] = ""
 
 
+class QuotasFromBrokerSection(AdminClientSection):
+    """``quotas_from.broker``: how often the brokers are asked for their quotas, and how they are spoken to."""
+
+    every_ms: Annotated[int, PlainValidator(_POLL)] = Field(0, alias="every")
+
+
 class QuotasFromSection(Section):
-    """``quotas_from``."""
+    """``quotas_from``: one of the two."""
 
     kafka: QuotaTopicSection = Field(cast("QuotaTopicSection", None))
+    broker: QuotasFromBrokerSection = Field(cast("QuotasFromBrokerSection", None))
 
 
 def _quotas_from(value: object) -> object:
-    """Return the section that ``kafka://HOST:PORT,HOST:PORT/TOPIC`` stands for; a mapping as it is."""
+    """Return the section that ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` stands for; a mapping as it is."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):
-        raise TextWantedError(f"{_QUOTAS_FROM}, or a mapping with the key kafka", quotable=False)
+        raise TextWantedError(f"{_QUOTAS_FROM}; or a mapping with one of the keys kafka and broker", quotable=False)
     if value == "broker":
-        raise ValueError(f"broker is not supported by this version; write {_QUOTAS_FROM}")
+        return {"broker": {}}
     servers, slash, topic = value.removeprefix("kafka://").partition("/")
     if not value.startswith("kafka://") or not slash:
         raise ValueError(f"{shown(value)} is no topic; write {_QUOTAS_FROM}")
@@ -779,6 +786,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("usage_log", "kafka"): UsageTopicSection,
     ("quotas_from",): QuotasFromSection,
     ("quotas_from", "kafka"): QuotaTopicSection,
+    ("quotas_from", "broker"): QuotasFromBrokerSection,
     ("store",): StoreSection,
     ("admin",): AdminSection,
     ("log",): LogSection,

@@ -4,6 +4,7 @@ from typing import Final
 
 from config.document import Document
 from config.model import ANONYMOUS, UNKNOWN
+from config.quotas_from_checks import asks_broker
 from config.raw import Say, list_at, mapping_at
 
 _ADMINS: Final = ("principals", "admins")
@@ -26,11 +27,12 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
         say(("principals", "forward_quota_requests"), message)
     has_topic = "quotas_from" in (document.data if isinstance(document.data, dict) else ())
     if has_topic and admins:
-        message = (
-            f"stands beside quotas_from in line {document.line(_TOPIC)}; administrators would be shown the quotas of "
-            "this file and none of the topic; leave out one of them"
-        )
-        say(_ADMINS, message)
+        line = document.line(_TOPIC)
+        if asks_broker(document):
+            why = "requests about quotas go to the broker, which has them, and says who may"
+        else:
+            why = "administrators would be shown the quotas of this file and none of the topic"
+        say(_ADMINS, f"stands beside quotas_from in line {line}; {why}; leave out one of them")
     if mapping_at(document, *_AT) is None:
         return
     if has_topic:

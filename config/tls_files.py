@@ -18,7 +18,12 @@ from config.errors import Fault, Severity, TlsFileError
 from config.raw import mapping_at
 
 FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
-_ADMIN_CLIENTS: Final = (("replication", "admin_client"), ("usage_log", "kafka"), ("quotas_from", "kafka"))
+_ADMIN_CLIENTS: Final = (
+    ("replication", "admin_client"),
+    ("usage_log", "kafka"),
+    ("quotas_from", "kafka"),
+    ("quotas_from", "broker"),
+)
 ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 
 _SECTIONS: Final = ("client_tls", "upstream_tls")

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from config.model import ANONYMOUS, Enforcement
 from proxy.addresses import Addresses
 from proxy.administration import Administration
+from proxy.broker_quotas.passing import Authority
 from proxy.calls import Line
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
@@ -34,6 +35,7 @@ class Policy(NamedTuple):
     is_inter_broker: bool
     oauthbearer_claim: str
     administration: Administration | None = None  # None: who asks for quotas asks the broker
+    authority: Authority | None = None  # who follows the broker's own, where these are the rules
 
 
 class Listening:

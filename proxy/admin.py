@@ -93,21 +93,21 @@ class Health:
         """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
 
         A file that was refused leaves the proxy as ready as it was, for the one before it is still in force; so does a
-        topic of quotas that is away.
+        topic of quotas that is away, and a broker that does not tell its own.
         """
-        topic = self._server.quota_topic
+        rules = self._server.quota_topic or self._server.broker_quotas
         is_listening = self._server.is_listening
         upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
         state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
         if self._server.is_draining:
             state = "draining"
-        of_topic = {} if topic is None else {"quotas_from": topic.detail()}
+        of_rules = {} if rules is None else {"quotas_from": rules.detail()}
         return {
             "state": state,
             "listeners": is_listening,
             "configuration": self._reloads.last_reload_successful,
             "upstreams": upstreams,
-            **of_topic,
+            **of_rules,
         }
 
 

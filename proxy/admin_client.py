@@ -1,16 +1,20 @@
-"""kafka-python's admin client, as the file says.
+"""kafka-python's clients, as the file says: its admin client for a cluster, and a connection to one broker.
 
-It is synchronous, with a thread of its own for the network: call it in a thread, never on the event loop. Importing it
-takes a tenth of a second, so this module is imported only where the file has ``replication``.
+Both are synchronous, with a thread of their own for the network: call them in a thread, never on the event loop.
+Importing kafka-python takes a tenth of a second, so this module is imported only where the file has ``replication`` or
+``quotas_from: broker``.
 """
 
 import logging
+from io import BytesIO
 from socket import socket
-from typing import Any, Final
+from struct import Struct
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
+from kafka.net.connection import KafkaConnection
 from kafka.net.inet import KafkaNetSocket
 from kafka.protocol.metadata import MetadataRequest
 
@@ -21,6 +25,11 @@ CLIENT_ID: Final = "kafka-quota-proxy"
 # A poll that waits longer than this says less than the one after it.
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+
+# 200,000 entities with names of a hundred bytes.
+_MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_CORRELATION_ID: Final = Struct(">i")
+_SIZE: Final = Struct(">i")
 
 # What is a reason to try again later: all that kafka-python raises about brokers, and what sockets, TLS and the files
 # of passwords and certificates raise. It means AssertionError and ValueError for answers that it does not understand.
@@ -92,6 +101,134 @@ def connect(
     except BaseException:
         _end(clients)
         raise
+
+
+class RequestFrame(Protocol):
+    """Returns the whole frame of a request, of the version and the correlation id that it is given."""
+
+    def __call__(self, api_version: int, correlation_id: int) -> bytes:
+        """Return it."""
+
+
+class Answer(NamedTuple):
+    """A response as it came, whole, and the version that it was asked in."""
+
+    frame: bytes
+    api_version: int
+
+
+class BrokerClient:
+    """A connection to the broker at an address, and never to those that brokers advertise: these may be proxies'.
+
+    Blocks, as does ``ask``; ``close`` it, for it holds a thread and sockets. After an error, take another.
+
+    Args:
+        settings: How it is spoken to; its ``bootstrap_servers`` count for nothing.
+        server: Where.
+        timeout_ms: How long connecting may take, login included, and how long each answer.
+
+    Raises:
+        OSError: A file that the settings name cannot be read.
+        KafkaError: It was not reached in time, or the login failed.
+    """
+
+    def __init__(self, settings: AdminClient, server: Address, *, timeout_ms: int) -> None:
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        security = _security(settings)
+        self._timeout_ms = timeout_ms
+        self._client = KafkaNetClient(
+            bootstrap_servers=[str(server)],
+            client_id=CLIENT_ID,
+            request_timeout_ms=timeout_ms,
+            receive_message_max_bytes=_MAX_ANSWER_BYTES,
+            proxy_url=f"{_ClosedWhenRefused.SCHEMES[0]}://",
+            **security,
+        )
+        self._manager = self._client._manager  # noqa: SLF001 - its public face asks for metadata first, and follows it
+        self._manager._net.start()  # noqa: SLF001
+        try:
+            self._connection: KafkaConnection = self._manager.run(self._connect)
+        except KafkaTimeoutError as error:
+            self.close()
+            message = f"no answer of {server} as {settings.security_protocol.value}: it is away, or wants another"
+            raise KafkaTimeoutError(f"{message} security_protocol, certificate or login") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def version_of(self, api_key: int, most: int) -> int | None:
+        """Return the highest version of an API that the broker knows, up to ``most``; None where it has none."""
+        least, highest = self._connection.broker_version_data.api_versions.get(api_key, (0, -1))
+        return None if highest < 0 or least > most else min(highest, most)
+
+    def ask(self, api_key: int, api_version: int, request: RequestFrame) -> Answer:
+        """Send a request and return the answer.
+
+        Raises:
+            KafkaError: There is none in time.
+        """
+        return Answer(self._manager.run(self._send, _Raw(api_key, api_version, request)), api_version)
+
+    def close(self) -> None:
+        """End the connection and the thread; what another thread waits for fails."""
+        self._client.close()
+
+    async def _connect(self) -> KafkaConnection:
+        connection = self._manager.get_connection(
+            "bootstrap-0", timeout_ms=self._timeout_ms, refresh_metadata_on_err=False
+        )
+        return await connection
+
+    async def _send(self, request: "_Raw") -> bytes:
+        frame: bytes = await self._connection.send_request(request)
+        return frame
+
+
+class _Raw:
+    """A request and its answer as bytes, in the place of kafka-python's own messages."""
+
+    def __init__(self, api_key: int, api_version: int, request: RequestFrame) -> None:
+        self.API_KEY = api_key
+        self.API_VERSION = api_version
+        self.correlation_id = 0
+        self._request = request
+
+    def __str__(self) -> str:
+        return f"request of API {self.API_KEY}"
+
+    # -- what is asked of a request --
+
+    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:  # noqa: ARG002 - as theirs
+        self.correlation_id = correlation_id
+
+    def encode(self, **_: object) -> bytes:
+        return self._request(self.API_VERSION, self.correlation_id)
+
+    def expect_response(self) -> bool:
+        return True
+
+    # -- of its header, and of the response's class --
+
+    @property
+    def header(self) -> "_Raw":
+        return self
+
+    def get_response_class(self) -> "_Raw":
+        return self
+
+    def parse_header(self, buffer: BytesIO) -> "_RawHeader":
+        """Return the header of a response, and leave the buffer where it was."""
+        found = _RawHeader(*_CORRELATION_ID.unpack(buffer.read(_CORRELATION_ID.size)))
+        buffer.seek(0)
+        return found
+
+    def decode(self, buffer: BytesIO) -> bytes:
+        body = buffer.read()
+        return _SIZE.pack(len(body)) + body
+
+
+class _RawHeader(NamedTuple):
+    correlation_id: int
 
 
 def _end(clients: list[KafkaNetClient]) -> None:

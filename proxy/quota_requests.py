@@ -7,20 +7,25 @@ from proxy.administration import Desk, Ticket
 from proxy.admission import Sent
 
 
-class Pending(NamedTuple):
-    """A request that was given to a desk."""
+class Request(NamedTuple):
+    """A request that has not passed, and who is charged for it."""
 
-    ticket: Ticket
     head: RequestHead
     sent: Sent
+
+
+class Pending(NamedTuple):
+    """A request that was given to a desk; None: it has passed, and its answer is held."""
+
+    ticket: Ticket
+    request: Request | None
 
 
 class Done(NamedTuple):
-    """A request that is answered."""
+    """A request that is answered, likewise."""
 
     answer: bytes
-    head: RequestHead
-    sent: Sent
+    request: Request | None
 
 
 class QuotaRequests:
@@ -53,7 +58,7 @@ class QuotaRequests:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request was given to a desk that has not had its answer."""
+        """Whether a request was given to a desk that has not had its answer, or an answer is held."""
         return self._pending is not None
 
     def submit(self, desk: Desk, frame: bytes, head: RequestHead, sent: Sent, *, principal: str, owner: object) -> None:
@@ -70,7 +75,11 @@ class QuotaRequests:
         Nothing is pending afterwards where the desk has no room for it.
         """
         ticket = desk.submit(frame, principal, owner)
-        self._pending = None if ticket is None else Pending(ticket, head, sent)
+        self._pending = None if ticket is None else Pending(ticket, Request(head, sent))
+
+    def hold(self, ticket: Ticket) -> None:
+        """Keep the answer to a request that has passed, and was charged, until the ticket has it."""
+        self._pending = Pending(ticket, None)
 
     def take(self) -> Done | None:
         """Return the request that is pending, with its answer; None: not yet, or there is none.
@@ -80,13 +89,13 @@ class QuotaRequests:
         """
         if self._pending is None:
             return None
-        ticket, head, sent = self._pending
+        ticket, request = self._pending
         if ticket.error is not None:
             raise ticket.error
         if ticket.answer is None:
             return None
         self._pending = None
-        return Done(ticket.answer, head, sent)
+        return Done(ticket.answer, request)
 
     def close(self) -> None:
         """Take it that the connection is gone."""

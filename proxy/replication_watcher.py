@@ -14,14 +14,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from config.model import Address, AdminClient, Replication
 from proxy.cluster_view import ClusterView, Lease, Readings, view_of
+from proxy.in_thread import in_thread
 
 log = logging.getLogger(__name__)
 
-_T = TypeVar("_T")
 # Whoever meets an unknown topic id may ask for a poll with each fetch.
 _LEAST_BETWEEN_S: Final = 0.5
 _WARN_EVERY_MS: Final = 60_000
@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 class ReplicationWatcher:
-    """Follows one cluster. All of it belongs to the loop, but for what runs in ``_in_thread``.
+    """Follows one cluster. All of it belongs to the loop, but for what runs in ``_ask``.
 
     Attributes:
         view: What ``on_view`` was called with last.
@@ -145,7 +145,7 @@ class ReplicationWatcher:
             has_topic_configs=has_topic_configs,
         )
         try:
-            readings = await _in_thread(ask)
+            readings = await in_thread(ask)
         except Exception as error:  # noqa: BLE001 - whatever a library of somebody else's raises, clients are served on
             if replication is self._replication:
                 self._fail(error)
@@ -195,7 +195,7 @@ class ReplicationWatcher:
         for upstream in tuple(self._unidentified):
             why = "none of the cluster's brokers says that it is it"
             try:
-                node_id = await _in_thread(partial(reader.identify, upstream, node_ids))
+                node_id = await in_thread(partial(reader.identify, upstream, node_ids))
             except Exception as error:  # noqa: BLE001 - as in _poll
                 node_id, why = None, f"{type(error).__name__}: {error}"
             if node_id is None:
@@ -231,30 +231,3 @@ def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> Reader:
     from proxy.cluster_reader import ClusterReader
 
     return ClusterReader(settings, fallback)
-
-
-async def _in_thread(work: Callable[[], _T]) -> _T:
-    """Run ``work`` in a thread of its own, which does not keep the process from ending: unlike ``to_thread``'s."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_T] = loop.create_future()
-
-    def settle(result: _T | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result: _T | None = None
-        failure: BaseException | None = None
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
-            failure = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=run, name="cluster", daemon=True).start()
-    return await future

@@ -31,6 +31,7 @@ from config.model import (
 from proxy.acceptor import Acceptor, bind
 from proxy.account import Listening, Policy
 from proxy.administration import Administration
+from proxy.broker_quotas.follower import BrokerFollower, broker_follower
 from proxy.call_desk import CallDesk
 from proxy.cluster_view import ClusterView, servers_behind
 from proxy.connection import ClientConnection, Gate, Port
@@ -59,7 +60,7 @@ log = logging.getLogger(__name__)
 _EXPIRY_EVERY_S: Final = 30.0
 _SWEEP_EVERY_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.02
-# How long clients wait for the rules of a topic before they are served without.
+# How long clients wait for the rules of a topic, or of the brokers, before they are served without.
 _FIRST_RULES_S: Final = 15.0
 
 
@@ -90,6 +91,7 @@ class Server:
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
+        self.broker_quotas = broker_follower(config, on_changes=self._change_broker_quotas)
         self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_quotas)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
@@ -137,6 +139,9 @@ class Server:
         if self.quota_topic is not None:
             self.quota_topic.follow_file(config.quotas)
             config = replace(config, quotas=self.quota_topic.rules)
+        if self.broker_quotas is not None:
+            self.broker_quotas.follow_file(config)
+            config = replace(config, quotas=self.broker_quotas.quotas, ip_quotas=self.broker_quotas.ip_quotas)
         self.config = config
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         self._follow_cluster(config.replication)
@@ -170,9 +175,18 @@ class Server:
 
     def _change_stored_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
         """Put rules that were changed through the proxy in force, likewise."""
-        desk = self.quota_desk
-        config = replace(self.config, quotas=desk.quotas)
-        config = self.config = replace(config, ip_quotas=desk.ip_quotas) if has_addresses else config
+        self._change_rules(self.quota_desk, changes, has_addresses)
+
+    def _change_broker_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
+        """Put rules of the brokers in force, likewise."""
+        if self.broker_quotas is not None:
+            self._change_rules(self.broker_quotas, changes, has_addresses)
+
+    def _change_rules(
+        self, rules: QuotaDesk | BrokerFollower, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool
+    ) -> None:
+        config = replace(self.config, quotas=rules.quotas)
+        config = self.config = replace(config, ip_quotas=rules.ip_quotas) if has_addresses else config
         brokers: list[BrokerQuotas | Fleet] = [upstream.quotas for upstream in self._brokers.values()]
         for broker in (*brokers, *self.fleets.values()):
             broker.change(config, changes)
@@ -186,12 +200,14 @@ class Server:
             listener.inter_broker,
             listener.sasl.oauthbearer_claim,
             self._administration(config, is_inter_broker=listener.inter_broker),
+            self.broker_quotas,
         )
 
     def _administration(self, config: ProxyConfig, *, is_inter_broker: bool) -> Administration | None:
         principals = config.principals
-        # Beside a topic there are none (config.store_checks), also where the new file has none: this one is still read.
-        if not principals.admins or is_inter_broker or self.quota_topic is not None:
+        # Beside these two there are none (config.store_checks), also where the new file has neither.
+        is_followed = self.quota_topic is not None or self.broker_quotas is not None
+        if not principals.admins or is_inter_broker or is_followed:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
 
@@ -291,8 +307,13 @@ class Server:
         if self.config.store is not None:
             await self.quota_desk.read()
             self.apply(self.config)
+        background: list[asyncio.Task[None]] = []
         if self.quota_topic is not None:
+            self.quota_topic.start()
             await self._read_quotas(self.quota_topic)
+        if self.broker_quotas is not None:
+            background.append(self._tasks.create_task(self.broker_quotas.run()))
+            await self._read_quotas(self.broker_quotas)
         source = self.config.upstream_bind
         self._dialler = Dialler(self._tasks, source)
         acceptors: list[Acceptor] = []
@@ -303,7 +324,7 @@ class Server:
             sys.stdout.write(f"listening on {address} ({listener.name}) -> {listener.upstream or listener.cluster}\n")
         sys.stdout.flush()
         self.is_listening = True
-        background = [
+        background += [
             self._tasks.create_task(self._sweep()),
             self._tasks.create_task(self._expire()),
             self._tasks.create_task(watch_tls(self.tls.values())),
@@ -331,17 +352,16 @@ class Server:
         for task in background:
             task.cancel()
 
-    async def _read_quotas(self, topic: QuotaTopic) -> None:
-        """Wait for the rules of the topic, for a while, or until this is to stop."""
-        topic.start()
-        waits = [self._tasks.create_task(event.wait()) for event in (topic.may_serve, self._stopping)]
+    async def _read_quotas(self, rules: QuotaTopic | BrokerFollower) -> None:
+        """Wait for the rules of a topic or of the brokers, for a while, or until this is to stop."""
+        waits = [self._tasks.create_task(event.wait()) for event in (rules.may_serve, self._stopping)]
         await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        if not topic.has_read.is_set() and not self.is_draining:
-            within = "" if topic.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
+        if not rules.has_read.is_set() and not self.is_draining:
+            within = "" if rules.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
             log.warning(
-                "quotas_from %s: not read to its end%s: clients are served with what is known", topic.name, within
+                "quotas_from %s: not read to its end%s: clients are served with what is known", rules.name, within
             )
 
     async def _drain(self) -> None:

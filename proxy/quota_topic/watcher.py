@@ -206,7 +206,7 @@ def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | N
         MissingPackageError: It does, and aiokafka is not installed.
     """
     settings = config.quotas_from
-    if settings is None:
+    if not isinstance(settings, QuotasFrom):
         return None
     # Here, for it loads aiokafka, which nothing else of the proxy has need of.
     try:

@@ -23,6 +23,7 @@ from proxy.administration import MAX_REFUSED_ELEMENTS, Administration, read_requ
 from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
 from proxy.admission import Sent, has_room, longest
 from proxy.asked import Asked, asked
+from proxy.broker_quotas.passing import Authority, PassingAlteration, can_wait
 from proxy.calls import Call, Line, Turn
 from proxy.exchange import Answered, Ask, Decision, Exchange, Forward, Hold
 from proxy.login import LOGIN_APIS, Login, Verdict
@@ -187,6 +188,8 @@ class Requests(State):
             return self._admit_mutation(data, position, head, now_ms)
         if api_key in QUOTA_APIS and self.account.listening.policy.administration is not None:
             return self._admit_quota_request(data, position, head, self.account.listening.policy.administration, now_ms)
+        if api_key == ALTER and self.account.listening.policy.authority is not None and can_wait(head):
+            return self._admit_passing_alteration(data, position, head, self.account.listening.policy.authority, now_ms)
         return self._admit_other(head, now_ms)
 
     def _follow_line(self, line: Line | None, come_bytes: int) -> None:
@@ -330,7 +333,10 @@ class Requests(State):
         return position, frame_end, b""
 
     def _take_from_desk(self, requests: QuotaRequests, data: bytes, start: int, now_ms: int) -> int:
-        """Answer the request at ``start`` if the desk has; return how long it was, 0 where it waits on."""
+        """Answer the request at ``start`` if the desk has, or let go of an answer that was held.
+
+        Returns how long that request was; 0 where it waits on, or had passed.
+        """
         done = requests.take()
         if done is None:
             self._client_data, self._client_at = data, start
@@ -338,9 +344,30 @@ class Requests(State):
             self.is_blocked = True
             return 0
         self._held_until_ms = 0
-        self.to_client.append(self._paid(done.sent, done.head, done.answer, now_ms))
+        if done.request is None:
+            self.to_client.append(done.answer)
+            return 0
+        head, sent = done.request
+        self.to_client.append(self._paid(sent, head, done.answer, now_ms))
         self._leave_queue()
-        return 4 + done.head.size_bytes
+        return 4 + head.size_bytes
+
+    def _admit_passing_alteration(
+        self, data: bytes, position: int, head: RequestHead, authority: Authority, now_ms: int
+    ) -> Change | None:
+        """Pass on a request to change the broker's quotas, alone and whole: its answer may have to wait."""
+        frame_end = position + 4 + head.size_bytes
+        requests = self._quota_requests = self._quota_requests or QuotaRequests()
+        requests.lacks_bytes = max(0, frame_end - len(data))
+        if requests.lacks_bytes or not self._is_alone():
+            return None
+        change = self._admit_other(head, now_ms)
+        if change is not None:
+            self._exchange = PassingAlteration(authority, data[position:frame_end])
+            correlation_id, _, api_version, size_bytes, _, sent = self._in_flight.pop()
+            self._in_flight.append((correlation_id, EXCHANGED, api_version, size_bytes, None, sent))
+            self._most_in_flight = 0
+        return change
 
     def _paid(self, sent: Sent, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
         """Charge a request that is answered here; return its answer, which says how long its client is to be silent."""

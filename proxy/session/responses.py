@@ -19,13 +19,14 @@ from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import NOBODY
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.admission import Sent, longest
+from proxy.broker_quotas.passing import PassingAlteration
 from proxy.login import LOGIN_APIS
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.rewrite import NOTHING, Change, response_change
 from proxy.service_time import NO_TIME
 from proxy.session.requests import Requests
-from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, PRODUCE, Answer
+from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Answer
 
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 _RESPONSE_HEAD_BYTES: Final = 8
@@ -151,7 +152,7 @@ class Responses(Requests):
 
     def _exchanged(self, data: bytes, position: int, answer: Answer, now_ms: int) -> Change | None:
         """Replace an answer by what who awaits it makes of it; None if it is not whole."""
-        _, api_version, frame_bytes, wait_ms, _ = answer
+        _, api_version, frame_bytes, wait_ms, is_delayed = answer
         exchange = self._exchange
         if position + frame_bytes > len(data) or exchange is None:
             return None
@@ -165,7 +166,23 @@ class Responses(Requests):
             throttle = response_change(frame, 0, len(frame), exchange.api_key, api_version, wait_ms)
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
+        if isinstance(exchange, PassingAlteration):
+            frame = self._until_it_holds(exchange, frame, is_delayed=is_delayed)
         return position, position + frame_bytes, frame
+
+    def _until_it_holds(self, exchange: PassingAlteration, answer: bytes, *, is_delayed: bool) -> bytes:
+        """Return an answer to who has changed quotas; nothing where it has to wait until the change holds here, too.
+
+        One that is delayed for a quota goes its own way: the change holds when its time is over, or soon after.
+        """
+        self._most_in_flight = MAX_IN_FLIGHT
+        requests = self._quota_requests
+        ticket = None if is_delayed or requests is None else exchange.await_change(answer, self.owner)
+        if ticket is None or requests is None:
+            return answer
+        requests.hold(ticket)
+        self.is_blocked = True
+        return b""
 
     def _learn_versions(self, data: bytes, position: int, answer: Answer) -> None:
         """See whether the broker could be asked for topics by their ids.

@@ -114,7 +114,7 @@ class State:
         self._in_flight: list[
             InFlight
         ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
-        self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered
+        self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered, or one to change quotas
         self._fetches_in_flight = 0
         self._call: Call | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn

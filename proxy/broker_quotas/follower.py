@@ -1,0 +1,379 @@
+"""The brokers' own quotas on the loop: asked for every few seconds, and at once when a client has changed one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import nan
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+
+from config.model import Address, AdminClient, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
+from protocol.client_quotas import Alteration
+from proxy.administration import Ticket
+from proxy.broker_quotas.passing import is_told
+from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
+from proxy.in_thread import in_thread
+from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.in_force import InForce
+
+log = logging.getLogger(__name__)
+
+# Where a rule's source is told, in the place of FILE:LINE.
+SOURCE: Final = "broker"
+# How many rules are put in force before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+# A broker tells of a change some time after the controller has acknowledged it. How often it is asked meanwhile: after
+# so long first, then each time twice that. And for how long at most an answer waits.
+_FIRST_AGAIN_S: Final = 0.01
+_MOST_AGAIN_S: Final = 0.25
+_LONGEST_WAIT_S: Final = 2.0
+# How long after a failure it is tried again, and after one that somebody has to do something about.
+_MOST_BACKOFF_S: Final = 5.0
+_LASTING_BACKOFF_S: Final = 30.0
+# Of answers that wait: who comes above that is not waited for.
+_MOST_WAITING: Final = 1_000
+# Of one reading: hosts are looked up one by one by the system.
+_MOST_HOSTS: Final = 100
+# How many different things are said to be passed over, or to be the file's.
+_MOST_SAID: Final = 100
+
+# Is called on the loop with rules that hold from now on, None for those that hold no more, and whether any of addresses
+# has changed.
+OnChanges: TypeAlias = Callable[[Mapping[RuleEntity, QuotaRule | None], bool], None]
+
+
+class Reader(Protocol):
+    """Who asks a broker, from one thread at a time. Each may raise anything, which is what a failed reading is."""
+
+    server: Address
+
+    def read(self) -> Told | None:
+        """Return what it tells now; None where that is what it told last."""
+
+    def close(self) -> None:
+        """Let go of it, from any thread."""
+
+
+class Waiting(Protocol):
+    """Whoever owns a ticket."""
+
+    def take_turn(self) -> None:
+        """Go on: the answer is there."""
+
+
+class _Awaited(NamedTuple):
+    """An answer that is held until the broker tells of what it acknowledges."""
+
+    changed: tuple[Alteration, ...]
+    ticket: Ticket
+    until_s: float  # on the loop's clock
+
+
+class _Reading(NamedTuple):
+    """What a reading has brought. ``addresses``: of hosts that were not known before."""
+
+    server: Address
+    told: Told | None
+    changes: tuple[Change, ...]
+    addresses: Mapping[str, tuple[str, ...]]
+
+
+class BrokerFollower:
+    """Follows the quotas of one cluster. All of it belongs to the loop, but for ``_ask``, which has a thread.
+
+    Args:
+        settings: The file's section.
+        config: What the process is started with.
+        servers: Whom to ask.
+        on_changes: See ``OnChanges``.
+        connect: Returns what asks one of the servers, in a thread; left out: a ``reader.BrokerReader``.
+
+    Attributes:
+        has_read: Set once they have been read.
+        may_serve: Set once clients need not wait for that: they have been, or cannot be.
+        is_connected: Whether the last reading worked.
+        failures: How often it did not. These are read by metrics as they are.
+        readings: How often it did.
+        unconfirmed: How many answers went on although the broker did not tell of what they acknowledge.
+        last_read_s: When it worked last, as ``time.time`` has it; NaN before the first.
+        server: Who was asked last.
+    """
+
+    name = SOURCE
+
+    def __init__(
+        self,
+        settings: QuotasFromBroker,
+        config: ProxyConfig,
+        servers: Sequence[Address],
+        *,
+        on_changes: OnChanges,
+        connect: Callable[[AdminClient, Sequence[Address]], Reader] | None = None,
+    ) -> None:
+        self.has_read = asyncio.Event()
+        self.may_serve = asyncio.Event()
+        self.is_connected = False
+        self.failures = self.readings = self.unconfirmed = 0
+        self.last_read_s = nan
+        self.server: Address | None = None
+        self._settings = settings
+        self._servers = tuple(servers)
+        self._in_force = InForce(config, name=SOURCE)
+        self._on_changes = on_changes
+        self._connect = connect or _connect
+        self._reader: Reader | None = None
+        self._failure = ""  # said last
+        self._backoff_s = 0.0
+        self._rules: Mapping[Entity, StoredRule] = {}  # told last
+        self._pending: deque[Change] = deque()  # told, and not in force yet
+        self._awaited: list[_Awaited] = []
+        self._again_s = 0.0
+        self._is_asked = asyncio.Event()
+        self._said: set[object] = set()
+
+    # -- what the server asks --
+
+    @property
+    def quotas(self) -> tuple[QuotaRule, ...]:
+        """Every rule of users and client-ids that holds: the file's, and the brokers'."""
+        return self._in_force.quotas
+
+    @property
+    def ip_quotas(self) -> tuple[IpRule, ...]:
+        """Every rule of addresses that holds."""
+        return self._in_force.ip_quotas
+
+    @property
+    def entities(self) -> int:
+        """How many entities the brokers have quotas for."""
+        return len(self._rules)
+
+    @property
+    def overruled(self) -> int:
+        """Of how many of these the file has a rule."""
+        return sum(1 for entity in self._in_force.sources if entity in self._rules)
+
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it."""
+        return {
+            "broker": None if self.server is None else str(self.server),
+            "connected": self.is_connected,
+            "read": self.has_read.is_set(),
+            "entities": self.entities,
+            **({} if self.is_connected or not self._failure else {"failure": self._failure}),
+        }
+
+    def follow_file(self, config: ProxyConfig) -> None:
+        """Take the file's rules from now on. ``quotas`` is right when this returns; ``on_changes`` is not called."""
+        self._in_force.follow_file(config)
+        self._said = {one for one in self._said if one in self._in_force.sources or isinstance(one, str)}
+        self._tell_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
+
+    def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
+        """Read anew, until the broker tells of a change. See ``proxy.broker_quotas.passing.Authority``."""
+        ticket = Ticket(answer, "", owner)
+        if len(self._awaited) >= _MOST_WAITING:
+            ticket.answer = answer
+        else:
+            until_s = asyncio.get_running_loop().time() + _LONGEST_WAIT_S
+            self._awaited.append(_Awaited(changed, ticket, until_s))
+        self._again_s = 0.0
+        self._is_asked.set()
+        return ticket
+
+    async def run(self) -> None:
+        """Read again and again, until cancelled; the first time at once."""
+        try:
+            while True:
+                self._is_asked.clear()
+                started_s = time.monotonic()
+                await self._read()
+                self._answer()
+                # Who changes one limit after the other is not to keep it reading: half of the time at most.
+                await asyncio.sleep(min(time.monotonic() - started_s, _LONGEST_WAIT_S))
+                await self._sleep()
+        finally:
+            self._close()
+
+    # -- within --
+
+    async def _sleep(self) -> None:
+        """Wait until it is time to read again, or somebody asks for it."""
+        wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
+        if self._awaited and self.is_connected:
+            self._again_s = min(max(_FIRST_AGAIN_S, 2 * self._again_s), _MOST_AGAIN_S)
+            wait_s = min(wait_s, self._again_s)
+        elif self._awaited:
+            # In good time for those that wait, and not before: who changes quotas is not to make it spin.
+            wait_s = min(wait_s, max(_MOST_AGAIN_S, self._next_end_s()))
+            await asyncio.sleep(wait_s)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._is_asked.wait()
+
+    def _next_end_s(self) -> float:
+        return min(one.until_s for one in self._awaited) - asyncio.get_running_loop().time()
+
+    async def _read(self) -> None:
+        try:
+            reading = await in_thread(self._ask, name="quotas-from")
+        except Exception as error:  # noqa: BLE001 - whatever a library of somebody else's raises, clients are served on
+            self._fail(error)
+            return
+        self._succeed(reading)
+        self._in_force.know(reading.addresses)
+        if reading.told is not None:
+            self._rules = reading.told.rules
+            self._pending.extend(reading.changes)
+            self._tell_of_passed_over(reading.told.passed_over)
+            self._tell_of_overruled(entity for entity, rule in reading.changes if rule is not None)
+        try:
+            await self._settle()
+        except Exception:
+            # Of a fault here no client is to hear anything but that a limit is late.
+            log.exception("quotas_from %s: rules could not be put in force; it is tried again", self.name)
+            return
+        if not self.has_read.is_set():
+            log.info("quotas_from %s: %s has quotas of %d entities", self.name, reading.server, self.entities)
+        self.has_read.set()
+        self.may_serve.set()
+
+    async def _settle(self) -> None:
+        """Put what was told in force, in portions; what could not be is tried again with the next reading."""
+        while self._pending:
+            some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
+            self._on_changes(*self._in_force.change(some))
+            for _ in some:
+                self._pending.popleft()
+            await asyncio.sleep(0)
+
+    def _answer(self) -> None:
+        """Let go of the answers whose changes hold, or that have waited for long enough."""
+        if not self._awaited:
+            return
+        loop = asyncio.get_running_loop()
+        left: list[_Awaited] = []
+        for one in self._awaited:
+            is_there = not self._pending and self.is_connected and is_told(self._rules, one.changed)
+            if one.ticket.is_dropped:
+                continue
+            if not is_there and loop.time() < one.until_s:
+                left.append(one)
+                continue
+            if not is_there:
+                self.unconfirmed += 1
+                log.warning(
+                    "quotas_from %s: a change was acknowledged and the broker has not told of it for %.0f s; it holds "
+                    "here when it does", self.name, _LONGEST_WAIT_S,
+                )  # fmt: skip
+            one.ticket.answer = one.ticket.frame
+            loop.call_soon(cast(Waiting, one.ticket.owner).take_turn)
+        self._awaited = left
+
+    def _succeed(self, reading: _Reading) -> None:
+        if self._failure:
+            log.info("quotas_from %s: %s answers again", self.name, reading.server)
+        self._failure, self._backoff_s = "", 0.0
+        self.server, self.is_connected = reading.server, True
+        self.readings += 1
+        self.last_read_s = time.time()
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        self.is_connected = False
+        self.failures += 1
+        is_lasting = isinstance(error, RefusedError) and error.is_lasting
+        failure = str(error) if isinstance(error, RefusedError) else f"{type(error).__name__}: {error}"
+        if failure != self._failure:
+            self._failure = failure
+            log.warning(
+                "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                self.name, failure,
+            )  # fmt: skip
+        least_s = self._settings.every_ms / 1_000
+        longer_s = min(max(least_s, 2 * self._backoff_s), max(least_s, _MOST_BACKOFF_S))
+        self._backoff_s = _LASTING_BACKOFF_S if is_lasting else longer_s
+        if is_lasting:
+            self.may_serve.set()
+
+    def _tell_of_passed_over(self, passed_over: Iterable[str]) -> None:
+        for text in passed_over:
+            if self._is_news(text):
+                log.warning("quotas_from %s: passed over: %s", self.name, text)
+
+    def _tell_of_overruled(self, entities: Iterable[Entity]) -> None:
+        for entity in entities:
+            source = self._in_force.sources.get(entity)
+            if source is not None and self._is_news(entity):
+                log.warning(
+                    "%s: %s has quotas at the broker, too; those of the file hold here, and its own at the broker: remove "
+                    "one", source, entity,
+                )  # fmt: skip
+
+    def _is_news(self, what: object) -> bool:
+        if what in self._said or len(self._said) >= _MOST_SAID:
+            return False
+        self._said.add(what)
+        return True
+
+    def _ask(self) -> _Reading:
+        """Read, in the thread. There is one at a time."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._connect(self._settings.client, self._servers)
+        told = reader.read()
+        changes = () if told is None else differences(self._rules, told.rules)
+        return _Reading(reader.server, told, changes, _look_up(hosts_in(changes)))
+
+    def _close(self) -> None:
+        """Let go of the connection. A thread that hangs is not waited for."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            threading.Thread(target=reader.close, name="quotas-close", daemon=True).start()
+
+
+def broker_follower(config: ProxyConfig, *, on_changes: OnChanges) -> BrokerFollower | None:
+    """Return what follows the brokers' quotas, where these are the rules; else None."""
+    settings = config.quotas_from
+    if not isinstance(settings, QuotasFromBroker):
+        return None
+    return BrokerFollower(
+        settings, config, settings.client.bootstrap_servers or _brokers(config), on_changes=on_changes
+    )
+
+
+def _brokers(config: ProxyConfig) -> tuple[Address, ...]:
+    """Return the brokers behind all listeners, each once."""
+    servers: dict[Address, None] = {}
+    for listener in config.listeners:
+        if listener.upstream is not None:
+            servers[listener.upstream] = None
+        if listener.cluster is not None:
+            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
+    return tuple(servers)
+
+
+def _look_up(hosts: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the addresses of hosts, in the thread; those that are not found have none."""
+    found: dict[str, tuple[str, ...]] = {}
+    for host in sorted(hosts)[:_MOST_HOSTS]:
+        with suppress(OSError, UnicodeError):
+            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found[host] = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+    return found
+
+
+def _connect(settings: AdminClient, servers: Sequence[Address]) -> Reader:
+    # Here, for it loads kafka-python, which a proxy that asks no cluster has no need of.
+    from proxy.broker_quotas.reader import BrokerReader
+
+    return BrokerReader(settings, servers)

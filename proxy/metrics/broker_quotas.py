@@ -1,0 +1,33 @@
+"""The metrics of the brokers' own quotas, where these are the rules: whether they are read, and what there is."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from proxy.broker_quotas.follower import BrokerFollower
+from proxy.metrics.text import Family
+
+_PREFIX: Final = "kafka_quota_proxy_broker_quotas"
+
+# name, type, what it means, how it is read
+_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[BrokerFollower], float]], ...]] = (
+    ("connected", "gauge", "Whether the last reading of the brokers' quotas worked.",
+     lambda broker: broker.is_connected),
+    ("readings_total", "counter", "Readings that worked.", lambda broker: broker.readings),
+    ("failures_total", "counter", "Readings that did not; it is tried again.", lambda broker: broker.failures),
+    ("last_read_timestamp_seconds", "gauge", "When a reading worked last, Unix time; NaN before the first.",
+     lambda broker: broker.last_read_s),
+    ("entities", "gauge", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
+    ("overruled_entities", "gauge", "Those of them that the file has a rule for, which holds here.",
+     lambda broker: broker.overruled),
+    ("unconfirmed_changes_total", "counter",
+     "Changes through the proxy that were acknowledged before the broker told of them, which was waited for in vain.",
+     lambda broker: broker.unconfirmed),
+)  # fmt: skip
+
+
+def families(broker: BrokerFollower | None) -> Iterator[Family]:
+    """Return them; nothing where the rules are others."""
+    if broker is None:
+        return
+    for name, kind, help_, read in _FAMILIES:
+        yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(read(broker)))])
