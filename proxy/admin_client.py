@@ -198,7 +198,7 @@ class _Raw:
 
     # -- what is asked of a request --
 
-    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:  # noqa: ARG002 - as theirs
+    def with_header(self, correlation_id: int = 0, client_id: str = "") -> None:
         self.correlation_id = correlation_id
 
     def encode(self, **_: object) -> bytes:

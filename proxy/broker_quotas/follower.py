@@ -315,7 +315,7 @@ class BrokerFollower:
             source = self._in_force.sources.get(entity)
             if source is not None and self._is_news(entity):
                 log.warning(
-                    "%s: %s has quotas at the broker, too; those of the file hold here, and its own at the broker: remove "
+                    "%s: %s has quotas at the broker, too; those of the file hold here, and its own there: remove "
                     "one", source, entity,
                 )  # fmt: skip
 

@@ -50,7 +50,7 @@ class PassingAlteration:
         self._authority = authority
         self._request = _read(frame)
 
-    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:  # noqa: ARG002 - an exchange
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the broker's answer as it came."""
         return data[position : position + frame_bytes]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from config.errors import ConfigError
 from config.load import load
+from config.model import QuotasFromBroker
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,8 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{warning}\n")
     config = loaded.config
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
-    more = f", and those of {config.quotas_from}" if config.quotas_from else ""
+    whose = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
+    more = f", and those of {whose}" if whose else ""
     sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}\n")
     return 0
 

@@ -14,7 +14,18 @@ from typing import Final
 
 from config.errors import ConfigError, UnitError
 from config.load import Loaded, load
-from config.model import ANONYMOUS, DEFAULT, UNLIMITED, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule, Shaping
+from config.model import (
+    ANONYMOUS,
+    DEFAULT,
+    UNLIMITED,
+    Enforcement,
+    IpRule,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFromBroker,
+    Shaping,
+)
 from config.units import parse_ip
 from proxy.commands import priority
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
@@ -397,11 +408,13 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
 
 def _topic_hint(config: ProxyConfig) -> Iterator[str]:
     if config.quotas_from is not None:
-        yield ""
-        yield (
-            f"quotas_from {config.quotas_from}: this is what the file says; the topic may have rules for other "
-            "entities, and shares for this proxy, and is not asked here"
+        others = (
+            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe"
+            if isinstance(config.quotas_from, QuotasFromBroker)
+            else "the topic may have rules for other entities, and shares for this proxy, and is not asked here"
         )
+        yield ""
+        yield f"quotas_from {config.quotas_from}: this is what the file says; {others}"
 
 
 def _queue_hints(config: ProxyConfig) -> Iterator[str]:

@@ -43,7 +43,10 @@ def test_so_is_a_topic_of_quotas(tmp_path: Path, value: str) -> None:
 
 
 @pytest.mark.usefixtures("without_aiokafka")
-@pytest.mark.parametrize("usage_log", ["", "usage_log: {directory: usage}\n"])
+@pytest.mark.parametrize(
+    "usage_log",
+    ["", "usage_log: {directory: usage}\n", "quotas_from: broker\n", "quotas_from: {broker: {every: 2s}}\n"],
+)
 def test_who_wants_no_topic_hears_nothing(tmp_path: Path, usage_log: str) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(LISTENERS + usage_log)

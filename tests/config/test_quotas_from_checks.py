@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.load import Loaded, load, load_bytes
-from config.model import Address, AdminClient, QuotasFrom, SaslMechanism, SecurityProtocol
+from config.model import Address, AdminClient, QuotasFrom, QuotasFromBroker, SaslMechanism, SecurityProtocol
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
 TWO = (Address(host="k1", port=9092), Address(host="k2", port=9093))
@@ -53,6 +53,65 @@ def test_or_a_mapping_for_a_cluster_that_wants_a_login(tmp_path: Path) -> None:
             sasl_username="proxy",
             sasl_password_file=str(tmp_path / "password"),
         ),
+    )
+
+
+@pytest.mark.parametrize("section", ["broker", "{broker: {}}"])
+def test_the_brokers_own_are_a_word(section: str) -> None:
+    found = loaded(section)
+
+    assert found.config.quotas_from == QuotasFromBroker(every_ms=2_000, client=AdminClient())
+    assert str(found.config.quotas_from) == "broker"
+    assert found.warnings == ()
+
+
+def test_or_a_mapping_for_brokers_that_want_a_login(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    file = tmp_path / "f.yaml"
+    file.write_text(
+        f"{LISTENERS}quotas_from:\n  broker:\n    every: 500ms\n    bootstrap_servers: [k1:9092, k2:9093]\n"
+        "    security_protocol: SASL_PLAINTEXT\n    sasl_mechanism: PLAIN\n    sasl_username: proxy\n"
+        "    sasl_password_file: password\n"
+    )
+
+    assert load(file).config.quotas_from == QuotasFromBroker(
+        every_ms=500,
+        client=AdminClient(
+            bootstrap_servers=TWO,
+            security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+            sasl_mechanism=SaslMechanism.PLAIN,
+            sasl_username="proxy",
+            sasl_password_file=str(tmp_path / "password"),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "is_warned"),
+    [
+        ("broker", True),
+        ("{broker: {every: 5s}}", True),
+        ("{broker: {security_protocol: SSL}}", False),
+        ("{broker: {bootstrap_servers: 'k:7'}}", False),
+        ("kafka://k:7/t", False),
+    ],
+)
+def test_brokers_that_speak_tls_are_not_asked_in_plaintext_unsaid(section: str, is_warned: bool) -> None:
+    listeners = "listeners:\n  - {name: a, bind: 'h:1', upstream: 'k:1', upstream_tls: {}}\n"
+    found = load_bytes(f"{listeners}quotas_from: {section}\n".encode(), file="f.yaml")
+
+    message = (
+        "f.yaml:3: quotas_from: warning: the brokers are asked in plaintext, and upstream_tls in line 2 says that they "
+        "speak TLS; write broker: {security_protocol: SSL, ssl_cafile: ...}"
+    )
+    assert [str(each) for each in found.warnings if "plaintext" in str(each)] == ([message] if is_warned else [])
+
+
+def test_brokers_behind_this_proxy_are_warned_of() -> None:
+    found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
+
+    assert "localhost:9092 is bound by this proxy in line 2, which serves nobody before it has read the quotas" in str(
+        found.warnings[-1]
     )
 
 
@@ -104,7 +163,6 @@ def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, m
 @pytest.mark.parametrize(
     ("section", "hint"),
     [
-        ("broker", "d/f.yaml:2: quotas_from: broker is not supported by this version; write kafka://HOST:PORT"),
         ("k1:9092/topic", "quotas_from: 'k1:9092/topic' is no topic; write kafka://HOST:PORT"),
         ("kafka://k1:9092", "quotas_from: 'kafka://k1:9092' is no topic; write kafka://HOST:PORT"),
         ("http://k1:9092/t", "is no topic"),
@@ -123,7 +181,16 @@ def test_a_topic_behind_this_proxy_is_warned_of(server: str, line: int | None, m
         ("{kafka: {bootstrap_servers: 'k:1', topc: t}}", "did you mean topic?"),
         ("{kafka: {bootstrap_servers: 'k:1', topic: 'a b'}}", "quotas_from.kafka.topic: 'a b' is no name"),
         ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
-        ("{kafka: {bootstrap_servers: 'k:1'}, broker: true}", "quotas_from.broker: unknown key"),
+        ("{kafka: {bootstrap_servers: 'k:1'}, broker: {}}", "quotas_from.broker: stands beside kafka; one of them"),
+        ("brokers", "quotas_from: 'brokers' is no topic; write kafka://HOST:PORT"),
+        ("{broker: true}", "quotas_from.broker: must be a mapping"),
+        ("{broker: }", "quotas_from.broker: "),
+        ("{broker: {every: 2}}", "quotas_from.broker.every: "),
+        ("{broker: {every: 1ms}}", "quotas_from.broker.every: must be from"),
+        ("{broker: {evry: 2s}}", "did you mean every?"),
+        ("{broker: {topic: t}}", "quotas_from.broker.topic: unknown key"),
+        ("{broker: {security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: u}}", "sasl_password_file: is"),
+        ("{broker: {ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
     ],
 )
 def test_anything_else_is_refused(section: str, hint: str) -> None:

@@ -60,7 +60,15 @@ def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
         ),
         (
             "quotas_from: kafka://k:9092/t\nprincipals:\n  admins: [a]\n",
-            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; ",
+            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; administrators would be shown",
+        ),
+        (
+            "quotas_from: broker\nprincipals:\n  admins: [a]\n",
+            "conf/f.yaml:4: principals.admins: stands beside quotas_from in line 2; requests about quotas go",
+        ),
+        (
+            "quotas_from: {broker: {}}\nstore: {directory: d}\n",
+            "conf/f.yaml:3: store: stands beside quotas_from",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from proxy.account import NOBODY
 from proxy.administration import Ticket
 from proxy.admission import Sent
 from proxy.asked import asked
-from proxy.quota_requests import Done, QuotaRequests
+from proxy.quota_requests import Done, QuotaRequests, Request
 from tests.support.frames import other_request
 
 FRAME = other_request(1)
@@ -48,9 +48,24 @@ def test_an_answer_is_taken_once() -> None:
     assert requests.is_pending
     desk.ticket.answer = b"answer"
 
-    assert requests.take() == Done(b"answer", HEAD, SENT)
+    assert requests.take() == Done(b"answer", Request(HEAD, SENT))
     assert not requests.is_pending
     assert requests.take() is None
+
+
+def test_an_answer_to_what_has_passed_is_held_until_its_ticket_has_it() -> None:
+    requests, ticket = QuotaRequests(), Ticket(b"answer", "", None)
+
+    requests.hold(ticket)
+    assert requests.is_pending
+    assert requests.take() is None
+    ticket.answer = ticket.frame
+    assert requests.take() == Done(b"answer", None)
+    assert not requests.is_pending
+
+    requests.hold(ticket)
+    requests.close()
+    assert ticket.is_dropped
 
 
 def test_what_the_desk_cannot_read_is_raised_here() -> None:

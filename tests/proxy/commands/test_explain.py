@@ -486,6 +486,18 @@ def test_a_topic_with_more_rules_is_said_not_to_be_asked(path: Path, capsys: pyt
     assert json.loads(capsys.readouterr().out)["quotas_from"] == "kafka://k1:9092,k2:9092/store"
 
 
+def test_brokers_with_more_rules_are_said_not_to_be_asked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_text(f"{CONFIG}quotas_from: broker\n")
+
+    assert main(["explain", str(path), "--user", "admin"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nquotas_from broker: this is what the file says; the brokers may have quotas of other entities, and are not "
+        "asked here: see kafka-configs.sh --describe\n"
+    )
+    assert main(["explain", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quotas_from"] == "broker"
+
+
 @pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])
 @pytest.mark.parametrize(
     ("admin", "how"),

@@ -1,0 +1,192 @@
+"""``quotas_from: broker``: a broker's quotas hold at the proxy as well, as they change, and never on top of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.kafka import DIRECT, PROXIED, QUICK_TO_RETURN, Kafka
+from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood
+from tests.end_to_end.support.old_kafka import OldKafka
+from tests.end_to_end.support.processes import free_ports, wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+_CONFIGS: Final = Path(__file__).parent / "java" / "Configs.java"
+_BROKER: Final = "kafka_quota_proxy_broker_quotas"
+_P, _C = "producer_byte_rate", "consumer_byte_rate"
+_QUOTA: Final = 2 * MIB
+# Of three seconds, so that a few of them are soon over.
+_WINDOWS: Final[dict[str, str | int]] = {"quota.window.num": 4, "quota.window.size.seconds": 1}
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    with Kafka(KAFKA_4, config={**QUICK_TO_RETURN, **_WINDOWS}) as kafka:
+        yield kafka
+
+
+def _proxy(kafka: Kafka, **more: object) -> Proxy:
+    return Proxy({"quotas_from": {"broker": {"every": "1s"}}, "kafka": dict(_WINDOWS), **more}, kafka)
+
+
+def _configs(kafka: Kafka, address: str, *commands: str) -> None:
+    """Run kafka-configs.sh with each of the commands."""
+    said = kafka.run_java(str(_CONFIGS), address, *commands)
+    statuses = [block.splitlines()[0] for block in said.strip().split("\n\n")]
+    assert statuses == ["0"] * len(commands), said
+
+
+def _set(client_id: str, **limits: float) -> str:
+    values = ",".join(f"{key}={value}" for key, value in limits.items())
+    return f"--alter|--add-config|{values}|--entity-type|clients|--entity-name|{client_id}"
+
+
+def _remove(client_id: str, key: str) -> str:
+    return f"--alter|--delete-config|{key}|--entity-type|clients|--entity-name|{client_id}"
+
+
+def _limits(proxy: Proxy, client_id: str) -> list[float]:
+    return proxy.metrics().values("kafka_quota_proxy_quota_limit", kind="produce", client_id=client_id)
+
+
+def _until(what: str, is_so: Callable[[], bool], *, timeout_s: float = 10) -> None:
+    wait_until(is_so, timeout_s=timeout_s, what=what, poll_s=0.02)
+
+
+def _waits(client: RawClient, topic: str) -> bool:
+    """Whether a request of 64 KiB is throttled, by whomever."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
+def _check_that_it_follows(
+    kafka: Kafka, proxy: Proxy, topic: str, *, listener: str = PROXIED, port: int | None = None
+) -> None:
+    # Through the proxy: when the command returns, it holds.
+    _configs(kafka, proxy.address(listener), _set("etl", producer_byte_rate=1_000))
+    assert _limits(proxy, "etl") == [1_000]
+    with raw_client(port or proxy.port(listener), client_id="etl") as client:
+        assert _waits(client, topic)
+    assert proxy.metrics().total("kafka_quota_proxy_throttled_requests_total", client_id="etl", kind="produce") == 1
+
+    # Past it: within the period.
+    _configs(kafka, kafka.bootstrap_servers, _set("etl", producer_byte_rate=2_000), _set("other", producer_byte_rate=7))
+    _until("the change is in force", lambda: _limits(proxy, "etl") == [2_000], timeout_s=3)
+    _until("so is a new one", lambda: _limits(proxy, "other") == [7], timeout_s=3)
+
+    _configs(kafka, proxy.address(listener), _remove("etl", _P))
+    assert _limits(proxy, "etl") == []
+    assert proxy.metrics().total(f"{_BROKER}_unconfirmed_changes_total") == 0
+
+
+def test_a_broker_is_followed_and_what_it_told_last_holds_while_it_is_away(kafka: Kafka) -> None:
+    topic = create_topic(kafka)
+    with _proxy(kafka) as proxy:
+        _check_that_it_follows(kafka, proxy, topic)
+
+        kafka.broker.kill()
+        _until("hears of it", lambda: proxy.metrics().total(f"{_BROKER}_connected") == 0)
+        assert _limits(proxy, "other") == [7]
+        kafka.broker.restart()
+        _until("reads again", lambda: proxy.metrics().total(f"{_BROKER}_connected") == 1, timeout_s=30)
+        _until("is ready", proxy.is_ready, timeout_s=30)
+        detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
+        assert (detail["broker"], detail["connected"], detail["read"]) == (kafka.listener(PROXIED).address, True, True)
+
+        # A start reads first.
+        proxy.stop()
+        proxy.start()
+        assert _limits(proxy, "other") == [7]
+        _configs(kafka, proxy.address(), _remove("other", _P))
+        assert _limits(proxy, "other") == []
+
+
+def _flooded(
+    kafka: Kafka, proxy: Proxy, topic: str, *, seconds: float, obeys: bool, client_ids: tuple[str, str]
+) -> dict[str, tuple[list[Answer], list[Answer]]]:
+    """Produce and fetch past the proxy and through it, all at once; return the answers of both."""
+    ports = dict(zip(client_ids, (kafka.listener(DIRECT).port, proxy.port()), strict=True))
+    with ThreadPoolExecutor(4) as pool:
+        flows = {
+            client_id: (
+                pool.submit(
+                    produce_flood,
+                    port,
+                    topic,
+                    client_id=client_id,
+                    request_bytes=64 * KIB,
+                    seconds=seconds,
+                    obeys=obeys,
+                ),
+                pool.submit(
+                    fetch_flood, port, topic, client_id=client_id, max_bytes=64 * KIB, seconds=seconds, obeys=obeys
+                ),
+            )
+            for client_id, port in ports.items()
+        }
+        return {client_id: (produced.result(), fetched.result()) for client_id, (produced, fetched) in flows.items()}
+
+
+def _bytes(answers: list[Answer]) -> int:
+    return sum(answer.size_bytes for answer in answers)
+
+
+def _told_s(answers: list[Answer]) -> float:
+    return sum(answer.throttle_time_ms for answer in answers) / 1_000
+
+
+def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, seconds: float, obeys: bool) -> None:
+    names = (f"past-{obeys}", f"through-{obeys}")
+    limits = {_P: _QUOTA, _C: _QUOTA}
+    _configs(kafka, proxy.address(), *(_set(name, **limits) for name in names))
+    assert _limits(proxy, names[1]) == [_QUOTA]
+    with raw_client(proxy.port(), client_id="filler") as client:
+        client.produce(topic, batch_of(512 * KIB))
+
+    flows = _flooded(kafka, proxy, topic, seconds=seconds, obeys=obeys, client_ids=names)
+
+    for kind, past, through in zip(("produce", "fetch"), flows[names[0]], flows[names[1]], strict=True):
+        assert _bytes(through) == pytest.approx(_bytes(past), rel=0.05), kind
+        assert _told_s(past) > 1
+        assert _told_s(through) == pytest.approx(_told_s(past), rel=0.15), kind
+        assert max(answer.throttle_time_ms for answer in through) <= 1.1 * max(
+            answer.throttle_time_ms for answer in past
+        )
+    # It is not that one of them does nothing.
+    assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_client_through_the_proxy_is_as_fast_as_one_that_goes_past_it(kafka: Kafka, obeys: bool) -> None:
+    with _proxy(kafka) as proxy:
+        _check_that_it_is_not_the_sum(kafka, proxy, create_topic(kafka), seconds=12.5, obeys=obeys)
+
+
+@pytest.mark.long
+def test_so_is_a_broker_of_2_8_with_zookeeper_in_a_cluster_whose_addresses_are_rewritten() -> None:
+    with OldKafka() as kafka:
+        first = free_ports(4)
+        listener = {
+            "name": "all",
+            "bind": f"127.0.0.1:{first}",
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "broker_ports": f"{first + 1}-{first + 3}",
+        }
+        settings = {"listeners": [listener], "quotas_from": {"broker": {"every": "1s"}}}
+        with Proxy(settings) as proxy:
+            topic = create_topic(kafka)
+            _check_that_it_follows(kafka, proxy, topic, listener="all", port=first + 1 + kafka.broker.node_id)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("obeys", [True, False])
+def test_nor_do_they_add_up_over_two_minutes_of_kafkas_own_windows(kafka_4: Kafka, obeys: bool) -> None:
+    with Proxy({"quotas_from": "broker"}, kafka_4) as proxy:
+        _check_that_it_is_not_the_sum(kafka_4, proxy, create_topic(kafka_4), seconds=124, obeys=obeys)

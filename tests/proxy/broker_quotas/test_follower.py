@@ -1,0 +1,339 @@
+"""The brokers' quotas on the loop, with a broker that says what it is told to: what holds, what is said, what waits."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from config.model import (
+    DEFAULT,
+    Address,
+    AdminClient,
+    Cluster,
+    IpRule,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFrom,
+    QuotasFromBroker,
+)
+from protocol.client_quotas import Alteration, Op
+from proxy.broker_quotas import follower as module
+from proxy.broker_quotas.follower import BrokerFollower, broker_follower
+from proxy.broker_quotas.told import RefusedError, Told
+from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota_store.entity import Entity, StoredRule
+from tests.support.stub_broker import eventually
+
+ONE = Address(host="k1", port=1)
+BIND = Address(host="h", port=9)
+P = "producer_byte_rate"
+FILE = QuotaRule(user="filed", producer_byte_rate=1.0, source="f.yaml:3")
+CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=BIND, upstream=ONE),), quotas=(FILE,))
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+def alice(limit: float | None) -> Alteration:
+    return Alteration((("user", "alice"),), (Op(P, limit),))
+
+
+class Script:
+    """A broker that says ``rules``, or fails; and whom it was asked by."""
+
+    server = ONE
+
+    def __init__(self) -> None:
+        self.rules: dict[Entity, StoredRule] = {}
+        self.passed_over: tuple[str, ...] = ()
+        self.failure: Exception | None = None
+        self.readings = self.connects = self.closes = 0
+
+    def connect(self, settings: AdminClient, servers: Sequence[Address]) -> "Script":
+        self.connects += 1
+        assert servers == (ONE,)
+        return self
+
+    def read(self) -> Told | None:
+        self.readings += 1
+        if self.failure is not None:
+            raise self.failure
+        return Told(dict(self.rules), self.passed_over)
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+class Followed:
+    """A follower of a script, and what it has said."""
+
+    def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
+        self.script = Script()
+        self.changes: dict[RuleEntity, QuotaRule | None] = {}
+        self.portions: list[int] = []
+        self.has_addresses = False
+        self.fails = 0
+        self.follower = BrokerFollower(
+            QuotasFromBroker(every_ms=every_ms),
+            config,
+            (ONE,),
+            on_changes=self._take,
+            connect=self.script.connect,
+        )
+
+    def _take(self, changes: Mapping[RuleEntity, QuotaRule | None], has_addresses: bool) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("a fault")
+        self.changes |= changes
+        self.portions.append(len(changes))
+        self.has_addresses |= has_addresses
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        run = asyncio.ensure_future(self.follower.run())
+        try:
+            yield
+        finally:
+            run.cancel()
+            await asyncio.wait([run])
+
+    async def read_again(self, times: int = 2) -> None:
+        seen = self.script.readings
+        await eventually(lambda: self.script.readings >= seen + times)
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def take_turn(self) -> None:
+        self.turns += 1
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.2)
+
+
+async def test_what_the_broker_has_is_in_force_before_anybody_is_served_and_followed_as_it_changes() -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(600)}
+
+    async with followed.running():
+        await followed.follower.may_serve.wait()
+        assert len(followed.changes) == 600
+        assert max(followed.portions) <= 250
+        assert followed.follower.quotas[0] is FILE
+        assert followed.follower.quotas[1] == QuotaRule(user="u0", producer_byte_rate=5.0, source="broker")
+
+        followed.changes.clear()
+        del followed.script.rules[Entity(user="u7")]
+        followed.script.rules[Entity(user="u8")] = rule(producer_byte_rate=6.0)
+        followed.script.rules[Entity(ip="10.0.0.7")] = rule(connection_creation_rate=3.0)
+        await eventually(lambda: followed.has_addresses)
+
+    # Nothing else is touched.
+    assert followed.changes == {
+        ("u7", None): None,
+        ("u8", None): QuotaRule(user="u8", producer_byte_rate=6.0, source="broker"),
+    }
+    assert followed.follower.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=3.0, source="broker"),)
+    assert followed.script.connects == 1
+
+
+async def test_the_file_goes_first_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(user="filed"): rule(producer_byte_rate=9.0)}
+
+    async with followed.running():
+        await followed.read_again()
+        assert followed.follower.quotas == (FILE,)
+        assert followed.changes == {}
+        assert followed.follower.overruled == 1
+        said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
+        assert caplog.text.count(said) == 1
+
+        # Without it the broker's holds, and it is said anew where the file has it again.
+        followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
+        assert [one.producer_byte_rate for one in followed.follower.quotas] == [9.0]
+        followed.follower.follow_file(CONFIG)
+        assert followed.follower.quotas == (FILE,)
+        assert caplog.text.count(said) == 2
+
+
+async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    followed = Followed()
+    followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+    follower = followed.follower
+
+    async with followed.running():
+        await follower.has_read.wait()
+        followed.script.failure = OSError("away")
+        await eventually(lambda: follower.failures > 2)
+        assert not follower.is_connected
+        assert follower.detail() == {
+            "broker": "k1:1", "connected": False, "read": True, "entities": 1, "failure": "OSError: away",
+        }  # fmt: skip
+        assert len(follower.quotas) == 2
+        followed.script.failure = None
+        followed.script.rules = {}
+        await eventually(lambda: len(follower.quotas) == 1)
+        assert follower.detail() == {"broker": "k1:1", "connected": True, "read": True, "entities": 0}
+
+    await eventually(lambda: followed.script.closes == followed.script.connects)
+    assert [record.getMessage() for record in caplog.records] == [
+        "quotas_from broker: k1:1 has quotas of 1 entities",
+        "quotas_from broker: cannot be read: OSError: away; it is tried again, and what is known stays in force",
+        "quotas_from broker: k1:1 answers again",
+    ]
+
+
+async def test_who_may_not_ask_serves_at_once_and_does_not_ask_all_the_time() -> None:
+    followed = Followed()
+    followed.script.failure = RefusedError("it may not", is_lasting=True)
+
+    async with followed.running():
+        async with asyncio.timeout(5):
+            await followed.follower.may_serve.wait()
+        await asyncio.sleep(0.1)
+        assert followed.script.readings == 1
+        assert not followed.follower.has_read.is_set()
+
+        # Nor does whoever changes quotas meanwhile make it ask more than a few times a second.
+        for _ in range(50):
+            followed.follower.await_change((alice(5.0),), b"", Owner())
+            await asyncio.sleep(0.002)
+        assert followed.script.readings <= 3
+
+
+async def test_what_is_passed_over_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed()
+    followed.script.passed_over = ("new_rate, which is not known here",)
+
+    async with followed.running():
+        await followed.read_again()
+
+    assert caplog.text.count("passed over: new_rate, which is not known here") == 1
+
+
+async def test_an_answer_waits_until_the_broker_tells_of_the_change() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await followed.read_again()
+        assert ticket.answer is None
+
+        followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+        await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    # In force first.
+    assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
+    assert followed.follower.unconfirmed == 0
+
+
+async def test_an_answer_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    assert followed.follower.unconfirmed == 1
+    assert "a change was acknowledged and the broker has not told of it for" in caplog.text
+
+
+async def test_nor_where_the_broker_is_away() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.failure = OSError("away")
+        followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert followed.follower.unconfirmed == 1
+
+
+async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 1)
+    followed, owner = Followed(every_ms=60_000), Owner()
+    ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+    other = followed.follower.await_change((alice(6.0),), b"other", owner)
+    assert (ticket.answer, other.answer) == (None, b"other")
+    ticket.drop()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        await eventually(lambda: not followed.follower._awaited)
+
+    assert owner.turns == 0
+    assert followed.follower.unconfirmed == 0
+
+
+async def test_a_fault_here_is_said_and_what_was_told_is_in_force_a_little_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    followed = Followed()
+    followed.fails = 2
+    followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(300)}
+
+    async with followed.running():
+        async with asyncio.timeout(10):
+            await followed.follower.has_read.wait()
+
+    assert len(followed.changes) == 300
+    assert caplog.text.count("rules could not be put in force; it is tried again") == 2
+
+
+async def test_hosts_among_addresses_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = Followed()
+    followed.script.rules = {
+        Entity(ip="localhost"): rule(connection_creation_rate=3.0),
+        Entity(ip="nobody.invalid\0"): rule(connection_creation_rate=3.0),
+        Entity(ip=DEFAULT): rule(connection_creation_rate=4.0),
+    }
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+
+    assert {one.ip for one in followed.follower.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
+
+
+def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named() -> None:
+    two, three = Address(host="k2", port=2), Address(host="k3", port=3)
+    cluster = Cluster(bootstrap_servers=(two, three), advertised_host="h", first_port=1, last_port=2)
+    listeners = (
+        Listener(name="a", bind=BIND, upstream=ONE),
+        Listener(name="b", bind=BIND, upstream=ONE, inter_broker=True),
+        Listener(name="c", bind=BIND, cluster=cluster),
+    )
+
+    def servers(settings: QuotasFromBroker) -> tuple[Address, ...]:
+        config = ProxyConfig(listeners=listeners, quotas_from=settings)
+        follower = broker_follower(config, on_changes=lambda changes, has_addresses: None)
+        assert follower is not None
+        return follower._servers
+
+    assert servers(QuotasFromBroker()) == (ONE, two, three)
+    assert servers(QuotasFromBroker(client=AdminClient(bootstrap_servers=(three,)))) == (three,)
+
+
+@pytest.mark.parametrize("other", [None, QuotasFrom()])
+def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None) -> None:
+    config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
+
+    assert broker_follower(config, on_changes=lambda changes, has_addresses: None) is None

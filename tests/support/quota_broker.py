@@ -1,0 +1,89 @@
+"""A broker with quotas of its own, as a script for ``stub_broker``: it tells them and changes them."""
+
+from struct import pack
+
+from protocol.api import ApiKey
+from protocol.client_quotas import (
+    ALTER,
+    DESCRIBE,
+    AlterResponse,
+    read_alter_request,
+    read_describe_request,
+    write_alter_response,
+    write_describe_response,
+)
+from proxy.quota_store.alter import decide, refuse_alter
+from proxy.quota_store.describe import describe, refuse_describe
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.journal import apply
+from tests.support.frames import framed, produce_response
+from tests.support.stub_broker import correlation_id
+
+
+class QuotaBroker:
+    """Answers ApiVersions, DescribeClientQuotas, AlterClientQuotas and Produce.
+
+    Attributes:
+        rules: What it has.
+        told: What it tells.
+        lag: How many times it tells what there was before a change: a broker hears of one after the controller.
+        error_code: What it answers to who asks and changes; 0: what he wants.
+        highest: The newest version of both that it knows; None: it has neither.
+        asked: How often it was asked.
+    """
+
+    def __init__(self, rules: dict[Entity, StoredRule] | None = None) -> None:
+        self.rules = rules or {}
+        self.told = dict(self.rules)
+        self.lag = 0
+        self.error_code = 0
+        self.highest: int | None = 1
+        self.asked = 0
+        self._late = 0
+
+    def script(self, frame: bytes) -> bytes:
+        """Return the answer to a request, which is whole."""
+        api_key = int.from_bytes(frame[4:6])
+        if api_key == ApiKey.API_VERSIONS:
+            return self._versions(frame)
+        if api_key == DESCRIBE:
+            return self._describe(frame)
+        if api_key == ALTER:
+            return self._alter(frame)
+        return produce_response(correlation_id(frame))
+
+    def set(self, entity: Entity, **limits: float) -> None:
+        """Change a quota as somebody else does."""
+        apply(self.rules, [(entity, StoredRule(limits=limits) if limits else None)])  # type: ignore[list-item]
+        self.told = dict(self.rules)
+
+    def _versions(self, frame: bytes) -> bytes:
+        known = {ApiKey.API_VERSIONS: 3, ApiKey.METADATA: 9}
+        if self.highest is not None:
+            known |= {ApiKey.DESCRIBE_CLIENT_QUOTAS: self.highest, ApiKey.ALTER_CLIENT_QUOTAS: self.highest}
+        keys = b"".join(pack(">hhhB", key, 0, highest, 0) for key, highest in known.items())
+        head = frame[8:12] + pack(">hB", 0, len(known) + 1)
+        return framed(head + keys + pack(">iB", 0, 0))
+
+    def _describe(self, frame: bytes) -> bytes:
+        request = read_describe_request(frame)
+        self.asked += 1
+        if self._late:
+            self._late -= 1
+        else:
+            self.told = dict(self.rules)
+        response = refuse_describe(self.error_code, "No.") if self.error_code else describe(self.told, request)
+        return write_describe_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+
+    def _alter(self, frame: bytes) -> bytes:
+        request = read_alter_request(frame)
+        if self.error_code:
+            results = refuse_alter(request, self.error_code, "No.")
+        else:
+            decision = decide(self.rules, request, is_host=lambda _: True, sources={})
+            results = decision.results
+            apply(self.rules, decision.changes)
+            self._late = self.lag
+        return write_alter_response(
+            AlterResponse(0, results), correlation_id=request.correlation_id, api_version=request.api_version
+        )
