@@ -22,8 +22,8 @@ quotas:
     controller_mutation_rate: 10
 replication: {from_cluster: true}
 usage_log: {directory: usage}
-quotas_from: kafka://127.0.0.1:1/kafka-quota-store
 """
+_QUOTAS_FROM = (b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n", b"quotas_from: broker\n")
 
 REPOSITORY = Path(__file__).parent.parent
 DEPLOY = REPOSITORY / "deploy"
@@ -39,15 +39,18 @@ class FirstStart:
 
 def exposed() -> set[str]:
     """Return the names of all metrics that the proxy exposes, as they are written in a query."""
-    config = load_bytes(_CONFIG, file="proxy.yaml").config
-    assert config.replication is not None
-    server = Server(config)
-    server.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
-    families = Families(server, FirstStart())
-    return {
-        f"{family.name}_bucket" if family.type == "histogram" else family.name
-        for family in families.at(1_000, rest=lambda: None)
-    }
+    names: set[str] = set()
+    for quotas_from in _QUOTAS_FROM:
+        config = load_bytes(_CONFIG + quotas_from, file="proxy.yaml").config
+        assert config.replication is not None
+        server = Server(config)
+        server.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
+        families = Families(server, FirstStart())
+        names |= {
+            f"{family.name}_bucket" if family.type == "histogram" else family.name
+            for family in families.at(1_000, rest=lambda: None)
+        }
+    return names
 
 
 def test_operations_md_lists_exactly_the_metrics_that_are_exposed() -> None:
