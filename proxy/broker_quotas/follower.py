@@ -327,12 +327,25 @@ class BrokerFollower:
 
     def _ask(self) -> _Reading:
         """Read, in the thread. There is one at a time."""
+        is_kept = self._reader is not None
+        try:
+            reader, told = self._read_once()
+        except RefusedError:
+            raise
+        except Exception:
+            if not is_kept:
+                raise
+            # Kept since the last reading: brokers close what is idle.
+            self._close()
+            reader, told = self._read_once()
+        changes = () if told is None else differences(self._rules, told.rules)
+        return _Reading(reader.server, told, changes, _look_up(hosts_in(changes)))
+
+    def _read_once(self) -> tuple[Reader, Told | None]:
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(self._settings.client, self._servers)
-        told = reader.read()
-        changes = () if told is None else differences(self._rules, told.rules)
-        return _Reading(reader.server, told, changes, _look_up(hosts_in(changes)))
+        return reader, reader.read()
 
     def _close(self) -> None:
         """Let go of the connection. A thread that hangs is not waited for."""

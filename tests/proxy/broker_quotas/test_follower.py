@@ -52,6 +52,7 @@ class Script:
         self.passed_over: tuple[str, ...] = ()
         self.failure: Exception | None = None
         self.readings = self.connects = self.closes = 0
+        self.closes_in = 0  # so many readings fail
 
     def connect(self, settings: AdminClient, servers: Sequence[Address]) -> "Script":
         self.connects += 1
@@ -60,6 +61,9 @@ class Script:
 
     def read(self) -> Told | None:
         self.readings += 1
+        if self.closes_in:
+            self.closes_in -= 1
+            raise OSError("closed for being idle")
         if self.failure is not None:
             raise self.failure
         return Told(dict(self.rules), self.passed_over)
@@ -193,6 +197,18 @@ async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: py
         "quotas_from broker: cannot be read: OSError: away; it is tried again, and what is known stays in force",
         "quotas_from broker: k1:1 answers again",
     ]
+
+
+async def test_a_connection_that_was_closed_between_two_readings_is_made_anew() -> None:
+    followed = Followed()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.closes_in = 1
+        await eventually(lambda: followed.script.connects == 2)
+        await followed.read_again()
+        assert followed.follower.failures == 0
+    await eventually(lambda: followed.script.closes == 2)
 
 
 async def test_who_may_not_ask_serves_at_once_and_does_not_ask_all_the_time() -> None:
