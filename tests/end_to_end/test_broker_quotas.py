@@ -148,17 +148,15 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
     _configs(kafka, proxy.address(), *(_set(name, **limits) for name in names))
     assert _limits(proxy, names[1]) == [_QUOTA]
     with raw_client(proxy.port(), client_id="filler") as client:
-        client.produce(topic, batch_of(512 * KIB))
+        client.produce(topic, batch_of(64 * KIB))
 
     flows = _flooded(kafka, proxy, topic, seconds=seconds, obeys=obeys, client_ids=names)
 
     for kind, past, through in zip(("produce", "fetch"), flows[names[0]], flows[names[1]], strict=True):
         assert _bytes(through) == pytest.approx(_bytes(past), rel=0.05), kind
+        # It would be twice that, and as much less that passes.
         assert _told_s(past) > 1
         assert _told_s(through) == pytest.approx(_told_s(past), rel=0.15), kind
-        assert max(answer.throttle_time_ms for answer in through) <= 1.1 * max(
-            answer.throttle_time_ms for answer in past
-        )
     # It is not that one of them does nothing.
     assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
 
