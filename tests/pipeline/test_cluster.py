@@ -1,4 +1,7 @@
-"""A Spark cluster of processes, a master and two workers. None of them sees this checkout: they have the wheel."""
+"""A Spark cluster of processes, a master and two workers, none of which sees this checkout: all they get is the wheel.
+
+It comes to them in either of two ways: installed where their Python looks, or sent along by spark-submit.
+"""
 
 import os
 import re
@@ -18,6 +21,7 @@ pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
+OURS = ("proxy", "protocol", "config", "pipeline")
 # Where the driver can be reached by the executors.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
@@ -42,6 +46,16 @@ def environment(directory: Path) -> Path:
         if entry.suffix != ".pth" and not entry.name.startswith(("_editable_impl", "kafka_quota_proxy", "__pycache__")):
             (packages / entry.name).symlink_to(entry)
     return directory / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without us."""
+    python = environment(tmp_path_factory.mktemp("bare") / "venv")
+    for package in OURS:
+        found = run([python, "-c", f"import {package}"], python.parent)
+        assert "ModuleNotFoundError" in found.stderr, (package, found)
+    return python
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +131,24 @@ def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
 
     ended = run([installed, "-m", "pipeline", *words], tmp_path)
 
+    assert ended.returncode == 0, ended.stderr
+    for name in RESULTS:
+        assert (tmp_path / "plan" / name).read_text() == (usage / "plan" / name).read_text(), name
+
+
+def test_spark_submit_brings_the_wheel_to_a_cluster_that_does_not_have_it(
+    cluster: str, bare: Path, wheel: Path, usage: Path, tmp_path: Path
+) -> None:
+    # Spark takes archives by their ending, and does not know this one of a zip file.
+    (shipped := tmp_path / "kafka_quota_proxy.zip").write_bytes(wheel.read_bytes())
+    (program := tmp_path / "plan.py").write_text("import sys\nfrom pipeline.__main__ import main\nsys.exit(main())\n")
+    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster, *HERE, "--py-files", shipped, program]
+    env = clean(PYSPARK_PYTHON=str(bare))
+
+    without = run([*submit[:-3], program, "capacity", "--help"], tmp_path, env)
+    ended = run([*submit, "capacity", "--usage", usage / "usage", "--out", tmp_path / "plan"], tmp_path, env)
+
+    assert "No module named 'pipeline'" in without.stdout + without.stderr
     assert ended.returncode == 0, ended.stderr
     for name in RESULTS:
         assert (tmp_path / "plan" / name).read_text() == (usage / "plan" / name).read_text(), name
