@@ -1,17 +1,16 @@
-"""Answers administrators: one request after another, and in a thread what takes a disk or long.
+"""Answers administrators: one request after another, and in a thread what takes long.
 
-A change is on the disk before it is in force, and in force before anybody is told of it.
+What is decided here goes to a keeper (``proxy.quota_keeper``), and is in force and kept before anybody is told of it.
 """
 
 import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
@@ -26,12 +25,12 @@ from protocol.client_quotas import (
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, Ticket, read_request, refusal
 from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota_keeper.directory import DirectoryKeeper
+from proxy.quota_keeper.keeper import Keeper, NotKeptError
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
-from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import (
-    KAFKA_STORAGE_ERROR,
     POLICY_VIOLATION,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_SERVER_ERROR_MESSAGE,
@@ -74,15 +73,16 @@ class QuotaDesk:
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges) -> None:
         store = config.store
-        self._store = None if store is None else StoreDirectory(Path(store.directory))
         self._in_force = InForce(config, name="" if store is None else store.directory)
+        self._keeper: Keeper | None = None
+        if store is not None:
+            self._keeper = DirectoryKeeper(store.directory, self._hold, self._in_force.stored)
         self._on_changes = on_changes
-        # One thread: the store's, and what is read of the rules there nobody changes meanwhile.
+        # What is read of the rules in this thread nobody changes meanwhile.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
         self._waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
-        self._tasks: asyncio.TaskGroup
-        self._is_writing_snapshot = False
+        self._is_open = False
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
@@ -115,22 +115,23 @@ class QuotaDesk:
         return len(waiting) < _MAX_WAITING and sum(len(one.frame) for one in waiting) + size_bytes <= _MAX_WAITING_BYTES
 
     async def read(self) -> None:
-        """Read the store, before anybody is served.
+        """Read what is kept, before anybody is served. ``quotas`` is right when this returns.
 
         Raises:
             OSError: It cannot be used, or another process does.
             ForeignStoreError: Another program has written it.
         """
-        if self._store is None:
+        if self._keeper is None:
             return
-        restored = await self._off_loop(self._store.open)
-        self._in_force.change(Change(entity, rule) for entity, rule in restored.rules.items())
+        await self._keeper.open()
         self._in_force.know(await self._look_up(self._in_force.hosts))
-        log.info("%d entities have quotas in %s", len(restored.rules), self._in_force.name)
+        self._is_open = True
 
     async def run(self) -> None:
         """Answer, until cancelled."""
-        async with asyncio.TaskGroup() as self._tasks:
+        async with asyncio.TaskGroup() as tasks:
+            if self._keeper is not None:
+                tasks.create_task(self._keeper.run())
             while True:
                 while self._waiting:
                     ticket = self._waiting.popleft()
@@ -140,9 +141,9 @@ class QuotaDesk:
                 await self._has_come.wait()
 
     async def stop(self) -> None:
-        """Let go of the store."""
-        if self._store is not None:
-            await self._off_loop(self._store.close)
+        """Let go of what is kept."""
+        if self._keeper is not None:
+            await self._keeper.close()
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
@@ -171,52 +172,33 @@ class QuotaDesk:
         return await self._off_loop(_altered, await self._alter(request, principal), request)
 
     async def _alter(self, request: AlterRequest, principal: str) -> tuple[Altered, ...]:
-        store = self._store
-        if store is None:
+        keeper = self._keeper
+        if keeper is None:
             return refuse_alter(request, POLICY_VIOLATION, "No quota can be changed here: there is no store for them")
         addresses = await self._look_up(hosts_of(request))
         decision = await self._off_loop(self._decide, request, addresses)
         if not decision.changes:
             return decision.results
-        try:
-            await self._off_loop(store.append, decision.changes)
-        except OSError as error:
-            log.warning("no quota was changed: %s cannot be written: %s", self._in_force.name, error)
-            told = f"The quotas cannot be kept: {error.strerror or error}"
-            return refuse_alter(request, KAFKA_STORAGE_ERROR, told)
         self._in_force.know(addresses)
-        for begin in range(0, len(decision.changes), _AT_ONCE):
-            some = decision.changes[begin : begin + _AT_ONCE]
-            _say(principal, some)
-            self._on_changes(*self._in_force.change(some))
-            await asyncio.sleep(0)
-        if store.is_snapshot_due and not self._is_writing_snapshot:
-            await self._begin_snapshot(store)
+        try:
+            await keeper.keep(decision.changes)
+        except NotKeptError as error:
+            return refuse_alter(request, error.error_code, str(error))
+        _say(principal, decision.changes)
         return decision.results
+
+    async def _hold(self, changes: Sequence[Change]) -> None:
+        """Put in force what is kept."""
+        for begin in range(0, len(changes), _AT_ONCE):
+            told = self._in_force.change(changes[begin : begin + _AT_ONCE])
+            # Before anybody is served all of them are asked for at once.
+            if self._is_open:
+                self._on_changes(*told)
+                await asyncio.sleep(0)
 
     def _decide(self, request: AlterRequest, addresses: Addresses) -> Decision:
         in_force = self._in_force
         return decide(in_force.stored, request, is_host=addresses.__contains__, sources=in_force.sources)
-
-    async def _begin_snapshot(self, store: StoreDirectory) -> None:
-        try:
-            number = await self._off_loop(store.begin_snapshot)
-        except OSError as error:
-            log.warning("%s: no snapshot could be begun: %s", self._in_force.name, error)
-            return
-        rules = dict(self._in_force.stored)
-        self._is_writing_snapshot = True
-        self._tasks.create_task(self._write_snapshot(store, number, rules))
-
-    async def _write_snapshot(self, store: StoreDirectory, number: int, rules: Mapping[Entity, StoredRule]) -> None:
-        try:
-            await asyncio.to_thread(store.write_snapshot, number, rules)
-        except OSError as error:
-            log.warning("%s: a snapshot could not be written: %s", self._in_force.name, error)
-        except Exception:
-            log.exception("%s: a snapshot could not be written", self._in_force.name)
-        finally:
-            self._is_writing_snapshot = False
 
     async def _look_up(self, hosts: Iterable[str]) -> Addresses:
         """Return the addresses of hosts, those that have any."""

@@ -1,0 +1,50 @@
+"""What a desk asks of whoever keeps its quotas."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from proxy.quota_store.alter import Change
+
+# Is awaited with what has been kept, in its order and one at a time; it is in force when this returns.
+Hold: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
+
+
+class NotKeptError(Exception):
+    """Changes were not kept, or nobody knows whether they were; the text is for who asked for them.
+
+    Attributes:
+        error_code: Kafka's, one after which a client may ask again.
+    """
+
+    def __init__(self, error_code: int, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+class Keeper(Protocol):
+    """Keeps rules. What there is, and what is kept from then on, goes to a ``Hold`` that it was made with."""
+
+    @property
+    def name(self) -> str:
+        """Where that is, as a rule's source is told."""
+
+    async def open(self) -> None:
+        """Have what is kept in force, before anybody is served.
+
+        Raises:
+            OSError: The place cannot be used.
+            ForeignStoreError: Another program has written it.
+        """
+
+    async def run(self) -> None:
+        """Do what is to be done meanwhile, until cancelled."""
+
+    async def keep(self, changes: Sequence[Change]) -> None:
+        """Keep these at once, or not at all. They are safe and in force when this returns. Called one at a time.
+
+        Raises:
+            NotKeptError: They are not.
+        """
+
+    async def close(self) -> None:
+        """Let go of the place."""
