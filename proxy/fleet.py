@@ -25,6 +25,7 @@ from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.changes import Changes, IpChanges
 from proxy.quota.connections import ListenerQuota
 from proxy.quota.entity import Entity
 from proxy.replication.throttle import Throttle
@@ -229,11 +230,11 @@ class Fleet:
         self.fronts.append(front)
         return front
 
-    def update(self, config: ProxyConfig, shaping: Shaping | None) -> None:
-        """Put the rules of ``config`` in force, for brokers that join later, too."""
+    def update(self, config: ProxyConfig, shaping: Shaping | None, changes: Changes | None) -> None:
+        """Put the rules of ``config`` in force, as ``BrokerQuotas.update`` does, for brokers that join later, too."""
         self._config, self._shaping = config, shaping
         for upstream in self.upstreams:
-            upstream.quotas.update(config, shaping=shaping)
+            upstream.quotas.update(config, shaping=shaping, changes=changes)
 
     def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
         """Put single rules in force, as ``BrokerQuotas.change`` does, for brokers that join later, too."""
@@ -241,11 +242,11 @@ class Fleet:
         for upstream in self.upstreams:
             upstream.quotas.change(config, rules)
 
-    def change_arrivals(self, config: ProxyConfig) -> None:
-        """Put the rules of addresses in force, likewise."""
+    def change_arrivals(self, config: ProxyConfig, ips: IpChanges) -> None:
+        """Put single rules of addresses in force, likewise."""
         self._config = config
         for upstream in self.upstreams:
-            upstream.quotas.change_arrivals(config)
+            upstream.quotas.change_arrivals(ips)
 
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""

@@ -24,9 +24,10 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, Ticket, read_request, refusal
-from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota_keeper.directory import DirectoryKeeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
+from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
 from proxy.quota_store.entity import Entity, StoredRule
@@ -35,7 +36,7 @@ from proxy.quota_store.errors import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
-from proxy.quota_store.in_force import Addresses, InForce
+from proxy.quota_store.in_force import InForce
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +52,8 @@ _LOOKUP_S: Final = 5.0
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
-# Is called on the loop with rules that hold from now on, None for those that hold no more, and whether any of addresses
-# has changed.
-OnChanges: TypeAlias = Callable[[Mapping[RuleEntity, QuotaRule | None], bool], None]
+# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
+OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
 
 
 class Waiting(Protocol):
@@ -83,6 +83,7 @@ class QuotaDesk:
         self._waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
         self._is_open = False
+        self._addresses: Addresses = {}  # of the hosts in the request that was looked at last
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
@@ -94,10 +95,12 @@ class QuotaDesk:
         """Every rule of addresses that holds."""
         return self._in_force.ip_quotas
 
-    def follow_file(self, config: ProxyConfig) -> None:
-        """Take the file's rules from now on. ``quotas`` is right when this returns; ``on_changes`` is not called."""
-        for warning in self._in_force.follow_file(config):
-            log.warning("%s", warning)
+    def follow_file(self, config: ProxyConfig) -> Changes:
+        """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
+        changes = self._in_force.follow_file(config)
+        for double in self._in_force.doubles:
+            log.warning("%s", double)
+        return changes
 
     def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
         """Begin to answer a request. See ``proxy.administration.Desk``."""
@@ -124,7 +127,7 @@ class QuotaDesk:
         if self._keeper is None:
             return
         await self._keeper.open()
-        self._in_force.know(await self._look_up(self._in_force.hosts))
+        self._in_force.know(await self._look_up(self._in_force.unknown_hosts))
         self._is_open = True
 
     async def run(self) -> None:
@@ -179,7 +182,7 @@ class QuotaDesk:
         decision = await self._off_loop(self._decide, request, addresses)
         if not decision.changes:
             return decision.results
-        self._in_force.know(addresses)
+        self._addresses = addresses
         try:
             await keeper.keep(decision.changes)
         except NotKeptError as error:
@@ -190,7 +193,7 @@ class QuotaDesk:
     async def _hold(self, changes: Sequence[Change]) -> None:
         """Put in force what is kept."""
         for begin in range(0, len(changes), _AT_ONCE):
-            told = self._in_force.change(changes[begin : begin + _AT_ONCE])
+            told = self._in_force.change(changes[begin : begin + _AT_ONCE], self._addresses)
             # Before anybody is served all of them are asked for at once.
             if self._is_open:
                 self._on_changes(*told)

@@ -42,6 +42,7 @@ from proxy.fleet import Fleet, Front
 from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota.entity import Entity
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_topic.watcher import QuotaTopic, quota_topic
@@ -134,13 +135,17 @@ class Server:
         # What a bucket is to remember for the usage log is fixed when it is made.
         started = self.started_with
         config = replace(config, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
-        self.quota_desk.follow_file(config)
+        self._apply(config, self.quota_desk.follow_file(config))
+
+    def _apply(self, config: ProxyConfig, changes: Changes | None) -> None:
+        """Put a file in force. ``changes``: of the file's and the store's rules; None: all may have changed."""
         config = replace(config, quotas=self.quota_desk.quotas, ip_quotas=self.quota_desk.ip_quotas)
         if self.quota_topic is not None:
+            changes = None
             self.quota_topic.follow_file(config.quotas)
             config = replace(config, quotas=self.quota_topic.rules)
         if self.broker_quotas is not None:
-            self.broker_quotas.follow_file(config)
+            changes = self.broker_quotas.follow_file(config)
             config = replace(config, quotas=self.broker_quotas.quotas, ip_quotas=self.broker_quotas.ip_quotas)
         self.config = config
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
@@ -156,13 +161,18 @@ class Server:
                 port.follow(listener)
                 door.policy = self._policy(config, listener)
                 door.seat()
-        for listener in config.listeners:
-            upstream = self._brokers.get(listener.upstream) if listener.upstream else None
-            if upstream is not None:
-                upstream.quotas.update(config, shaping=listener.shaping)
-            fleet = self.fleets.get(frozenset(listener.cluster.bootstrap_servers)) if listener.cluster else None
-            if fleet is not None:
-                fleet.update(config, listener.shaping)
+        self._put_in_force(config, changes)
+
+    def _put_in_force(self, config: ProxyConfig, changes: Changes | None) -> None:
+        """Have every broker's quotas follow, also of one that the new file has no listener for: it is served still."""
+        shapings = {
+            frozenset(listener.cluster.bootstrap_servers) if listener.cluster else listener.upstream: listener.shaping
+            for listener in (*self.started_with.listeners, *config.listeners)
+        }
+        for address, upstream in self._brokers.items():
+            upstream.quotas.update(config, shaping=shapings[address], changes=changes)
+        for servers, fleet in self.fleets.items():
+            fleet.update(config, shapings[servers], changes)
 
     def _change_quotas(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
         """Put rules of the topic in force, or, with None, none, from the next request on."""
@@ -173,25 +183,24 @@ class Server:
             for fleet in self.fleets.values():
                 fleet.change(config, changes)
 
-    def _change_stored_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
+    def _change_stored_quotas(self, changes: RuleChanges, ips: IpChanges) -> None:
         """Put rules that were changed through the proxy in force, likewise."""
-        self._change_rules(self.quota_desk, changes, has_addresses)
+        self._change_rules(self.quota_desk, changes, ips)
 
-    def _change_broker_quotas(self, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool) -> None:
+    def _change_broker_quotas(self, changes: RuleChanges, ips: IpChanges) -> None:
         """Put rules of the brokers in force, likewise."""
         if self.broker_quotas is not None:
-            self._change_rules(self.broker_quotas, changes, has_addresses)
+            self._change_rules(self.broker_quotas, changes, ips)
 
-    def _change_rules(
-        self, rules: QuotaDesk | BrokerFollower, changes: Mapping[Entity, QuotaRule | None], has_addresses: bool
-    ) -> None:
+    def _change_rules(self, rules: QuotaDesk | BrokerFollower, changes: RuleChanges, ips: IpChanges) -> None:
         config = replace(self.config, quotas=rules.quotas)
-        config = self.config = replace(config, ip_quotas=rules.ip_quotas) if has_addresses else config
-        brokers: list[BrokerQuotas | Fleet] = [upstream.quotas for upstream in self._brokers.values()]
-        for broker in (*brokers, *self.fleets.values()):
-            broker.change(config, changes)
-            if has_addresses:
-                broker.change_arrivals(config)
+        config = self.config = replace(config, ip_quotas=rules.ip_quotas) if ips else config
+        for upstream in self._brokers.values():
+            upstream.quotas.change(config, changes)
+            upstream.quotas.change_arrivals(ips)
+        for fleet in self.fleets.values():
+            fleet.change(config, changes)
+            fleet.change_arrivals(config, ips)
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
         return Policy(
@@ -306,7 +315,7 @@ class Server:
     ) -> None:
         if self.config.store is not None:
             await self.quota_desk.read()
-            self.apply(self.config)
+            self._apply(self.config, None)
         background: list[asyncio.Task[None]] = []
         if self.quota_topic is not None:
             self.quota_topic.start()

@@ -19,7 +19,7 @@ from proxy.administration import Ticket
 from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
 from proxy.in_thread import in_thread
-from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.in_force import InForce
@@ -45,9 +45,8 @@ _MOST_HOSTS: Final = 100
 # How many different things are said to be passed over, or to be the file's.
 _MOST_SAID: Final = 100
 
-# Is called on the loop with rules that hold from now on, None for those that hold no more, and whether any of addresses
-# has changed.
-OnChanges: TypeAlias = Callable[[Mapping[RuleEntity, QuotaRule | None], bool], None]
+# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
+OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
 
 
 class Reader(Protocol):
@@ -127,6 +126,7 @@ class BrokerFollower:
         self._settings = settings
         self._servers = tuple(servers)
         self._in_force = InForce(config, name=SOURCE)
+        self._addresses: dict[str, tuple[str, ...]] = {}  # of hosts whose rules are not in force yet
         self._on_changes = on_changes
         self._connect = connect or _connect
         self._reader: Reader | None = None
@@ -171,11 +171,12 @@ class BrokerFollower:
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
-    def follow_file(self, config: ProxyConfig) -> None:
-        """Take the file's rules from now on. ``quotas`` is right when this returns; ``on_changes`` is not called."""
-        self._in_force.follow_file(config)
+    def follow_file(self, config: ProxyConfig) -> Changes:
+        """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
+        changes = self._in_force.follow_file(config)
         self._said = {one for one in self._said if one in self._in_force.sources or isinstance(one, str)}
         self._tell_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
+        return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         """Read anew, until the broker tells of a change. See ``proxy.broker_quotas.passing.Authority``."""
@@ -230,7 +231,7 @@ class BrokerFollower:
             self._fail(error)
             return
         self._succeed(reading)
-        self._in_force.know(reading.addresses)
+        self._addresses.update(reading.addresses)
         if reading.told is not None:
             self._rules = reading.told.rules
             self._pending.extend(reading.changes)
@@ -251,10 +252,11 @@ class BrokerFollower:
         """Put what was told in force, in portions; what could not be is tried again with the next reading."""
         while self._pending:
             some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
-            self._on_changes(*self._in_force.change(some))
+            self._on_changes(*self._in_force.change(some, self._addresses))
             for _ in some:
                 self._pending.popleft()
             await asyncio.sleep(0)
+        self._addresses = {}
 
     def _answer(self) -> None:
         """Let go of the answers whose changes hold, or that have waited for long enough."""

@@ -4,10 +4,11 @@ Kafka's quotas hold per broker, so all listeners in front of one upstream addres
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
+from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import Entity, QuotaKind, bounded
@@ -42,14 +43,18 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
     return QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source)
 
 
-def _with_static_default(
-    config: ProxyConfig, kind: QuotaKind, rules: Mapping[Entity, QuotaRule | None]
-) -> Mapping[Entity, QuotaRule | None]:
-    static = _static_default(config, kind) if _OF_STATIC_DEFAULTS in rules else None
-    if static is None:
+def _with_static_default(config: ProxyConfig, manager: ClientQuotaManager, rules: RuleChanges) -> RuleChanges:
+    """Return ``rules`` with the static default as level 8 where by now it has to stand there, or no longer."""
+    kind = manager.kind
+    source = _CLIENT_DEFAULT_SOURCES.get(kind)
+    if source is None:
         return rules
-    rule = rules[_OF_STATIC_DEFAULTS]
-    return {**rules, _OF_STATIC_DEFAULTS: rule if rule is not None and kind.limit_of(rule) is not None else static}
+    is_changed = _OF_STATIC_DEFAULTS in rules
+    standing = rules[_OF_STATIC_DEFAULTS] if is_changed else manager.table.rule(_OF_STATIC_DEFAULTS)
+    if standing is not None and kind.limit_of(standing) is not None and standing.source != source:
+        return rules
+    static = _static_default(config, kind)
+    return {**rules, _OF_STATIC_DEFAULTS: static} if is_changed or standing != static else rules
 
 
 class PrincipalRules:
@@ -112,28 +117,45 @@ class BrokerQuotas:
         """Whether there is any rule of this kind."""
         return len(self._managers[kind].table) > 0
 
-    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
-        """Put the rules of ``config`` in force, from the next request on; what was used stays."""
+    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None, changes: Changes | None = None) -> None:
+        """Put the rules of ``config`` in force, from the next request on; what was used stays.
+
+        Args:
+            config: All of the rules, and by what they are held.
+            shaping: Of the listener, where it has its own.
+            changes: Which rules differ from those in force: the others cost nothing. None: all may.
+        """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation += 1
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
-        self.arrivals.update(config)
-        self.connections.update(config.quotas, self._principals.charged_user)
+        if changes is None:
+            self.arrivals.update(config)
+            self.connections.update(config.quotas, self._principals.charged_user)
+        else:
+            self.arrivals.change(changes.ips)
+            self.arrivals.follow(config)
+            self.connections.change(changes.rules)
+            self.connections.follow(self._principals.charged_user)
         for manager in self.managers:
-            shaping, burst_ms = self._arithmetic(config, manager.kind)
-            manager.update(
-                rules_of(config, manager.kind),
-                shaping=shaping,
-                burst_ms=burst_ms,
-                max_throttle_time_ms=self._max_throttle_time_ms(config, manager.kind),
-                max_buckets=config.max_buckets,
-            )
-
+            if changes is None:
+                manager.update(rules_of(config, manager.kind))
+            else:
+                manager.change(_with_static_default(config, manager, changes.rules))
+            self._put_under(manager, config)
         self.limits_requests = self._limits_requests()
 
-    def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
+    def _put_under(self, manager: ClientQuotaManager, config: ProxyConfig) -> None:
+        shaping, burst_ms = self._arithmetic(config, manager.kind)
+        manager.follow(
+            shaping=shaping,
+            burst_ms=burst_ms,
+            max_throttle_time_ms=self._max_throttle_time_ms(config, manager.kind),
+            max_buckets=config.max_buckets,
+        )
+
+    def change(self, config: ProxyConfig, rules: RuleChanges) -> None:
         """Put single rules in force, or, with None, none, from the next request on.
 
         ``config`` has them already and differs in nothing else from the one in force. Entities as for
@@ -141,15 +163,15 @@ class BrokerQuotas:
         """
         has_changed = False
         for manager in self.managers:
-            has_changed |= manager.change(_with_static_default(config, manager.kind, rules))
+            has_changed |= manager.change(_with_static_default(config, manager, rules))
         self.connections.change(rules)
         if has_changed:
             self.generation += 1
             self.limits_requests = self._limits_requests()
 
-    def change_arrivals(self, config: ProxyConfig) -> None:
-        """Put the rules of addresses in force; ``config`` differs in nothing else from the one in force."""
-        self.arrivals.update(config)
+    def change_arrivals(self, ips: IpChanges) -> None:
+        """Put single rules of addresses in force, or, with None, none, from the next connection on."""
+        self.arrivals.change(ips)
 
     def renew(self) -> None:
         """Have every connection ask again for what it keeps."""

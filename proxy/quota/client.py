@@ -342,19 +342,18 @@ class ClientQuotaManager:
         """How many buckets made room for others."""
         return self._places.evicted
 
-    def update(
-        self,
-        rules: Iterable[QuotaRule],
-        *,
-        shaping: Shaping,
-        burst_ms: int,
-        max_throttle_time_ms: int | None,
-        max_buckets: int = MAX_BUCKETS,
-    ) -> None:
+    def update(self, rules: Iterable[QuotaRule]) -> None:
         """Put ``rules`` in the place of those in force. Costs nothing per bucket."""
         self.table = RuleTable(self.kind, rules)
-        self._places.most = max_buckets
         self._places.recount(self.table.named())
+        self.generation += 1
+        self._resolved.clear()
+
+    def follow(
+        self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
+    ) -> None:
+        """Put the rules that there are under other numbers. Costs nothing per rule nor per bucket."""
+        self._places.most = max_buckets
         self._shaping = shaping
         self._burst_ms = burst_ms
         self._max_throttle_time_ms = _MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms

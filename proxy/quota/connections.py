@@ -12,11 +12,12 @@ its connections count no more. Where all places are taken by such, all addresses
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from config.model import DEFAULT, Enforcement, Listener, ProxyConfig
+from config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig
+from proxy.quota.changes import IpChanges
 from proxy.quota.client import NOTHING, Usage
 from proxy.quota.entity import Tags
 from proxy.quota.places import Places
@@ -180,6 +181,9 @@ class ConnectionQuotas:
         )
         self._shared: _Source | None = None
         self.overflows = 0  # connections of addresses that found no place
+        self._limits: dict[str, float] = {}
+        self._default: float = UNLIMITED_RATE
+        self._take_limits(config.ip_quotas)
         self._take(config)
 
     @property
@@ -204,11 +208,31 @@ class ConnectionQuotas:
 
     def update(self, config: ProxyConfig) -> None:
         """Put the limits of ``config`` in force."""
+        self._take_limits(config.ip_quotas)
+        self._places.recount(Tags("", host) for host in self._limits)
+        self.follow(config)
+
+    def follow(self, config: ProxyConfig) -> None:
+        """Put the limits of ``config`` in force, but for those of addresses."""
         self._take(config)
         self._places.most = config.max_buckets
-        self._places.recount(Tags("", host) for host in self._limits)
         for listener in self._listeners.values():
             listener.put_under(self._by_name.get(listener.name), config.enforcement)
+
+    def change(self, changes: IpChanges) -> None:
+        """Put the limits of single addresses in force. Costs what they are, however many others there are."""
+        for ip, rule in changes.items():
+            if ip is DEFAULT:
+                self._default = UNLIMITED_RATE if rule is None else rule.connection_creation_rate
+                continue
+            host = canonical(str(ip))
+            was_named = host in self._limits
+            if rule is not None:
+                self._limits[host] = rule.connection_creation_rate
+            elif was_named:
+                del self._limits[host]
+            if was_named != (rule is not None):
+                self._places.name(Tags("", host), is_named=not was_named)
 
     def listener(self, name: str) -> ListenerQuota:
         """Return the quota of a listener at this broker."""
@@ -283,7 +307,9 @@ class ConnectionQuotas:
         self._by_name = {listener.name: listener for listener in config.listeners}
         self._enforcement = config.enforcement
         self.limit = config.kafka.max_connection_creation_rate
-        limits = {rule.ip: rule.connection_creation_rate for rule in config.ip_quotas}
+
+    def _take_limits(self, rules: Iterable[IpRule]) -> None:
+        limits = {rule.ip: rule.connection_creation_rate for rule in rules}
         self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 

@@ -203,6 +203,10 @@ class RuleTable:
         """Return the rules that limit this kind."""
         return tuple(self._rules.values())
 
+    def rule(self, entity: Entity) -> QuotaRule | None:
+        """Return the rule that stands for an entity. It is named as for ``put``."""
+        return self._rules.get(entity)
+
     def names(self, tags: Tags) -> bool:
         """Whether some rule is for exactly this bucket, by the names of its user and client-id."""
         return (tags.user or None, tags.client_id or None) in self._rules

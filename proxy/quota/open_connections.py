@@ -65,6 +65,11 @@ class OpenConnections:
         self._charged_user = charged_user
         self._count_anew()
 
+    def follow(self, charged_user: ChargedUser) -> None:
+        """Have the rules that there are hold for others than before. Whoever is there counts anew."""
+        self._charged_user = charged_user
+        self._count_anew()
+
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> None:
         """Put single rules in force, or, with None, none. Entities as for ``RuleTable.put``."""
         if sum(self.table.put(entity, rule) for entity, rule in rules.items()):

@@ -2,25 +2,25 @@
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
-from config.errors import UnitError
-from config.model import CLIENT_QUOTAS, DEFAULT, IpRule, ProxyConfig, QuotaRule
-from config.units import parse_ip
+from config.model import CLIENT_QUOTAS, IpRule, ProxyConfig, QuotaRule
+from proxy.quota.changes import Changes, Ip
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota.entity import bounded
+from proxy.quota_store.addresses import Addresses, AddressesInForce
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import apply
 
 _OF_IPS: Final = "connection_creation_rate"
 
-# What hosts are called, and their addresses.
-Addresses = Mapping[str, tuple[str, ...]]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class InForce:
-    """The rules of both.
+    """The rules of both. What a change costs depends on what it changes, not on how much there is in the store.
 
     Attributes:
         name: Of the store, where a rule's source is told.
@@ -32,94 +32,93 @@ class InForce:
     def __init__(self, config: ProxyConfig, *, name: str) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
-        self._addresses: Addresses = {}
-        # Kept as they are asked for: a change is not to cost what there are of the others.
+        self._file_rules: dict[Entity, QuotaRule] = {}
+        self._file_ips: dict[Ip, IpRule] = {}
+        self._told: dict[Entity, StoredRule] = {}
         self._quota_rules: dict[Entity, QuotaRule] = {}
-        self._of_ips: dict[Entity, StoredRule] = {}
+        self._addresses = AddressesInForce(name=name)
         self.follow_file(config)
 
-    def follow_file(self, config: ProxyConfig) -> tuple[str, ...]:
-        """Take the file's rules from now on; return what is to be said: which entities of the store it has, too."""
-        self._file = config
-        file_rules = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
-        ip_rules = {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
-        self.sources = {entity: rule.source for entity, rule in file_rules.items()}
-        self.sources |= {entity: rule.source for entity, rule in ip_rules.items()}
-        told = {entity: _of_file(rule) for entity, rule in file_rules.items()}
-        told |= {
-            entity: StoredRule(limits={_OF_IPS: rule.connection_creation_rate}) for entity, rule in ip_rules.items()
-        }
+    def follow_file(self, config: ProxyConfig) -> Changes:
+        """Take the file's rules from now on; return what changes by that."""
+        rules = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
+        ips = {rule.ip: rule for rule in config.ip_quotas}
+        changed, changed_ips = _difference(self._file_rules, rules), _difference(self._file_ips, ips)
+        self._file_rules, self._file_ips = rules, ips
+        self.sources = {entity: rule.source for entity, rule in rules.items()}
+        self.sources |= {Entity(ip=ip): rule.source for ip, rule in ips.items()}
+        told = {entity: _of_file(rule) if entity in changed else self._told[entity] for entity, rule in rules.items()}
+        told |= {Entity(ip=ip): StoredRule(limits={_OF_IPS: rule.connection_creation_rate}) for ip, rule in ips.items()}
+        # Another one: a thread may be reading the one before.
+        self._told = told
         self.rules: Mapping[Entity, StoredRule] = ChainMap(told, self.stored)
-        self._quota_rules = {}
-        self._keep(Change(entity, rule) for entity, rule in self.stored.items())
+        for entity in changed:
+            self._keep(entity, self.stored.get(entity))
+        self._addresses.follow_file(ips.keys())
+        return Changes(
+            {_key(entity): rules.get(entity) or self._quota_rules.get(entity) for entity in changed},
+            {ip: ips.get(ip) or self._addresses.rules.get(ip) for ip in changed_ips},
+        )
+
+    @property
+    def doubles(self) -> tuple[str, ...]:
+        """Return what is to be said of the file: which entities of the store it has, too."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
             for entity, source in self.sources.items()
             if entity in self.stored
         )
 
-    def know(self, addresses: Addresses) -> None:
-        """Take it that these hosts have these addresses."""
-        self._addresses = {**self._addresses, **addresses}
+    def know(self, addresses: Addresses) -> Changes:
+        """Take it that these hosts have these addresses; return what changes by that."""
+        return Changes({}, self._addresses.know(addresses))
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """Return the hosts of the store's rules whose addresses are not known."""
-        names = (entity.ip for entity in self._of_ips if isinstance(entity.ip, str))
-        return frozenset(name for name in names if _literal(name) is None) - self._addresses.keys()
+    def unknown_hosts(self) -> frozenset[str]:
+        """Return the hosts whose limits do not hold, for nobody knows their addresses."""
+        return self._addresses.unknown_hosts
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """Return the rules of users and client-ids that hold."""
-        return (*self._file.quotas, *self._quota_rules.values())
+        return (*self._file_rules.values(), *self._quota_rules.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """Return the rules of addresses that hold, each address once. Of several names of one, the last counts."""
-        limits: dict[Entity, IpRule] = {}
-        for entity, rule in self._of_ips.items():
-            for ip in self._ips(entity):
-                if Entity(ip=ip) not in self.sources:
-                    limits[Entity(ip=ip)] = IpRule(
-                        ip=ip, connection_creation_rate=rule.limits[_OF_IPS], source=self.name
-                    )
-        return (*self._file.ip_quotas, *limits.values())
+        """Return the rules of addresses that hold, each address once."""
+        return (*self._file_ips.values(), *self._addresses.rules.values())
 
-    def change(self, changes: Iterable[Change]) -> tuple[dict[RuleEntity, QuotaRule | None], bool]:
-        """Take what has changed in the store.
-
-        Returns:
-            The rules of users and client-ids that hold from now on, or hold no more; and whether any of addresses do.
-        """
+    def change(self, changes: Iterable[Change], addresses: Addresses | None = None) -> Changes:
+        """Take what has changed in the store, and where the hosts in it are; return which rules that changes."""
         changes = tuple(changes)
         apply(self.stored, changes)
-        self._keep(changes)
+        ips: dict[Ip, IpRule | None] = {}
+        for entity, rule in changes:
+            if entity.ip is None:
+                self._keep(entity, rule)
+            else:
+                rate = None if rule is None else rule.limits[_OF_IPS]
+                ips |= self._addresses.change(entity.ip, rate, addresses or {})
         rules = {
             _key(entity): self._quota_rules.get(entity)
             for entity, _ in changes
             if entity.ip is None and entity not in self.sources
         }
-        return rules, any(entity.ip is not None for entity, _ in changes)
+        return Changes(rules, ips)
 
-    def _keep(self, changes: Iterable[Change]) -> None:
-        for entity, rule in changes:
-            if entity.ip is not None:
-                apply(self._of_ips, [Change(entity, rule)])
-            elif rule is None:
-                self._quota_rules.pop(entity, None)
-            elif entity not in self.sources:
-                self._quota_rules[entity] = self._quota_rule(entity, rule)
+    def _keep(self, entity: Entity, rule: StoredRule | None) -> None:
+        if rule is None or entity in self.sources:
+            self._quota_rules.pop(entity, None)
+        else:
+            self._quota_rules[entity] = self._quota_rule(entity, rule)
 
     def _quota_rule(self, entity: Entity, rule: StoredRule) -> QuotaRule:
         return QuotaRule(user=entity.user, client_id=entity.client_id, **rule.limits, source=self.name)  # type: ignore[arg-type]
 
-    def _ips(self, entity: Entity) -> Iterable[str]:
-        if entity.ip is DEFAULT:
-            return (DEFAULT,)  # type: ignore[return-value]
-        if not isinstance(entity.ip, str):
-            return ()
-        literal = _literal(entity.ip)
-        return self._addresses.get(entity.ip, ()) if literal is None else (literal,)
+
+def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
+    """Return of which keys the values differ, or are not there."""
+    return {key for key, value in after.items() if before.get(key) != value} | (before.keys() - after.keys())
 
 
 def _of_file(rule: QuotaRule) -> StoredRule:
@@ -130,10 +129,3 @@ def _of_file(rule: QuotaRule) -> StoredRule:
 def _key(entity: Entity) -> RuleEntity:
     user, client_id = (bounded(name) if isinstance(name, str) else name for name in (entity.user, entity.client_id))
     return user, client_id
-
-
-def _literal(ip: str) -> str | None:
-    try:
-        return parse_ip(ip)
-    except UnitError:
-        return None

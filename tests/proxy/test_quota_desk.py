@@ -25,7 +25,7 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest
-from proxy.quota.entity import Entity
+from proxy.quota.changes import IpChanges, RuleChanges
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_store import directory
 from tests.support.stub_broker import eventually, on_uvloop
@@ -55,7 +55,7 @@ class Bed:
     """A desk, and what it told of changes."""
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.changes: list[tuple[Mapping[Entity, QuotaRule | None], bool]] = []
+        self.changes: list[tuple[RuleChanges, IpChanges]] = []
         self.desk = QuotaDesk(config, on_changes=lambda *told: self.changes.append(told))
 
     async def ask(self, request: QuotaRequest) -> bytes:
@@ -97,13 +97,13 @@ async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
 
         rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=str(tmp_path))
-        assert one.changes == [({("alice", None): rule}, False)]
+        assert one.changes == [({("alice", None): rule}, {})]
         assert one.desk.quotas == (rule,)
         assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
     async with bed(tmp_path) as again:
         assert again.desk.quotas == (rule,)
         assert await again.set(ALICE, {P: None}) == [Altered(0, None, ALICE)]
-        assert again.changes == [({("alice", None): None}, False)]
+        assert again.changes == [({("alice", None): None}, {})]
         assert (await again.told()).entries == ()
     async with bed(tmp_path) as last:
         assert last.desk.quotas == ()
@@ -138,7 +138,8 @@ async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
     nowhere: EntityParts = (("ip", "no such host"),)
     async with bed(tmp_path) as one:
         assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
-        assert one.changes == [({}, True)]
+        (ips,) = [ips for _, ips in one.changes]
+        assert ips["127.0.0.1"] == IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
         assert "127.0.0.1" in [rule.ip for rule in one.desk.ip_quotas]
         assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
             42, "no such host is not a valid IP or resolvable host.",

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -23,6 +23,7 @@ from protocol.client_quotas import Alteration, Op
 from proxy.broker_quotas import follower as module
 from proxy.broker_quotas.follower import BrokerFollower, broker_follower
 from proxy.broker_quotas.told import RefusedError, Told
+from proxy.quota.changes import IpChanges, RuleChanges
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota_store.entity import Entity, StoredRule
 from tests.support.stub_broker import eventually
@@ -89,13 +90,13 @@ class Followed:
             connect=self.script.connect,
         )
 
-    def _take(self, changes: Mapping[RuleEntity, QuotaRule | None], has_addresses: bool) -> None:
+    def _take(self, changes: RuleChanges, ips: IpChanges) -> None:
         if self.fails:
             self.fails -= 1
             raise RuntimeError("a fault")
         self.changes |= changes
         self.portions.append(len(changes))
-        self.has_addresses |= has_addresses
+        self.has_addresses |= bool(ips)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -340,7 +341,7 @@ def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named(
 
     def servers(settings: QuotasFromBroker) -> tuple[Address, ...]:
         config = ProxyConfig(listeners=listeners, quotas_from=settings)
-        follower = broker_follower(config, on_changes=lambda changes, has_addresses: None)
+        follower = broker_follower(config, on_changes=lambda changes, ips: None)
         assert follower is not None
         return follower._servers
 
@@ -352,4 +353,4 @@ def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named(
 def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None) -> None:
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
 
-    assert broker_follower(config, on_changes=lambda changes, has_addresses: None) is None
+    assert broker_follower(config, on_changes=lambda changes, ips: None) is None

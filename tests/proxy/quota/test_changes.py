@@ -7,8 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, KafkaSettings, ProxyConfig, QuotaRule
+from config.model import (
+    DEFAULT,
+    UNLIMITED,
+    Default,
+    Fold,
+    IpRule,
+    KafkaSettings,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+)
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.changes import Changes
+from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import Entity, QuotaKind, RuleTable, bounded
 from proxy.quota.open_connections import CONNECTIONS, Identity
 
@@ -74,6 +87,71 @@ def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping
             one, other = changed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
             assert one._places._named == other._places._named
+
+
+FILES = st.builds(
+    replace,
+    st.just(CONFIG),
+    kafka=st.builds(KafkaSettings, quota_producer_default=st.sampled_from([77, 99, UNLIMITED])),
+    principals=st.sampled_from([Principals(), Principals(fold=(Fold(match="a|c", to="b"),), exempt=frozenset("c"))]),
+    shaping=st.sampled_from(Shaping),
+    max_buckets=st.integers(1, 5),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(FILES, CHANGES), max_size=6))
+def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whole(
+    files: list[tuple[ProxyConfig, dict[Entity, Mapping[str, int] | None]]],
+) -> None:
+    config = CONFIG
+    followed, updated = BrokerQuotas(config), BrokerQuotas(config)
+    for quotas in (followed, updated):
+        for user, client_id in CLIENTS:
+            identity = Identity(user, client_id)
+            quotas.connections.enter(identity, quotas.connections.look(identity))
+    for now_ms, (file, changes) in enumerate(files):
+        rules = rules_of(changes)
+        config = with_rules(replace(file, quotas=config.quotas), rules)
+
+        followed.update(config, changes=Changes(rules, {}))
+        updated.update(config)
+
+        assert seen_by(followed, now_ms) == seen_by(updated, now_ms)
+        for kind in QuotaKind:
+            one, other = followed.manager(kind), updated.manager(kind)
+            assert set(one.table.rules()) == set(other.table.rules())
+            assert one._places._named == other._places._named
+
+
+def test_a_file_whose_changes_are_known_makes_no_table_anew() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    tables = [manager.table for manager in quotas.managers] + [quotas.connections.table]
+
+    quotas.update(CONFIG, changes=Changes({}, {}))
+
+    assert [manager.table for manager in quotas.managers] + [quotas.connections.table] == tables
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([DEFAULT, "10.0.0.1", "10.0.0.2"]), st.none() | st.integers(1, 3))))
+def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict[str | Default, int | None]]) -> None:
+    changed, updated = ConnectionQuotas(CONFIG), ConnectionQuotas(CONFIG)
+    rules: dict[str | Default, IpRule | None] = {}
+    for now_ms, limits in enumerate(all_changes):
+        for quotas in (changed, updated):
+            for host in ("10.0.0.1", "10.0.0.3"):
+                quotas.record_address(host, is_taken_back=True, now_ms=now_ms)
+        changes = {
+            ip: None if limit is None else IpRule(ip=ip, connection_creation_rate=limit) for ip, limit in limits.items()
+        }
+        rules |= changes
+
+        changed.change(changes)
+        updated.update(replace(CONFIG, ip_quotas=tuple(rule for rule in rules.values() if rule is not None)))
+
+        assert sorted(changed.limits()) == sorted(updated.limits())
+        assert changed.limits_addresses == updated.limits_addresses
+        assert changed._places._named == updated._places._named
 
 
 @pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, CONNECTIONS])

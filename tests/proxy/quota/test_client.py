@@ -44,7 +44,8 @@ def put(
     burst_ms: int = 1_000,
     max_throttle_time_ms: int | None = None,
 ) -> None:
-    manager.update(rules, shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
+    manager.update(rules)
+    manager.follow(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
 
 
 def alices(manager: ClientQuotaManager, now_ms: int = 0) -> Bucket:

@@ -56,7 +56,8 @@ def manager_of(
 
 def put(manager: ClientQuotaManager, limits: Limits) -> None:
     """Replace all quotas."""
-    manager.update(rules_of(limits, manager.kind), shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
+    manager.update(rules_of(limits, manager.kind))
+    manager.follow(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
 
 
 def limit_of(manager: ClientQuotaManager, user: str, client_id: str) -> float:

@@ -1,6 +1,11 @@
 """Which rules hold of a file's and a store's."""
 
+from dataclasses import replace
+
+import pytest
+
 from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule
+from proxy.quota.changes import Changes
 from proxy.quota.entity import bounded
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
@@ -27,12 +32,12 @@ FILED = QuotaRule(user="filed", producer_byte_rate=1.0, connections=7, source="f
 def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> None:
     in_force = InForce(config(FILED), name="quotas.d")
 
-    rules, has_addresses = in_force.change([Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)])
+    rules, ips = in_force.change([Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)])
 
     alice = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2.0, source="quotas.d")
     assert in_force.quotas == (FILED, alice)
     assert rules == {("alice", DEFAULT): alice, ("bob", None): None}
-    assert not has_addresses
+    assert ips == {}
     assert dict(in_force.rules) == {
         Entity("filed"): StoredRule(limits={"producer_byte_rate": 1.0, "connections": 7.0}),
         Entity("alice", DEFAULT): rule(2.0),
@@ -44,43 +49,24 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
     in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))])
     ip = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4")
 
-    said = in_force.follow_file(config(FILED, ips=(ip,)))
+    changes = in_force.follow_file(config(FILED, ips=(ip,)))
 
+    assert changes == Changes({("filed", None): FILED}, {"10.0.0.7": ip})
     assert in_force.quotas == (FILED,)
     assert in_force.ip_quotas == (ip,)
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
-    assert said == (
+    assert in_force.doubles == (
         "f.yaml:3: user filed has quotas in quotas.d, too; those of the file hold",
         "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
     )
-    assert in_force.change([Change(Entity("filed"), rule(3.0))]) == ({}, False)
+    assert in_force.change([Change(Entity("filed"), rule(3.0))]) == ({}, {})
     # Once the file has it no more, the store's holds.
-    assert in_force.follow_file(config()) == ()
+    rules, ips = in_force.follow_file(config())
+    assert list(rules.values()) == list(in_force.quotas)
+    assert list(ips.values()) == list(in_force.ip_quotas)
+    assert not in_force.doubles
     assert [found.producer_byte_rate for found in in_force.quotas] == [3.0]
     assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
-
-
-def test_addresses_are_those_of_literals_and_of_hosts_that_are_known() -> None:
-    in_force = InForce(config(), name="d")
-    changes = [
-        Change(Entity(ip=DEFAULT), ip_rule(1.0)),
-        Change(Entity(ip="0:0:0:0:0:0:0:1"), ip_rule(2.0)),
-        Change(Entity(ip="host.example"), ip_rule(3.0)),
-        Change(Entity(ip="gone.example"), ip_rule(4.0)),
-    ]
-
-    assert in_force.change(changes) == ({}, True)
-
-    assert in_force.hosts == {"host.example", "gone.example"}
-    in_force.know({"host.example": ("192.0.2.1", "192.0.2.2")})
-    assert in_force.hosts == {"gone.example"}
-    assert {found.ip: found.connection_creation_rate for found in in_force.ip_quotas} == {
-        DEFAULT: 1.0,
-        "::1": 2.0,
-        "192.0.2.1": 3.0,
-        "192.0.2.2": 3.0,
-    }
-    assert in_force.quotas == ()
 
 
 def test_a_long_name_is_found_as_tables_know_it() -> None:
@@ -91,3 +77,19 @@ def test_a_long_name_is_found_as_tables_know_it() -> None:
 
     assert list(rules) == [(None, bounded(name))]
     assert in_force.quotas[0].client_id == name
+
+
+def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_force = InForce(config(FILED), name="d")
+    many = [Change(Entity(str(number)), rule(1.0)) for number in range(1_000)]
+    in_force.change([*many, Change(Entity(ip="10.0.0.7"), ip_rule(5.0))])
+    made: list[Entity] = []
+    monkeypatch.setattr(InForce, "_quota_rule", lambda _, entity, __: made.append(entity))
+    moved = replace(FILED, source="f.yaml:4")
+    one = QuotaRule(user="7", producer_byte_rate=9.0, source="f.yaml:5")
+
+    assert in_force.follow_file(config(FILED)) == Changes({}, {})
+    assert in_force.follow_file(config(moved, one)) == Changes({("filed", None): moved, ("7", None): one}, {})
+    assert made == []
+    in_force.follow_file(config())
+    assert made == [Entity("7")]

@@ -1,0 +1,19 @@
+"""Single rules that change while a proxy runs: which hold from now on, and, with None, whose do no more."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
+
+from config.model import Default, IpRule, QuotaRule
+from proxy.quota.entity import Entity
+
+Ip: TypeAlias = str | Default
+# Names are ``bounded``, addresses canonical.
+RuleChanges: TypeAlias = Mapping[Entity, QuotaRule | None]
+IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
+
+
+class Changes(NamedTuple):
+    """Those of users and client-ids, and those of addresses."""
+
+    rules: RuleChanges
+    ips: IpChanges

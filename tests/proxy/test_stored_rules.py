@@ -1,0 +1,75 @@
+"""Quotas of a store in a running proxy: read at its start, and left alone by a file that says nothing of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule, Shaping, Store
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.entity import QuotaKind
+from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity, StoredRule
+from tests.support.stub_broker import StubBroker, listener_to, on_uvloop, running, stub_broker, upstream_of
+
+MANY = 500
+
+
+def stored(path: Path, broker: StubBroker) -> ProxyConfig:
+    """Return a proxy's file, whose store has many rules."""
+    rule = StoredRule(limits={"producer_byte_rate": 1.0})
+    store = StoreDirectory(path)
+    store.open()
+    store.append([Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)])
+    store.append([Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))])
+    store.close()
+    return ProxyConfig(listeners=(listener_to(broker.address),), store=Store(directory=str(path)))
+
+
+def limit(quotas: BrokerQuotas, user: str) -> float | None:
+    manager = quotas.manager(QuotaKind.PRODUCE)
+    return manager.limit_of(quotas.bucket(manager.kind, principal=user, client_id="etl", now_ms=0))
+
+
+@on_uvloop
+async def test_a_file_that_is_read_again_makes_no_table_of_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stub_broker() as broker:
+        config = stored(tmp_path, broker)
+        async with running(config) as server:
+            quotas = upstream_of(server, broker.address).quotas
+            assert (limit(quotas, "7"), quotas.arrivals.limit_of("10.0.0.7")) == (1.0, 5.0)
+            looked_at: list[QuotaRule] = []
+            limit_of = QuotaKind.limit_of
+
+            def counts(kind: QuotaKind, rule: QuotaRule) -> float | None:
+                looked_at.append(rule)
+                return limit_of(kind, rule)
+
+            monkeypatch.setattr(QuotaKind, "limit_of", counts)
+            rule = QuotaRule(user="7", client_id=DEFAULT, producer_byte_rate=9.0, source="f.yaml:7")
+            ip = IpRule(ip="10.0.0.7", connection_creation_rate=6.0)
+
+            server.apply(replace(config, quotas=(rule,), ip_quotas=(ip,), shaping=Shaping.PACED))
+
+            assert {found.user for found in looked_at} <= {"7"}
+            assert (limit(quotas, "7"), limit(quotas, "8"), quotas.arrivals.limit_of("10.0.0.7")) == (9.0, 1.0, 6.0)
+            server.apply(config)
+            assert (limit(quotas, "7"), limit(quotas, "8"), quotas.arrivals.limit_of("10.0.0.7")) == (1.0, 1.0, 5.0)
+
+
+@on_uvloop
+async def test_a_broker_without_a_listener_in_the_new_file_follows_it_all_the_same(tmp_path: Path) -> None:
+    async with stub_broker() as broker, stub_broker() as other:
+        config = stored(tmp_path, broker)
+        async with running(config) as server:
+            quotas = upstream_of(server, broker.address).quotas
+            rule = QuotaRule(user="7", client_id=DEFAULT, producer_byte_rate=9.0, source="f.yaml:7")
+
+            server.apply(replace(config, listeners=(listener_to(other.address),), quotas=(rule,)))
+
+            assert limit(quotas, "7") == 9.0
+            server.apply(config)
+            assert limit(quotas, "7") == 1.0
