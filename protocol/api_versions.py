@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): tell clients only of versions that we can read.
+"""ApiVersions (key 18): tell clients only of versions that we can read, and of those that we answer ourselves.
 
     response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
                [v1+ int32 throttle_time_ms] [v3+ tags: features]
@@ -12,11 +12,20 @@ Source: ApiVersionsResponse.json (0 to 4), ``ApiVersionsRequest.getErrorResponse
 from collections.abc import Mapping
 from struct import Struct
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.errors import TrailingBytes
-from protocol.primitives import Buffer, read_array_count, read_compact_array_count, read_int16, skip, skip_tags
+from protocol.primitives import (
+    Buffer,
+    read_array_count,
+    read_compact_array_count,
+    read_int16,
+    skip,
+    skip_tags,
+    write_uvarint,
+)
+from protocol.walk import framed
 
 UNSUPPORTED_VERSION: Final = 35
 
@@ -39,12 +48,32 @@ CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
     }
 )
 
+_SIZE_END: Final = 4
 _HEADER_END: Final = 8  # size and correlation_id
+_ARRAY: Final = 10  # error_code lies between
+_NO_TAGS: Final = b"\x00"
+_COUNT: Final = Struct(">i")
 _FIRST_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
 _ENTRY: Final = Struct(">hhh")
 _MAX_VERSION: Final = Struct(">h")
 _MAX_VERSION_IN_ENTRY: Final = 4
+
+
+class Versions(NamedTuple):
+    """The lowest and the highest of an API that is answered."""
+
+    lowest: int
+    highest: int
+
+
+class _Found(NamedTuple):
+    """Where things are in a response."""
+
+    entries: list[int]
+    first_entry: int
+    last_entry_end: int
+    throttle_time: int | None
 
 
 def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
@@ -62,9 +91,8 @@ def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILING
     Raises:
         ProtocolError: The frame is not such a response.
     """
-    entries, _throttle_time = _walk(frame, api_version)
     out: bytearray | None = None
-    for entry in entries:
+    for entry in _walk(frame, api_version).entries:
         api_key, min_version, max_version = _ENTRY.unpack_from(frame, entry)
         ceiling = ceilings.get(api_key, max_version)
         if min_version <= ceiling < max_version:
@@ -79,7 +107,7 @@ def highest(frame: bytes, api_version: int, api_key: int) -> int | None:
     Raises:
         ProtocolError: The frame is not such a response.
     """
-    entries, _throttle_time = _walk(frame, api_version)
+    entries = _walk(frame, api_version).entries
     return next((found[2] for entry in entries if (found := _ENTRY.unpack_from(frame, entry))[0] == api_key), None)
 
 
@@ -89,10 +117,53 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
     Raises:
         ProtocolError: The frame is not such a response.
     """
-    return _walk(frame, api_version)[1]
+    return _walk(frame, api_version).throttle_time
 
 
-def _walk(frame: Buffer, api_version: int) -> tuple[list[int], int | None]:
+def announce(frame: bytes, api_version: int, own: Mapping[int, Versions]) -> bytes:
+    """Tell of the versions that are answered here, whatever the broker says of these APIs, also where it has them not.
+
+    An error stays as it is: it names no versions but those of ApiVersions.
+
+    Args:
+        frame: A whole response with the four bytes of its size.
+        api_version: Of the request; one newer than 4 is read like 4.
+        own: The lowest and the highest version, by api key.
+
+    Returns:
+        A frame, which may be longer; unknown tags and all else as it was.
+
+    Raises:
+        ProtocolError: The frame is not such a response.
+    """
+    if read_int16(frame, _HEADER_END)[0] != 0:
+        return frame
+    found = _walk(frame, api_version)
+    out = bytearray(frame)
+    missing = dict(own)
+    for entry in found.entries:
+        api_key = _ENTRY.unpack_from(frame, entry)[0]
+        if api_key in own:
+            _ENTRY.pack_into(out, entry, api_key, *own[api_key])
+            missing.pop(api_key, None)
+    told = bytes(out)
+    if not missing:
+        return told
+    is_flexible = api_version >= _FIRST_FLEXIBLE
+    count = len(found.entries) + len(missing)
+    end_of_entry = _NO_TAGS if is_flexible else b""
+    return framed(
+        [
+            told[_SIZE_END:_ARRAY],
+            write_uvarint(count + 1) if is_flexible else _COUNT.pack(count),
+            told[found.first_entry : found.last_entry_end],
+            *(_ENTRY.pack(api_key, *versions) + end_of_entry for api_key, versions in missing.items()),
+            told[found.last_entry_end :],
+        ]
+    )
+
+
+def _walk(frame: Buffer, api_version: int) -> _Found:
     """Find the entries and throttle_time_ms."""
     error_code, offset = read_int16(frame, _HEADER_END)
     if error_code == UNSUPPORTED_VERSION:
@@ -100,11 +171,13 @@ def _walk(frame: Buffer, api_version: int) -> tuple[list[int], int | None]:
     is_flexible = api_version >= _FIRST_FLEXIBLE
     entries = []
     count, offset = read_compact_array_count(frame, offset) if is_flexible else read_array_count(frame, offset)
+    first_entry = offset
     for _ in range(count):
         entries.append(offset)
         offset = skip(frame, offset, _ENTRY.size)
         if is_flexible:
             offset = skip_tags(frame, offset)
+    last_entry_end = offset
     throttle_time = None
     if api_version >= _FIRST_THROTTLE:
         throttle_time = offset
@@ -113,4 +186,4 @@ def _walk(frame: Buffer, api_version: int) -> tuple[list[int], int | None]:
         offset = skip_tags(frame, offset)
     if offset != len(frame):
         raise TrailingBytes(f"an ApiVersions response v{api_version} of {len(frame)} bytes ends at byte {offset}")
-    return entries, throttle_time
+    return _Found(entries, first_entry, last_entry_end, throttle_time)

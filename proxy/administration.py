@@ -4,9 +4,14 @@ Who is an administrator is answered here, and the broker does not hear of it. Wh
 his request waits meanwhile (``proxy.quota_requests``), and those behind it.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from protocol.api import HIGHEST_VERSION
+from protocol.api_versions import Versions
 from protocol.client_quotas import (
+    ALTER,
     DESCRIBE,
     AlterRequest,
     AlterResponse,
@@ -27,6 +32,10 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 # Of one that is refused, which is read on the loop, and answered entity by entity: in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
+# Of what is answered here, whatever the broker has.
+VERSIONS: Final[Mapping[int, Versions]] = MappingProxyType(
+    {api_key: Versions(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
+)
 QuotaRequest = DescribeRequest | AlterRequest
 
 

@@ -37,6 +37,7 @@ def response_change(
     api_version: int,
     wait_ms: int,
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
+    own: Mapping[int, api_versions.Versions] | None = None,
 ) -> Change | None:
     """Return what to change in a response: its throttle time, or the versions that it announces.
 
@@ -50,6 +51,7 @@ def response_change(
         api_version: of that request.
         wait_ms: our throttle time; 0: none.
         ceilings: the highest versions to announce.
+        own: of APIs that are answered here the versions to announce, whatever the broker has of them.
 
     Returns:
         The change; () where there is nothing to be written, or it cannot be: a broker newer than we know, whose
@@ -65,8 +67,10 @@ def response_change(
             return None
         frame = data[position : position + frame_bytes]
         if api_key == ApiKey.API_VERSIONS:
-            narrowed = api_versions.narrow(frame, api_version, ceilings)
-            told = throttle_time.write_throttle_time(narrowed, api_key, api_version, wait_ms)
+            announced = api_versions.narrow(frame, api_version, ceilings)
+            if own:
+                announced = api_versions.announce(announced, api_version, own)
+            told = throttle_time.write_throttle_time(announced, api_key, api_version, wait_ms)
             return position, position + frame_bytes, told
         offset = throttle_time.throttle_time_offset(frame, api_key, api_version)
         return NOTHING if offset is None else _larger(data, position + offset, wait_ms)

@@ -1,5 +1,6 @@
 """From the broker to the client: what a response answers, what is charged for it, and what is changed in it."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from struct import Struct
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 from config.model import Enforcement
 from protocol import api_versions, fetch, sasl
 from protocol.api import ApiKey
-from protocol.api_versions import CEILINGS
+from protocol.api_versions import CEILINGS, Versions
 from protocol.errors import (
     FrameTooLarge,
     FrameTooSmall,
@@ -18,6 +19,7 @@ from protocol.metadata_query import FIRST_TOPIC_ID
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
 from proxy.account import NOBODY
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
+from proxy.administration import VERSIONS
 from proxy.admission import Sent, longest
 from proxy.broker_quotas.passing import PassingAlteration
 from proxy.login import LOGIN_APIS
@@ -121,7 +123,8 @@ class Responses(Requests):
         if api_key == API_VERSIONS and self.account.listening.quotas.limits(QuotaKind.MUTATION):
             self._learn_versions(data, position, answer)
         if wait_ms or api_key == API_VERSIONS:
-            throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings)
+            own = self._own_versions() if api_key == API_VERSIONS else None
+            throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings, own)
             if throttle is None:
                 return None
             change = throttle
@@ -130,6 +133,12 @@ class Responses(Requests):
             # Where the broker's own throttle time is the larger, it is the one that the client was told.
             self.account.mute(int.from_bytes(change[2]), now_ms=now_ms)
         return told
+
+    def _own_versions(self) -> Mapping[int, Versions] | None:
+        """Return what of his the client, who may not have logged in by now, is answered here."""
+        administration = self.account.listening.policy.administration
+        is_answered = administration is not None and administration.is_answered_here(self.account.principal)
+        return VERSIONS if is_answered else None
 
     def _told(self, data: bytes, position: int, answer: Answer, change: Change) -> Change | None:
         """Return ``change`` with what a response says of brokers changed as well, where clients come to this proxy."""

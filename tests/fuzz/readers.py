@@ -43,6 +43,7 @@ from protocol.node_endpoints import (
 )
 from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from protocol.throttle_time import front_throttle_time_offset, throttle_time_offset, write_throttle_time
+from proxy.administration import VERSIONS
 from proxy.ssl_principal import user_of_certificate
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import PASSWORD, TOLD, Stage
@@ -249,10 +250,12 @@ def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> 
         narrowed = api_versions.narrow(frame, version)
         assert len(narrowed) == len(frame)
         assert api_versions.narrow(narrowed, version) == narrowed
-        entries, _ = api_versions._walk(narrowed, version)
-        for entry in entries:
+        for entry in api_versions._walk(narrowed, version).entries:
             key, low, high = (int.from_bytes(narrowed[entry + at : entry + at + 2], signed=True) for at in (0, 2, 4))
             assert high <= CEILINGS.get(key, high) or low > CEILINGS[key]
+        told = api_versions.announce(narrowed, version, VERSIONS)
+        assert api_versions.announce(told, version, VERSIONS) == told
+        assert int.from_bytes(told[:4]) == len(told) - 4 or told == narrowed
 
 
 def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from protocol.api_versions import CEILINGS, narrow, throttle_time_offset
+from protocol.api_versions import CEILINGS, Versions, announce, narrow, throttle_time_offset
 from protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
 from protocol.primitives import write_uvarint
 from tests.protocol.support import kafka_python_messages, kio_messages
@@ -96,6 +96,79 @@ def test_no_version_is_announced_that_the_broker_or_the_ceiling_forbids(version:
     for (key, low, high), after in zip(entries, narrowed, strict=True):
         ceiling = ceilings.get(key, 0x7FFF)
         assert after == (key, low, high if ceiling < low else min(high, ceiling))
+
+
+OWN = {48: Versions(0, 1), 49: Versions(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ([(0, 0, 8), (18, 0, 3)], [(0, 0, 8), (18, 0, 3), (48, 0, 1), (49, 0, 1)]),
+        ([(48, 0, 0), (0, 3, 8), (49, 0, 0)], [(48, 0, 1), (0, 3, 8), (49, 0, 1)]),
+        ([(49, 1, 2), (50, 0, 0)], [(49, 0, 1), (50, 0, 0), (48, 0, 1)]),
+        ([(48, 0, 1), (49, 0, 1)], [(48, 0, 1), (49, 0, 1)]),
+        ([], [(48, 0, 1), (49, 0, 1)]),
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tagged", [True, False])
+def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
+    version: int, tagged: bool, entries: list[tuple[int, int, int]], told: list[tuple[int, int, int]]
+) -> None:
+    frame = kio_response(version, entries, tagged=tagged)
+
+    more = announce(frame, version, OWN)
+
+    assert announced(more, version) == told
+    assert all(
+        getattr(decode(more, version), name) == getattr(decode(frame, version), name)
+        for name in decode(frame, version).__dataclass_fields__
+        if name != "api_keys"
+    )
+    assert throttle_time_offset(more, version) == (
+        None if (at := throttle_time_offset(frame, version)) is None else at + len(more) - len(frame)
+    )
+    assert announce(more, version, OWN) == more
+
+
+@pytest.mark.parametrize(
+    ("version", "frame", "told"),
+    [
+        (0, "00000010 00000007 0000 00000001 000000000008", "0000001c 00000007 0000 00000003 000000000008"
+            "003000000001 003100000001"),
+        (1, "00000014 00000007 0000 00000001 000000000008 00000005", "00000020 00000007 0000 00000003 000000000008"
+            "003000000001 003100000001 00000005"),
+        (3, "00000013 00000007 0000 02 000000000008 00 00000005 00", "00000021 00000007 0000 04 000000000008 00"
+            "003000000001 00 003100000001 00 00000005 00"),
+    ],
+)  # fmt: skip
+def test_each_layout_is_written_as_it_is_read(version: int, frame: str, told: str) -> None:
+    assert announce(bytes.fromhex(frame), version, OWN) == bytes.fromhex(told)
+
+
+def test_an_array_that_grows_may_need_a_longer_number() -> None:
+    frame = kio_response(3, [(key, 0, 0) for key in range(100, 226)])
+
+    assert len(announced(announce(frame, 3, OWN), 3)) == 128
+
+
+@pytest.mark.parametrize("version", [0, 3, 99])
+def test_an_error_tells_of_no_more_versions(version: int) -> None:
+    frame = kio_messages.framed(struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 3))
+
+    assert announce(frame, version, OWN) == frame
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, 99])
+@given(frame=st.binary(max_size=60))
+def test_any_bytes_are_told_as_a_response_or_not_at_all(version: int, frame: bytes) -> None:
+    try:
+        more = announce(frame, version, OWN)
+    except ProtocolError:
+        return
+    assert len(more) >= len(frame)
+    assert announce(more, version, OWN) == more
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 99])

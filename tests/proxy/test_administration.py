@@ -1,5 +1,7 @@
 """Requests about client quotas on a session: who is answered here, when, and who asks the broker."""
 
+from struct import iter_unpack
+
 import pytest
 
 from config.model import Enforcement, QuotaRule
@@ -31,7 +33,7 @@ from proxy.administration import (
     read_request,
 )
 from proxy.session.requests import Requests
-from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
 from tests.support.logins import (
     GSSAPI,
     Dialogue,
@@ -187,6 +189,30 @@ def test_without_administrators_or_between_brokers_all_of_it_goes_on() -> None:
     wire = Wire()
 
     assert wire.client(*BOTH) == b"".join(BOTH)
+
+
+def versions_told(wire: Wire) -> dict[int, tuple[int, int]]:
+    """Ask for the versions of a broker that knows of Produce and Fetch alone, in pieces."""
+    wire.client(other_request(3, api_key=ApiKey.API_VERSIONS, version=0))
+    answer = api_versions_response(3)
+    frame = wire.broker(answer[:9]) + wire.broker(answer[9:])
+    entries = iter_unpack(">hhh", frame[14:])
+    assert frame[:4] == (len(frame) - 4).to_bytes(4)
+    return {key: (lowest, highest) for key, lowest, highest in entries}
+
+
+def test_who_is_answered_here_is_told_the_versions_that_are() -> None:
+    here = {int(ApiKey.DESCRIBE_CLIENT_QUOTAS): (0, 1), int(ApiKey.ALTER_CLIENT_QUOTAS): (0, 1)}
+
+    for admins, forwards, own in [
+        (frozenset({"ANONYMOUS"}), True, here),
+        (frozenset({"admin"}), False, here),
+        (frozenset({"admin"}), True, {}),
+    ]:
+        told = versions_told(administered(admins=admins, forwards=forwards)[0])
+        assert {key: told[key] for key in told if key in (48, 49)} == own
+
+    assert versions_told(Wire()).keys().isdisjoint(here)
 
 
 def test_what_cannot_be_read_ends_the_connection() -> None:
