@@ -5,11 +5,9 @@ What is decided here goes to a keeper (``proxy.quota_keeper``), and is in force 
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
@@ -24,6 +22,7 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, Ticket, read_request, refusal
+from proxy.host_finder import HostFinder, find_hosts
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota_keeper.directory import DirectoryKeeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
@@ -45,9 +44,6 @@ T = TypeVar("T")
 
 # How many rules are put in force before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-# Of a request: hosts are looked up one by one by the system.
-_MAX_HOSTS: Final = 100
-_LOOKUP_S: Final = 5.0
 # Of requests that have not begun: some of the largest that there are. Who has no room asks again.
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
@@ -78,6 +74,7 @@ class QuotaDesk:
         if store is not None:
             self._keeper = DirectoryKeeper(store.directory, self._hold, self._in_force.stored)
         self._on_changes = on_changes
+        self._hosts = HostFinder(on_found=self._know)
         # What is read of the rules in this thread nobody changes meanwhile.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
         self._waiting: deque[Ticket] = deque()
@@ -127,12 +124,14 @@ class QuotaDesk:
         if self._keeper is None:
             return
         await self._keeper.open()
-        self._in_force.know(await self._look_up(self._in_force.unknown_hosts))
+        self._in_force.know(await find_hosts(self._in_force.unknown_hosts))
+        self._hosts.follow(self._in_force.unknown_hosts)
         self._is_open = True
 
     async def run(self) -> None:
         """Answer, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hosts.run())
             if self._keeper is not None:
                 tasks.create_task(self._keeper.run())
             while True:
@@ -178,7 +177,7 @@ class QuotaDesk:
         keeper = self._keeper
         if keeper is None:
             return refuse_alter(request, POLICY_VIOLATION, "No quota can be changed here: there is no store for them")
-        addresses = await self._look_up(hosts_of(request))
+        addresses = await find_hosts(hosts_of(request))
         decision = await self._off_loop(self._decide, request, addresses)
         if not decision.changes:
             return decision.results
@@ -197,27 +196,19 @@ class QuotaDesk:
             # Before anybody is served all of them are asked for at once.
             if self._is_open:
                 self._on_changes(*told)
+                if told.ips:
+                    self._hosts.follow(self._in_force.unknown_hosts)
                 await asyncio.sleep(0)
 
     def _decide(self, request: AlterRequest, addresses: Addresses) -> Decision:
         in_force = self._in_force
         return decide(in_force.stored, request, is_host=addresses.__contains__, sources=in_force.sources)
 
-    async def _look_up(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of hosts, those that have any."""
-        loop = asyncio.get_running_loop()
-        found: dict[str, tuple[str, ...]] = {}
-
-        async def look_up(host: str) -> None:
-            with suppress(OSError, UnicodeError):
-                infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                found[host] = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
-
-        some = sorted(hosts)[:_MAX_HOSTS]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LOOKUP_S):
-                await asyncio.gather(*(look_up(host) for host in some))
-        return found
+    def _know(self, addresses: Addresses) -> None:
+        """Put in force the limits of hosts that have been found."""
+        self._on_changes(*self._in_force.know(addresses))
+        self._hosts.follow(self._in_force.unknown_hosts)
+        log.info("%s: found %s, whose quotas hold from now on", self._in_force.name, ", ".join(addresses))
 
     async def _off_loop(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

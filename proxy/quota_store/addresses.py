@@ -31,20 +31,17 @@ class AddressesInForce:
 
     Attributes:
         rules: Those that hold, by address.
+        unknown_hosts: Those that have a limit which does not hold, for none of their addresses is known.
     """
 
     def __init__(self, *, name: str) -> None:
         self.rules: dict[Ip, IpRule] = {}
+        self.unknown_hosts: set[str] = set()
         self._name = name
         self._of_file: Collection[Ip] = frozenset()
         self._rates: dict[Ip, float] = {}  # by name
         self._hosts: dict[str, tuple[str, ...]] = {}  # where those are that have a limit
         self._names: dict[Ip, set[Ip]] = {}  # of an address, those that have a limit
-
-    @property
-    def unknown_hosts(self) -> frozenset[str]:
-        """Return the hosts that have a limit which does not hold, for none of their addresses is known."""
-        return frozenset(host for host, addresses in self._hosts.items() if not addresses)
 
     def follow_file(self, addresses: Collection[Ip]) -> None:
         """Take it that these have rules in the operator's file, which go before."""
@@ -87,8 +84,11 @@ class AddressesInForce:
         """Take it that a name is for other addresses than before, or for the same in another way."""
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
+            self.unknown_hosts.discard(name)
             if name in self._rates:
                 self._hosts[name] = tuple(address for address in addresses if isinstance(address, str))
+                if not addresses:
+                    self.unknown_hosts.add(name)
         for address in before:
             self._names[address].discard(name)
         for address in addresses:

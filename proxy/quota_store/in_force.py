@@ -1,7 +1,7 @@
 """Which rules hold: those of the file, and of the store those that are about other entities."""
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final, TypeVar
 
 from config.model import CLIENT_QUOTAS, IpRule, ProxyConfig, QuotaRule
@@ -74,7 +74,7 @@ class InForce:
         return Changes({}, self._addresses.know(addresses))
 
     @property
-    def unknown_hosts(self) -> frozenset[str]:
+    def unknown_hosts(self) -> Set[str]:
         """Return the hosts whose limits do not hold, for nobody knows their addresses."""
         return self._addresses.unknown_hosts
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,10 +24,12 @@ from protocol.client_quotas import (
     write_describe_request,
 )
 from protocol.errors import ProtocolError
+from proxy import host_finder, quota_desk
 from proxy.administration import QuotaRequest
 from proxy.quota.changes import IpChanges, RuleChanges
 from proxy.quota_desk import QuotaDesk
-from proxy.quota_store import directory
+from proxy.quota_store import directory, hosts
+from proxy.quota_store.addresses import Addresses
 from tests.support.stub_broker import eventually, on_uvloop
 
 P, RATE = "producer_byte_rate", "connection_creation_rate"
@@ -146,6 +148,33 @@ async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
         )  # fmt: skip
     async with bed(tmp_path) as again:
         assert "127.0.0.1" in [rule.ip for rule in again.desk.ip_quotas]
+
+
+@on_uvloop
+async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
+
+    async def look(hosts: Iterable[str]) -> Addresses:
+        return {host: known[host] for host in hosts if host in known}
+
+    monkeypatch.setattr(host_finder, "find_hosts", look)
+    monkeypatch.setattr(quota_desk, "find_hosts", look)
+    monkeypatch.setattr(hosts, "FIRST_DELAY_MS", 1)
+    async with bed(tmp_path) as one:
+        many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
+        await one.ask(AlterRequest(1, 7, many, False))
+        assert len(one.desk.ip_quotas) == 150
+    away = known.pop("host-7")
+    async with bed(tmp_path) as again:
+        assert len(again.desk.ip_quotas) == 149
+        known["host-7"] = away
+        await eventually(lambda: bool(again.changes))
+
+        rule = IpRule(ip=away[0], connection_creation_rate=5.0, source=str(tmp_path))
+        assert again.changes == [({}, {away[0]: rule})]
+        assert rule in again.desk.ip_quotas
 
 
 @on_uvloop

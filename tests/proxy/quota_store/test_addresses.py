@@ -31,7 +31,7 @@ def test_hosts_are_limited_where_they_are() -> None:
     assert in_force.know({"gone.example": ("192.0.2.9",), "stranger.example": (A,)}) == {
         "192.0.2.9": IpRule(ip="192.0.2.9", connection_creation_rate=4.0, source="d")
     }
-    assert in_force.unknown_hosts == frozenset()
+    assert in_force.unknown_hosts == set()
 
 
 def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_stays() -> None:
