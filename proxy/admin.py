@@ -93,21 +93,25 @@ class Health:
         """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
 
         A file that was refused leaves the proxy as ready as it was, for the one before it is still in force; so does a
-        topic of quotas that is away, and a broker that does not tell its own.
+        topic of quotas that is away, a broker that does not tell its own, and a store that cannot be written.
         """
-        rules = self._server.quota_topic or self._server.broker_quotas
+        rules, desk = self._server.quota_topic or self._server.broker_quotas, self._server.quota_desk
         is_listening = self._server.is_listening
         upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
         state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
         if self._server.is_draining:
             state = "draining"
         of_rules = {} if rules is None else {"quotas_from": rules.detail()}
+        of_store = (
+            {} if desk.keeper is None else {"store": {**desk.keeper.detail(), "unknown_hosts": desk.unknown_hosts}}
+        )
         return {
             "state": state,
             "listeners": is_listening,
             "configuration": self._reloads.last_reload_successful,
             "upstreams": upstreams,
             **of_rules,
+            **of_store,
         }
 
 

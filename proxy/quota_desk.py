@@ -92,6 +92,21 @@ class QuotaDesk:
         """Every rule of addresses that holds."""
         return self._in_force.ip_quotas
 
+    @property
+    def keeper(self) -> Keeper | None:
+        """Who keeps what is set here; None: nothing can be."""
+        return self._keeper
+
+    @property
+    def entities(self) -> int:
+        """How many entities have quotas that were set here."""
+        return len(self._in_force.stored)
+
+    @property
+    def unknown_hosts(self) -> int:
+        """How many hosts have a limit that does not hold, for no address of theirs is known."""
+        return len(self._in_force.unknown_hosts)
+
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
         changes = self._in_force.follow_file(config)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import ParamSpec, TypeVar
 
 from proxy.quota_keeper.keeper import Hold, NotKeptError
@@ -27,11 +28,22 @@ class DirectoryKeeper:
         directory: Where.
         hold: See ``Hold``.
         stored: The rules that are kept, as ``hold`` makes them.
+
+    Attributes:
+        store: Its files.
+        changes: How many entities had their quotas changed here.
+        failures: How often what was decided could not be written.
+        last_failure_s: When that was last so, Unix time; None: never.
+        is_writable: Whether what was written last could be.
     """
 
     def __init__(self, directory: str, hold: Hold, stored: Mapping[Entity, StoredRule]) -> None:
         self.name = directory
-        self._store = StoreDirectory(Path(directory))
+        self.store = StoreDirectory(Path(directory))
+        self.changes = 0
+        self.failures = 0
+        self.last_failure_s: float | None = None
+        self.is_writable = True
         self._hold = hold
         self._stored = stored
         # One thread: all of the store but snapshots is for one.
@@ -41,7 +53,7 @@ class DirectoryKeeper:
 
     async def open(self) -> None:
         """See ``Keeper``."""
-        restored = await self._off_loop(self._store.open)
+        restored = await self._off_loop(self.store.open)
         await self._hold([Change(entity, rule) for entity, rule in restored.rules.items()])
         log.info("%d entities have quotas in %s", len(restored.rules), self.name)
 
@@ -57,23 +69,37 @@ class DirectoryKeeper:
     async def keep(self, changes: Sequence[Change]) -> None:
         """See ``Keeper``."""
         try:
-            await self._off_loop(self._store.append, changes)
+            await self._off_loop(self.store.append, changes)
         except OSError as error:
+            self.is_writable = False
+            self.failures += 1
+            self.last_failure_s = time()
             log.warning("no quota was changed: %s cannot be written: %s", self.name, error)
             told = f"The quotas cannot be kept: {error.strerror or error}"
             raise NotKeptError(KAFKA_STORAGE_ERROR, told) from error
+        self.is_writable = True
+        self.changes += len(changes)
         await self._hold(changes)
-        if self._store.is_snapshot_due and self._due is None:
+        if self.store.is_snapshot_due and self._due is None:
             await self._begin_snapshot()
 
     async def close(self) -> None:
         """See ``Keeper``."""
-        await self._off_loop(self._store.close)
+        await self._off_loop(self.store.close)
         self._thread.shutdown()
+
+    def detail(self) -> dict[str, object]:
+        """See ``Keeper``."""
+        return {
+            "directory": self.name,
+            "entities": len(self._stored),
+            "writable": self.is_writable,
+            "damaged_files": self.store.damaged_files,
+        }
 
     async def _begin_snapshot(self) -> None:
         try:
-            number = await self._off_loop(self._store.begin_snapshot)
+            number = await self._off_loop(self.store.begin_snapshot)
         except OSError as error:
             log.warning("%s: no snapshot could be begun: %s", self.name, error)
             return
@@ -82,7 +108,7 @@ class DirectoryKeeper:
 
     async def _write_snapshot(self, number: int, rules: Mapping[Entity, StoredRule]) -> None:
         try:
-            await asyncio.to_thread(self._store.write_snapshot, number, rules)
+            await asyncio.to_thread(self.store.write_snapshot, number, rules)
         except OSError as error:
             log.warning("%s: a snapshot could not be written: %s", self.name, error)
         except Exception:

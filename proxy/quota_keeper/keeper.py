@@ -46,5 +46,8 @@ class Keeper(Protocol):
             NotKeptError: They are not.
         """
 
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it. Safe from a thread."""
+
     async def close(self) -> None:
         """Let go of the place."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from time import sleep
+from time import sleep, time
 from typing import Final
 
 from proxy.quota_store.alter import Change
@@ -47,7 +47,14 @@ _REST_S: Final = 0.0005
 
 
 class StoreDirectory:
-    """The files of a store. ``open`` comes first, but for ``look``. All but ``write_snapshot`` are for one thread."""
+    """The files of a store. ``open`` comes first, but for ``look``. All but ``write_snapshot`` are for one thread.
+
+    Attributes:
+        journal_bytes: Of the journal that is being written, its whole lines.
+        snapshot_bytes: Of the newest snapshot.
+        snapshot_at_s: When that was written, Unix time; None: there is none.
+        damaged_files: How many were set aside when the store was opened.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -56,8 +63,10 @@ class StoreDirectory:
         self._file = -1  # the journal's; below 0: a new one is begun with the next change
         self._number = 0  # of the last change
         self._checksum = 0
-        self._journal_bytes = 0  # whole lines
-        self._snapshot_bytes = 0
+        self.journal_bytes = 0
+        self.snapshot_bytes = 0
+        self.snapshot_at_s: float | None = None
+        self.damaged_files = 0
 
     def open(self) -> Restored:
         """Take possession of the store and read it. What is damaged is set aside, and told.
@@ -80,6 +89,7 @@ class StoreDirectory:
             # What there is on its own before any journal goes, so that a crash in between leaves no less.
             self._put_snapshot(restored.number, restored.rules)
             self._set_aside(name for name in restored.damaged if _kind(name) == "journal")
+            self.damaged_files = len(restored.damaged)
         if restored.last is None or restored.damaged:
             self._begin_journal()
         else:
@@ -115,19 +125,19 @@ class StoreDirectory:
         except OSError:
             # Whatever of it is there, a next journal begins before it: after a failed fsync nobody knows.
             with suppress(OSError):
-                os.ftruncate(self._file, self._journal_bytes)
+                os.ftruncate(self._file, self.journal_bytes)
             self._close_journal()
             with suppress(OSError):
                 self._begin_journal()
             raise
         self._number += 1
         self._checksum = checksum
-        self._journal_bytes += len(line)
+        self.journal_bytes += len(line)
 
     @property
     def is_snapshot_due(self) -> bool:
         """Whether the journal is so long that a snapshot would be the shorter one to read."""
-        return self._journal_bytes > max(_LEAST_JOURNAL_BYTES, self._snapshot_bytes)
+        return self.journal_bytes > max(_LEAST_JOURNAL_BYTES, self.snapshot_bytes)
 
     def begin_snapshot(self) -> int:
         """Go on in a new journal; return the number of the change as of which a snapshot is to be written.
@@ -185,7 +195,8 @@ class StoreDirectory:
             data = (self._directory / name).read_bytes()
             snapshots.append(read_snapshot(name, data, number))
             if isinstance(snapshots[-1], Snapshot):
-                self._snapshot_bytes = len(data)
+                self.snapshot_bytes = len(data)
+                self.snapshot_at_s = (self._directory / name).stat().st_mtime
                 break
         journals = []
         for number in self._numbers("journal"):
@@ -217,7 +228,7 @@ class StoreDirectory:
             log.info("%s: the end of a change that nobody was told of is cut off", self._directory / journal.file)
             os.ftruncate(self._file, journal.size_bytes)
             os.fsync(self._file)
-        self._journal_bytes, self._checksum = journal.size_bytes, journal.checksum
+        self.journal_bytes, self._checksum = journal.size_bytes, journal.checksum
 
     # -- writing
 
@@ -226,7 +237,7 @@ class StoreDirectory:
         line, checksum = begun_journal(self._number)
         self._put(name, [line])
         self._file = os.open(self._directory / name, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self._journal_bytes, self._checksum = len(line), checksum
+        self.journal_bytes, self._checksum = len(line), checksum
 
     def _close_journal(self) -> None:
         if self._file >= 0:
@@ -234,7 +245,8 @@ class StoreDirectory:
             self._file = -1
 
     def _put_snapshot(self, number: int, rules: Mapping[Entity, StoredRule]) -> None:
-        self._snapshot_bytes = self._put(_name(number, "snapshot"), snapshot_lines(number, rules))
+        self.snapshot_bytes = self._put(_name(number, "snapshot"), snapshot_lines(number, rules))
+        self.snapshot_at_s = time()
 
     def _put(self, name: str, lines: Iterable[bytes]) -> int:
         """Put a whole file there, on the disk before it has its name; return its size."""
