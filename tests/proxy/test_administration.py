@@ -42,6 +42,7 @@ from tests.support.logins import (
     handshake_request,
     handshake_response,
     plain,
+    rounds,
     scram,
 )
 from tests.support.wire import Wire
@@ -182,6 +183,49 @@ def test_an_administrator_is_so_from_his_login_on() -> None:
     wire.session.account.log_in("admin")
     wire.client(BOTH[0])
 
+    assert [taken[1] for taken in desk.taken] == ["admin"]
+
+
+@pytest.mark.parametrize(
+    "come",
+    [
+        [],
+        [(handshake_request("PLAIN"), handshake_response())],
+        [
+            (handshake_request("PLAIN"), handshake_response()),
+            (authenticate_request(plain("admin").tokens[0][0]), authenticate_response(error_code=58)),
+        ],
+        rounds(scram("admin"))[:-1],
+        rounds(plain("alice")),
+    ],
+    ids=["at once", "after the handshake", "after a login that failed", "in the middle of a login", "as somebody else"],
+)
+def test_who_has_not_logged_in_as_one_is_no_administrator(come: list[tuple[bytes, bytes]]) -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    for asked, told in come:
+        wire.client(asked)
+        wire.broker(told)
+    wire.to_client()
+
+    assert wire.client(BOTH[0]) == b""
+
+    assert [result[:2] for result in read_alter_response(wire.to_client(), 1).results] == [
+        (31, "Cluster authorization failed.")
+    ] * 2
+    assert desk.taken == []
+
+
+def test_nothing_passes_while_a_login_is_looked_at() -> None:
+    wire, desk = administered(admins=frozenset({"admin"}))
+    wire.client(handshake_request("PLAIN"))
+    wire.broker(handshake_response())
+    wire.client(authenticate_request(plain("admin").tokens[0][0]))
+    wire.to_client()
+
+    assert wire.client(BOTH[0]) == b""
+    assert (desk.taken, wire.to_client()) == ([], b"")
+
+    wire.broker(authenticate_response())
     assert [taken[1] for taken in desk.taken] == ["admin"]
 
 

@@ -5,13 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule, Shaping, Store
+from config.model import DEFAULT, IpRule, Principals, ProxyConfig, QuotaRule, Shaping, Store
+from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response, write_alter_request
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.entity import QuotaKind
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
-from tests.support.stub_broker import StubBroker, listener_to, on_uvloop, running, stub_broker, upstream_of
+from tests.support.frames import other_response
+from tests.support.stub_broker import (
+    StubBroker,
+    client_of,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
 
 MANY = 500
 
@@ -73,3 +83,30 @@ async def test_a_broker_without_a_listener_in_the_new_file_follows_it_all_the_sa
             assert limit(quotas, "7") == 9.0
             server.apply(config)
             assert limit(quotas, "7") == 1.0
+
+
+@on_uvloop
+async def test_an_administrator_is_one_where_clients_come_and_not_where_brokers_do(tmp_path: Path) -> None:
+    asked = write_alter_request(
+        AlterRequest(
+            1, 7, (Alteration((("user", "7"), ("client-id", None)), (Op("producer_byte_rate", 5.0),)),), False
+        ),
+        client_id="etl",
+    )
+    async with stub_broker(lambda _: other_response(7)) as broker:
+        listeners = (
+            listener_to(broker.address, name="clients"),
+            replace(listener_to(broker.address, name="brokers"), inter_broker=True),
+        )
+        config = replace(
+            stored(tmp_path, broker), listeners=listeners, principals=Principals(admins=frozenset({"ANONYMOUS"}))
+        )
+        async with running(config) as server:
+            quotas = upstream_of(server, broker.address).quotas
+            async with client_of(server, port=1) as client:
+                assert await client.ask(asked) == other_response(7)
+            assert limit(quotas, "7") == 1.0
+
+            async with client_of(server, port=0) as client:
+                (result,) = read_alter_response(await client.ask(asked), 1).results
+            assert (result.error_code, limit(quotas, "7")) == (0, 5.0)
