@@ -190,7 +190,7 @@ class Fleet:
     def __init__(
         self,
         servers: tuple[Address, ...],
-        config: ProxyConfig,
+        config: Callable[[], ProxyConfig],
         shaping: Shaping | None,
         throttle: Throttle,
         tls: TlsContext | None = None,
@@ -232,19 +232,17 @@ class Fleet:
 
     def update(self, config: ProxyConfig, shaping: Shaping | None, changes: Changes | None) -> None:
         """Put the rules of ``config`` in force, as ``BrokerQuotas.update`` does, for brokers that join later, too."""
-        self._config, self._shaping = config, shaping
+        self._shaping = shaping
         for upstream in self.upstreams:
             upstream.quotas.update(config, shaping=shaping, changes=changes)
 
     def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
         """Put single rules in force, as ``BrokerQuotas.change`` does, for brokers that join later, too."""
-        self._config = config
         for upstream in self.upstreams:
             upstream.quotas.change(config, rules)
 
-    def change_arrivals(self, config: ProxyConfig, ips: IpChanges) -> None:
+    def change_arrivals(self, ips: IpChanges) -> None:
         """Put single rules of addresses in force, likewise."""
-        self._config = config
         for upstream in self.upstreams:
             upstream.quotas.change_arrivals(ips)
 
@@ -292,7 +290,7 @@ class Fleet:
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
             try:
-                self.see(await ask(upstream.address, self._config.upstream_bind, self._tls), is_all=True)
+                self.see(await ask(upstream.address, self._config().upstream_bind, self._tls), is_all=True)
                 upstream.is_reachable = True
                 await asyncio.sleep(_ASK_EVERY_S)
             except (OSError, ProtocolError) as error:
@@ -318,7 +316,7 @@ class Fleet:
         self._serving.pop(bound).close()
 
     def _quotas(self) -> BrokerQuotas:
-        return BrokerQuotas(self._config, shaping=self._shaping)
+        return BrokerQuotas(self._config(), shaping=self._shaping)
 
     def _warn(self, upstream: Upstream, error: Exception) -> None:
         if monotonic() - self._last_warning_s >= _WARN_EVERY_S:

@@ -92,8 +92,8 @@ class Server:
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
-        self.broker_quotas = broker_follower(config, on_changes=self._change_broker_quotas)
-        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_quotas)
+        self.broker_quotas = broker_follower(config, on_changes=self._change_rules)
+        self.quota_desk = QuotaDesk(config, on_changes=self._change_rules)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -135,10 +135,7 @@ class Server:
         # What a bucket is to remember for the usage log is fixed when it is made.
         started = self.started_with
         config = replace(config, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
-        self._apply(config, self.quota_desk.follow_file(config))
-
-    def _apply(self, config: ProxyConfig, changes: Changes | None) -> None:
-        """Put a file in force. ``changes``: of the file's and the store's rules; None: all may have changed."""
+        changes: Changes | None = self.quota_desk.follow_file(config)
         config = replace(config, quotas=self.quota_desk.quotas, ip_quotas=self.quota_desk.ip_quotas)
         if self.quota_topic is not None:
             changes = None
@@ -163,6 +160,11 @@ class Server:
                 door.seat()
         self._put_in_force(config, changes)
 
+    def _with_changed(self) -> ProxyConfig:
+        """Return what is in force, with what was changed since the file was read: through the proxy, by the brokers."""
+        rules = self.quota_desk if self.config.store is not None else self.broker_quotas
+        return self.config if rules is None else replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
+
     def _put_in_force(self, config: ProxyConfig, changes: Changes | None) -> None:
         """Have every broker's quotas follow, also of one that the new file has no listener for: it is served still."""
         shapings = {
@@ -183,24 +185,15 @@ class Server:
             for fleet in self.fleets.values():
                 fleet.change(config, changes)
 
-    def _change_stored_quotas(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Put rules that were changed through the proxy in force, likewise."""
-        self._change_rules(self.quota_desk, changes, ips)
-
-    def _change_broker_quotas(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Put rules of the brokers in force, likewise."""
-        if self.broker_quotas is not None:
-            self._change_rules(self.broker_quotas, changes, ips)
-
-    def _change_rules(self, rules: QuotaDesk | BrokerFollower, changes: RuleChanges, ips: IpChanges) -> None:
-        config = replace(self.config, quotas=rules.quotas)
-        config = self.config = replace(config, ip_quotas=rules.ip_quotas) if ips else config
+    def _change_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
+        """Put rules that were changed through the proxy, or of the brokers, in force, likewise."""
+        # Not put into ``config``: one rule is not to cost a copy of all.
         for upstream in self._brokers.values():
-            upstream.quotas.change(config, changes)
+            upstream.quotas.change(self.config, changes)
             upstream.quotas.change_arrivals(ips)
         for fleet in self.fleets.values():
-            fleet.change(config, changes)
-            fleet.change_arrivals(config, ips)
+            fleet.change(self.config, changes)
+            fleet.change_arrivals(ips)
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
         return Policy(
@@ -251,7 +244,7 @@ class Server:
             fleet = self.fleets.get(servers)
             if fleet is None:
                 fleet = self.fleets[servers] = Fleet(
-                    listener.cluster.bootstrap_servers, config, listener.shaping, self.throttle, tls
+                    listener.cluster.bootstrap_servers, self._with_changed, listener.shaping, self.throttle, tls
                 )
             return fleet.front(port, listener.bind.host, listener.cluster, policy)
         address = cast(Address, listener.upstream)
@@ -315,7 +308,7 @@ class Server:
     ) -> None:
         if self.config.store is not None:
             await self.quota_desk.read()
-            self._apply(self.config, None)
+            self.apply(self.config)
         background: list[asyncio.Task[None]] = []
         if self.quota_topic is not None:
             self.quota_topic.start()

@@ -17,3 +17,13 @@ class Changes(NamedTuple):
 
     rules: RuleChanges
     ips: IpChanges
+
+
+def together(*all_changes: Changes) -> Changes:
+    """Return all of them as one; of a rule that changes more than once the last counts."""
+    rules: dict[Entity, QuotaRule | None] = {}
+    ips: dict[Ip, IpRule | None] = {}
+    for changes in all_changes:
+        rules.update(changes.rules)
+        ips.update(changes.ips)
+    return Changes(rules, ips)

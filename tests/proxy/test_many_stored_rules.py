@@ -1,0 +1,152 @@
+"""What a change costs beside a hundred thousand others, and what these cost who only connects or asks."""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import pytest
+
+from config.model import Address, Listener, ProxyConfig, Store
+from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response, write_alter_request
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.entity import QuotaKind
+from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.in_force import InForce
+from proxy.server import Server
+from tests.support.stub_broker import on_uvloop
+
+MANY = 100_000
+LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
+RULE = StoredRule(limits={"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6})
+MOST_S = 0.005
+# The tables no longer fit the processor's caches; what looks at all of them takes a thousand times as long.
+MOST_TIMES = 5
+
+
+class Client:
+    def __init__(self) -> None:
+        self.has_turn = asyncio.Event()
+
+    def take_turn(self) -> None:
+        self.has_turn.set()
+
+
+async def altered(server: Server, number: int) -> None:
+    """Set a limit of one of the entities, another one each time."""
+    entity = (("user", f"user-{number % 100}"), ("client-id", "etl"))
+    request = AlterRequest(1, 7, (Alteration(entity, (Op("producer_byte_rate", 1e6 + number),)),), False)
+    client = Client()
+    ticket = server.quota_desk.submit(write_alter_request(request, client_id="admin"), "admin", client)
+    await client.has_turn.wait()
+    assert ticket is not None
+    assert ticket.answer is not None
+    assert [result.error_code for result in read_alter_response(ticket.answer, 1).results] == [0]
+
+
+@asynccontextmanager
+async def stored(path: Path, count: int) -> AsyncIterator[Server]:
+    """Give a proxy in whose store so many entities have quotas."""
+    store = StoreDirectory(path)
+    store.open()
+    for begin in range(0, count, 5_000):
+        store.append([Change(Entity(f"user-{number}", "etl"), RULE) for number in range(begin, begin + 5_000)])
+    store.close()
+    server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(path))))
+    await server.quota_desk.read()
+    server.apply(server.config)
+    running = asyncio.ensure_future(server.quota_desk.run())
+    yield server
+    running.cancel()
+    await asyncio.wait([running])
+    await server.quota_desk.stop()
+
+
+@on_uvloop
+async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_disk_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed_over: list[object] = []
+    submit = ThreadPoolExecutor.submit
+
+    def counts(pool: ThreadPoolExecutor, *arguments: object) -> object:
+        handed_over.append(arguments)
+        return submit(pool, *arguments)  # type: ignore[arg-type]
+
+    async with stored(tmp_path, 0) as server:
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", counts)
+        with monkeypatch.context() as patched:
+            patched.setattr(InForce, "quotas", None)
+            patched.setattr(InForce, "ip_quotas", None)
+            await altered(server, 1)
+
+        assert len(handed_over) == 1
+        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [1e6 + 1]
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """As in a proxy that runs, which has told the collector to leave alone what lives for long."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def middle_s(step: Callable[[int], object], times: int) -> float:
+    """Return how long a step takes, the middle of so many."""
+    taken = []
+    for number in range(times):
+        begun = perf_counter()
+        step(number)
+        taken.append(perf_counter() - begun)
+    return median(taken)
+
+
+@pytest.mark.long
+@on_uvloop
+async def test_beside_a_hundred_thousand_others_a_change_takes_less_than_5_ms(tmp_path: Path) -> None:
+    middles = []
+    for count in (5_000, MANY):
+        async with stored(tmp_path / str(count), count) as server:
+            with no_collection():
+                taken = []
+                for number in range(300):
+                    begun = perf_counter()
+                    await altered(server, number)
+                    taken.append(perf_counter() - begun)
+            middles.append(median(taken))
+
+    few_s, many_s = middles
+    assert many_s < MOST_S
+    assert many_s < MOST_TIMES * few_s
+
+
+@pytest.mark.long
+@on_uvloop
+async def test_beside_them_who_connects_or_asks_waits_no_longer(tmp_path: Path) -> None:
+    def connects(quotas: BrokerQuotas) -> Callable[[int], object]:
+        return lambda number: quotas.buckets(principal=f"user-{number}", client_id="etl", now_ms=0)
+
+    def asks(quotas: BrokerQuotas) -> Callable[[int], object]:
+        bucket = quotas.bucket(QuotaKind.PRODUCE, principal="user-7", client_id="etl", now_ms=0)
+        return lambda number: bucket.charge(1, now_ms=number)
+
+    middles: list[list[float]] = []
+    for count in (5_000, MANY):
+        async with stored(tmp_path / str(count), count) as server:
+            ((_, quotas),) = server.quotas_by_name
+            assert len(quotas.produce.table) == count
+            with no_collection():
+                middles.append([middle_s(connects(quotas), 2_000), middle_s(asks(quotas), 2_000)])
+
+    for few_s, many_s in zip(*middles, strict=True):
+        assert many_s < MOST_TIMES * few_s
