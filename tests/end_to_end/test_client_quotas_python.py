@@ -1,0 +1,115 @@
+"""Client quotas by kafka-python, whose codec is its own: the same answers at the proxy as at a broker.
+
+Its admin client has no method for them yet, so its requests go out by the client's own connections, in the highest
+version that it was told. confluent-kafka has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import kafka
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+_P: Final = "producer_byte_rate"
+_RATE: Final = "connection_creation_rate"
+_EXACT, _DEFAULT, _ANY = range(3)
+
+
+class Alter(NamedTuple):
+    entity: Sequence[tuple[str, str | None]]
+    ops: Sequence[tuple[str, float, bool]]
+    validate_only: bool = False
+
+
+class Describe(NamedTuple):
+    components: Sequence[tuple[str, int, str | None]]
+    strict: bool = False
+
+
+_SAID: Final = [
+    Alter([("user", "u")], [(_P, 1000.0, False)], False),
+    Alter([("user", "u"), ("client-id", None)], [(_P, 2000.0, False)], False),
+    Alter([("user", "v")], [(_P, 3000.0, False)], True),
+    Alter([("ip", "192.0.2.7")], [(_RATE, 5.0, False)], False),
+    Alter([("user", "u")], [(_P, 10.5, False)], False),
+    Alter([("user", "u")], [("bad", 1.0, False)], False),
+    Alter([("user", "u"), ("ip", "192.0.2.7")], [(_P, 1.0, False)], False),
+]
+_SHOWN: Final = [
+    Describe([("user", _EXACT, "u")], False),
+    Describe([("user", _EXACT, "u")], True),
+    Describe([("user", _ANY, None), ("client-id", _DEFAULT, None)], True),
+    Describe([("ip", _ANY, None)], True),
+    Describe([], False),
+    Describe([("user", _EXACT, None)], False),
+    Describe([("other", _ANY, None)], False),
+    Describe([("user", _ANY, None), ("ip", _ANY, None)], False),
+]
+
+
+class Client:
+    """kafka-python's admin client, and what it has no method for."""
+
+    def __init__(self, address: str) -> None:
+        self._admin = kafka.KafkaAdminClient(bootstrap_servers=address)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def alter(self, what: Alter) -> list[tuple[int, str | None]]:
+        request = AlterClientQuotasRequest(entries=[(what.entity, what.ops)], validate_only=what.validate_only)
+        answer: Any = self._admin._manager.run(self._admin._manager.send, request)
+        return [(one.error_code, one.error_message) for one in answer.entries]
+
+    def describe(self, what: Describe) -> tuple[int, str | None, list[Any]]:
+        request = DescribeClientQuotasRequest(components=what.components, strict=what.strict)
+        answer: Any = self._admin._manager.run(self._admin._manager.send, request)
+        entries: list[Any] = sorted(
+            (
+                sorted((part.entity_type, part.entity_name or "") for part in entry.entity),
+                sorted((value.key, value.value) for value in entry.values),
+            )
+            for entry in answer.entries or ()
+        )
+        return answer.error_code, answer.error_message, entries
+
+
+def test_kafka_python_is_told_the_same_by_the_proxy_as_by_a_broker(kafka_4: Kafka, tmp_path: Path) -> None:
+    settings = {"principals": {"admins": ["ANONYMOUS"]}, "store": {"directory": str(tmp_path)}}
+    with (
+        Proxy(settings, kafka_4) as proxy,
+        closing(Client(proxy.address())) as ours,
+        closing(Client(kafka_4.listener(DIRECT).address)) as theirs,
+    ):
+        said = [ours.alter(command) for command in _SAID]
+        assert said == [theirs.alter(command) for command in _SAID]
+        assert [answer[0][0] for answer in said] == [0, 0, 0, 0, 42, 42, 42]
+
+        # A broker hears of a change some time after it was answered.
+        shown = [ours.describe(command) for command in _SHOWN]
+        wait_until(
+            lambda: [theirs.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
+        )
+        assert shown[0][2] == [
+            ([("client-id", ""), ("user", "u")], [(_P, 2000.0)]),
+            ([("user", "u")], [(_P, 1000.0)]),
+        ]
+        assert [len(answer[2]) for answer in shown] == [2, 1, 1, 1, 3, 0, 0, 0]
+        assert [answer[0] for answer in shown] == [0, 0, 0, 0, 0, 42, 35, 42]
+
+        for entity, ops, _ in _SAID[:4]:
+            removal = Alter(entity, [(key, 0.0, True) for key, *_ in ops])
+            assert ours.alter(removal) == theirs.alter(removal) == [(0, None)]
+        wait_until(
+            lambda: theirs.describe(Describe([])) == ours.describe(Describe([])) == (0, "", []),
+            timeout_s=5,
+            what="nothing is left",
+        )
