@@ -5,6 +5,7 @@ comes at time 0.
 """
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from config.model import (
 )
 from config.units import parse_ip
 from proxy.commands import priority
+from proxy.host_finder import find_hosts
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
@@ -209,6 +211,10 @@ def _with_store(loaded: Loaded) -> Loaded:
     for fault in restored.faults:
         sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
     in_force.change(Change(entity, rule) for entity, rule in restored.rules.items())
+    if in_force.unknown_hosts:
+        in_force.know(asyncio.run(find_hosts(in_force.unknown_hosts)))
+    for host in sorted(in_force.unknown_hosts):
+        sys.stderr.write(f"kafka-quota-proxy explain: no address is known of {host}, which has quotas in the store\n")
     return replace(loaded, config=replace(loaded.config, quotas=in_force.quotas, ip_quotas=in_force.ip_quotas))
 
 

@@ -593,3 +593,19 @@ def test_a_store_that_is_damaged_or_of_another_version_is_told(
     journal.write_bytes(write_line({"kafka-quota-store": 2}, 0)[0])
     assert main(["explain", str(path), "--user", "alice"]) == 1
     assert "the store cannot be read: " in capsys.readouterr().err
+
+
+def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = StoreDirectory(tmp_path / "quotas.d")
+    store.open()
+    rule = StoredRule(limits={"connection_creation_rate": 5.0})
+    store.append([Change(StoredEntity(ip=host), rule) for host in ("localhost", "no such host")])
+    store.close()
+    file = tmp_path / "hosts.yaml"
+    file.write_text(f"{CONFIG}store: {{directory: {tmp_path / 'quotas.d'}}}\n")
+
+    assert main(["explain", str(file), "--ip", "127.0.0.1", "--json"]) == 0
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
+    assert said.err == "kafka-quota-proxy explain: no address is known of no such host, which has quotas in the store\n"
