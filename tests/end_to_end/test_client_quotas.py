@@ -39,6 +39,27 @@ _ALL: Final = (
 )
 
 
+# V53: ConfigCommandTest's spellings of entities, and what is none.
+_SPELLED: Final = (
+    f"--alter|--add-config|{_C}=20000,{_P}=10000,{_R}=1e6|--client|B|--user|A",
+    f"--alter|--add-config|{_C}=30000,{_M}=12345|--delete-config|{_R}|--entity-name|A|--entity-type|users"
+    "|--entity-name|B|--entity-type|clients",
+    "--describe|--entity-name|B|--entity-type|clients|--entity-type|users|--entity-name|A",
+    "--describe|--entity-type|clients|--entity-type|users|--entity-name|B",
+    f"--alter|--add-config|{_C}=20000|--client|B|--user-defaults",
+    "--describe|--entity-default|--entity-name|B|--entity-type|users|--entity-type|clients",
+    f"--alter|--delete-config|{_C}|--entity-default|--entity-name|B|--entity-type|users|--entity-type|clients",
+    f"--alter|--delete-config|{_C},{_P},{_M}|--client|B|--user|A",
+    f"--alter|--add-config|{_RATE}=1000000|--ip|192.0.2.8",
+    "--describe|--ip-defaults",
+    f"--alter|--delete-config|{_RATE}|--entity-name|192.0.2.8|--entity-type|ips",
+    f"--alter|--add-config|{_P}=1000|--entity-type|users",
+    f"--alter|--add-config|{_P}=1000|--entity-type|users|--entity-type|clients|--entity-name|A",
+    f"--alter|--add-config|{_P}=1000|--ip|192.0.2.8",
+    "--describe|--entity-type|users|--entity-type|clients",
+)
+
+
 def _commands() -> list[str]:
     """Return each form of an entity with each key set, shown, changed, shown and deleted; and what is refused."""
     commands = []
@@ -95,7 +116,7 @@ def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
 
 @pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4])
 def test_kafkas_command_says_the_same_of_the_proxy_as_of_a_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
-    commands = _commands()
+    commands = [*_commands(), *(_SPELLED if version == KAFKA_4 else ())]
     with _proxy(kafka_4, tmp_path) as proxy:
         ours = _said(kafka_4, version, proxy.address(), *commands)
         theirs = _said(kafka_4, version, kafka_4.listener(DIRECT).address, *commands)
