@@ -216,10 +216,10 @@ class QuotaDesk:
         """Put in force what is kept."""
         for begin in range(0, len(changes), _AT_ONCE):
             told = self._in_force.change(changes[begin : begin + _AT_ONCE], self._addresses)
+            self._untold.append(told)
             if not self._is_open:
-                self._untold.append(told)
                 continue
-            self._on_changes(*told)
+            self._tell()
             if told.ips:
                 self._hosts.follow(self._in_force.unknown_hosts)
             await asyncio.sleep(0)
@@ -228,9 +228,15 @@ class QuotaDesk:
         in_force = self._in_force
         return decide(in_force.stored, request, is_host=addresses.__contains__, sources=in_force.sources)
 
+    def _tell(self) -> None:
+        """Tell of what has changed. What cannot be put in force is told again with what changes next."""
+        self._on_changes(*together(*self._untold))
+        self._untold = []
+
     def _know(self, addresses: Addresses) -> None:
         """Put in force the limits of hosts that have been found."""
-        self._on_changes(*self._in_force.know(addresses))
+        self._untold.append(self._in_force.know(addresses))
+        self._tell()
         self._hosts.follow(self._in_force.unknown_hosts)
         log.info("%s: found %s, whose quotas hold from now on", self._in_force.name, ", ".join(addresses))
 

@@ -82,8 +82,10 @@ class Bed:
 @asynccontextmanager
 async def bed(path: Path | None, *quotas: QuotaRule, ips: tuple[IpRule, ...] = ()) -> AsyncIterator[Bed]:
     store = None if path is None else Store(directory=str(path))
-    a_bed = Bed(ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store))
+    config = ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store)
+    a_bed = Bed(config)
     await a_bed.desk.read()
+    a_bed.desk.follow_file(config)
     running = asyncio.get_running_loop().create_task(a_bed.desk.run())
     try:
         yield a_bed
@@ -317,7 +319,10 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.desk, "_on_changes", fails)
             assert (await one.set(ALICE, {P: 5.0}))[0].error_code == -1
-        assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
+        bob: EntityParts = (("user", "bob"),)
+        assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
+        # What was kept, and could not be put in force then, is with the next.
+        assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
 
 
 @on_uvloop
