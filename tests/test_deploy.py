@@ -23,7 +23,12 @@ quotas:
 replication: {from_cluster: true}
 usage_log: {directory: usage}
 """
-_QUOTAS_FROM = (b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n", b"quotas_from: broker\n")
+# Of these a file has one.
+_AUTHORITIES = (
+    b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n",
+    b"quotas_from: broker\n",
+    b"store: {directory: quotas.d}\nprincipals: {admins: [admin]}\n",
+)
 
 REPOSITORY = Path(__file__).parent.parent
 DEPLOY = REPOSITORY / "deploy"
@@ -40,8 +45,8 @@ class FirstStart:
 def exposed() -> set[str]:
     """Return the names of all metrics that the proxy exposes, as they are written in a query."""
     names: set[str] = set()
-    for quotas_from in _QUOTAS_FROM:
-        config = load_bytes(_CONFIG + quotas_from, file="proxy.yaml").config
+    for authority in _AUTHORITIES:
+        config = load_bytes(_CONFIG + authority, file="proxy.yaml").config
         assert config.replication is not None
         server = Server(config)
         server.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
