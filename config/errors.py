@@ -9,6 +9,7 @@
     TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
     UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
     ThrottledReplicasError     one list of throttled replicas; likewise
+    TermsError                 an expiry, a schedule or a ramp of a rule; likewise
 """
 
 from __future__ import annotations
@@ -78,3 +79,17 @@ class UnitError(ValueError):
 
 class ThrottledReplicasError(ValueError):
     """A text that is no list of throttled replicas."""
+
+
+class TermsError(ValueError):
+    """Terms of a rule that are none.
+
+    Attributes:
+        path: The key, and those around it from the rule on: ``("schedule", "days")``.
+        message: What is wrong and what would be right, without the key.
+    """
+
+    def __init__(self, path: tuple[str, ...], message: str) -> None:
+        self.path = path
+        self.message = message
+        super().__init__(f"{'.'.join(path)}: {message}" if path else message)

@@ -12,6 +12,8 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from config.principal_mapping import DEFAULT_RULES, MappingRule
+from config.ramp import Ramp
+from config.schedule import Schedule
 from config.throttled_replicas import ThrottledReplicas
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
@@ -349,7 +351,10 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaRule:
-    """One line of ``quotas:``: an entity and what it may use. At least one of user and client_id is set."""
+    """One line of ``quotas:``: an entity and what it may use. At least one of user and client_id is set.
+
+    From ``expires_ms`` on, and outside its schedule, it is as if it was not there: ``proxy.quota.terms``.
+    """
 
     user: EntityName = None
     client_id: EntityName = None
@@ -361,15 +366,21 @@ class QuotaRule:
     connections: int | None = None  # open at once
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
+    expires_ms: int | None = None  # Unix time
+    schedule: Schedule | None = None
+    ramp: Ramp | None = None
     source: str = ""  # FILE:LINE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpRule:
-    """One line of ``quotas:`` about an address, or ``<default>``: each of all others."""
+    """One line of ``quotas:`` about an address, or ``<default>``: each of all others. Its times are as in a rule."""
 
     ip: str | Default
     connection_creation_rate: float  # connections per second
+    expires_ms: int | None = None
+    schedule: Schedule | None = None
+    ramp: Ramp | None = None
     source: str = ""  # FILE:LINE
 
 

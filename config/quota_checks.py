@@ -26,12 +26,14 @@ def check_quotas(document: Document, say: Say, warn: Say) -> None:
 def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:
     if "ip" not in rule:
         if _OF_IPS in rule:
-            message = "is a limit of addresses; write a rule {ip: 10.0.0.7} or {ip: <default>} with nothing else in it"
+            message = (
+                "is a limit of addresses; write a rule {ip: 10.0.0.7} or {ip: <default>} with no other limit in it"
+            )
             say(("quotas", index, _OF_IPS), message)
         return
     for key in _OF_CLIENTS:
         if key in rule:
-            message = f"stands beside ip, whose rule has {_OF_IPS} and nothing else; give it a rule of its own"
+            message = f"stands beside ip, whose rule has {_OF_IPS} and its times alone; give it a rule of its own"
             say(("quotas", index, key), message)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictBool, model_validator
 
+from config.document import Odd
 from config.errors import UnitError
 from config.fair_call_queue import (
     MAX_LEVELS,
@@ -22,6 +23,7 @@ from config.fair_call_queue import (
     parse_names,
     parse_whole_numbers,
 )
+from config.limits import LIMIT_KEYS, OF_IPS
 from config.model import (
     CLIENT_QUOTAS,
     DEFAULT,
@@ -49,6 +51,7 @@ from config.model import (
     WithinLevel,
 )
 from config.principal_mapping import MappingRule, parse_rules
+from config.terms import Terms, check_terms, parse_expires_ms, parse_ramp, parse_schedule
 from config.throttled_replicas import ThrottledReplicas
 from config.throttled_replicas import parse as parse_replicas
 from config.units import (
@@ -56,9 +59,7 @@ from config.units import (
     parse_addresses,
     parse_duration_ms,
     parse_ip,
-    parse_number,
     parse_port_range,
-    parse_rate,
     parse_size,
     shown,
 )
@@ -272,24 +273,10 @@ def _or_null(check: Callable[[object], _T]) -> Callable[[object], _T | None]:
     return lambda value: None if value is None else check(value)
 
 
-_RATE: Final = _quantity(parse_rate, "bytes per second, such as 10MB or 10MiB")
+_RATE: Final = _quantity(*LIMIT_KEYS["producer_byte_rate"])
 _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
 _BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
-_PERCENTAGE: Final = _quantity(
-    partial(parse_number, kind="a percentage", example="50 (100 is one thread's time; it may be more)"),
-    "a number such as 50, the per cent of one thread's time",
-)
-_REQUEST_RATE: Final = _quantity(
-    partial(parse_number, kind="a request rate", example="100"), "requests per second, such as 100"
-)
-_MUTATION_RATE: Final = _quantity(
-    partial(parse_number, kind="a mutation rate", example="10"), "partitions per second, such as 10"
-)
-# 0 lets nobody in, which is of use for one address; Kafka's own broker takes it as well, its Admin API does not.
-_CONNECTION_RATE: Final = _quantity(
-    partial(parse_number, kind="a connection rate", example="5", allows_0=True), "connections per second, such as 5"
-)
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
 _POLL: Final = _quantity(_parse_poll_ms, "a duration, such as 2s")
 _INTERVAL: Final = _quantity(_parse_interval_ms, "a duration, such as 1s")
@@ -553,6 +540,23 @@ class KafkaSection(Section):
     max_connection_creation_rate: CreationRate = Field(_INT32_MAX, alias="max.connection.creation.rate")
 
 
+def _limit(key: str) -> PlainValidator:
+    return PlainValidator(_quantity(*LIMIT_KEYS[key]))
+
+
+def _in_terms(parse: Callable[[object], _T]) -> PlainValidator:
+    """Have terms read, in which YAML takes instants and hours for dates and numbers of its own."""
+    return PlainValidator(lambda value: parse(_as_written(value)))
+
+
+def _as_written(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _as_written(element) for key, element in value.items()}
+    if isinstance(value, list):
+        return [_as_written(element) for element in value]
+    return value.text if isinstance(value, Odd) else value
+
+
 class QuotaSection(Section):
     """One element of ``quotas``."""
 
@@ -560,15 +564,18 @@ class QuotaSection(Section):
     client_id: Name = Field(None, alias="client-id")
     producer_byte_rate: Rate = None
     consumer_byte_rate: Rate = None
-    request_percentage: Annotated[Any, PlainValidator(_PERCENTAGE)] = None
-    request_rate: Annotated[Any, PlainValidator(_REQUEST_RATE)] = None
-    controller_mutation_rate: Annotated[Any, PlainValidator(_MUTATION_RATE)] = None
+    request_percentage: Annotated[Any, _limit("request_percentage")] = None
+    request_rate: Annotated[Any, _limit("request_rate")] = None
+    controller_mutation_rate: Annotated[Any, _limit("controller_mutation_rate")] = None
     connections: Annotated[Any, PlainValidator(_at_least(1, _INT32_MAX, ", open at once"))] = None
     # An address has a rule of its own, with one key: quota_checks.py sees to it.
     ip: Annotated[Any, PlainValidator(_ip)] = None
-    connection_creation_rate: Annotated[Any, PlainValidator(_CONNECTION_RATE)] = None
+    connection_creation_rate: Annotated[Any, _limit("connection_creation_rate")] = None
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
+    expires_ms: Annotated[Any, _in_terms(parse_expires_ms)] = Field(None, alias="expires")
+    schedule: Annotated[Any, _in_terms(parse_schedule)] = None
+    ramp: Annotated[Any, _in_terms(parse_ramp)] = None
 
     @model_validator(mode="after")
     def _is_complete(self) -> "QuotaSection":
@@ -579,6 +586,9 @@ class QuotaSection(Section):
             raise ValueError("limits nothing; give connection_creation_rate, the one limit that an ip has")
         if given.isdisjoint((*CLIENT_QUOTAS, "connection_creation_rate")):
             raise ValueError(f"limits nothing; give {', '.join(CLIENT_QUOTAS[:-1])} or {CLIENT_QUOTAS[-1]}")
+        # Of what stands beside an ip and may not, quota_checks.py tells.
+        terms = Terms(expires_ms=self.expires_ms, schedule=self.schedule, ramp=self.ramp)
+        check_terms(terms, limits=given, allowed=(OF_IPS,) if "ip" in given else CLIENT_QUOTAS)
         return self
 
 

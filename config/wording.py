@@ -8,7 +8,7 @@ from typing import Final
 from pydantic_core import ErrorDetails
 
 from config.document import Document, key_path
-from config.errors import Fault
+from config.errors import Fault, TermsError
 from config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
 
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
@@ -34,6 +34,11 @@ def _fault(error: ErrorDetails, document: Document) -> Fault:
     location = error["loc"]
     if location[-1:] == ("[key]",):  # pydantic's word for a key of the operator's own, such as a topic's name
         location = location[:-1]
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, TermsError):
+        # Its path begins with the key that pydantic names, but where it was found in a rule as a whole.
+        location = (*location[:2], *cause.path)
+        return Fault(file=document.file, line=document.line(location), key=key_path(location), message=cause.message)
     message = _message(error, document)
     return Fault(file=document.file, line=document.line(location), key=key_path(location), message=message)
 

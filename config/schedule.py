@@ -1,0 +1,149 @@
+"""At which days and hours a rule holds, by the clock on the wall of a time zone. No clock of its own.
+
+A schedule is open at every instant at which a clock in its zone shows one of its days and a time within its hours:
+nothing else counts, also where clocks change. So of 02:30,
+
+* where the clock jumps from 02:00 to 03:00: what begins or ends at 02:30 does so at 03:00, in the same instant;
+* where it goes back from 03:00 to 02:00, the hour is there twice, and each time counts: what begins at 02:30 does so
+  at the first, is closed from the second 02:00 to the second 02:30, and open from then on; what ends at 02:30 does so
+  at the first, and is open once more from the second 02:00 to the second 02:30.
+
+Zones are those of the system, or of the package tzdata where it has none.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+EVERY_DAY: Final = frozenset(range(7))
+DAY_MINUTES: Final = 24 * 60
+
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = DAY_MINUTES * _MINUTE_MS
+_EPOCH_WEEKDAY: Final = 3  # 1970-01-01 was a Thursday
+_MS: Final = timedelta(milliseconds=1)
+# Any day of the week is there within a week, and within two where a zone has skipped it, as Samoa did in 2011.
+_SEARCHED_MS: Final = 15 * _DAY_MS
+# What a system may have beside zones: with leap seconds, and whatever this machine is set to.
+_NO_ZONE: Final = re.compile(r"(?:right|posix)/.*|localtime|posixrules|Factory")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Days and hours.
+
+    Hours that end at or before their begin pass midnight, and belong to the day on which they begin. ``otherwise`` has
+    the limits of all other times, as pairs of key and limit; None: the rule is not there then.
+    """
+
+    time_zone: str
+    days: frozenset[int] = EVERY_DAY  # 0 is Monday
+    begin_minute: int = 0  # of the day, below DAY_MINUTES
+    end_minute: int = DAY_MINUTES  # the first that is outside
+    otherwise: tuple[tuple[str, float], ...] | None = None
+
+
+@lru_cache(maxsize=1_000)
+def zone(name: str) -> ZoneInfo:
+    """Return a zone; it is read once.
+
+    Raises:
+        ValueError: There is none of this name.
+    """
+    if _NO_ZONE.fullmatch(name):
+        raise ValueError(name)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:  # OSError: the name of a directory
+        raise ValueError(name) from error
+
+
+def is_open(schedule: Schedule, *, now_ms: int) -> bool:
+    """Return whether a clock on the wall shows such a day and time; ``now_ms`` is Unix time."""
+    return _shows(schedule, now_ms + _offset_ms(zone(schedule.time_zone), now_ms))
+
+
+def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
+    """Return when it opens next if it is closed, or closes if it is open; Unix time. None: never."""
+    where = zone(schedule.time_zone)
+    offset_ms = _offset_ms(where, now_ms)
+    was_open = _shows(schedule, now_ms + offset_ms)
+    at_ms = now_ms
+    while at_ms < now_ms + _SEARCHED_MS:
+        next_ms = _next_edge_ms(schedule, at_ms + offset_ms) - offset_ms
+        if _offset_ms(where, next_ms) != offset_ms:
+            next_ms = _jump_ms(where, at_ms, next_ms)
+            offset_ms = _offset_ms(where, next_ms)
+        at_ms = next_ms
+        if _shows(schedule, at_ms + offset_ms) != was_open:
+            return at_ms
+    return None
+
+
+def _shows(schedule: Schedule, wall_ms: int) -> bool:
+    """Return whether it is open when the clock shows ``wall_ms``, milliseconds since its own 1970-01-01 00:00."""
+    day, of_day_ms = divmod(wall_ms, _DAY_MS)
+    weekday = (day + _EPOCH_WEEKDAY) % 7
+    begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
+    if begin_ms < end_ms:
+        return begin_ms <= of_day_ms < end_ms and weekday in schedule.days
+    return (of_day_ms >= begin_ms and weekday in schedule.days) or (
+        of_day_ms < end_ms and (weekday - 1) % 7 in schedule.days
+    )
+
+
+def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
+    """Return when the clock shows the next begin, end or midnight, if it runs on as it does."""
+    midnight_ms = wall_ms - wall_ms % _DAY_MS
+    edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
+    return midnight_ms + min(edge for edge in edges if midnight_ms + edge > wall_ms)
+
+
+def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
+    offset = datetime.fromtimestamp(at_ms // 1_000, tz=where).utcoffset()
+    return 0 if offset is None else offset // _MS
+
+
+def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
+    """Return when the clock changed between two instants that have not the same offset; clocks do at whole seconds."""
+    before, after = before_ms // 1_000, -(-after_ms // 1_000)
+    offset_ms = _offset_ms(where, before_ms)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if _offset_ms(where, middle * 1_000) == offset_ms:
+            before = middle
+        else:
+            after = middle
+    return after * 1_000
+
+
+def days_of(text: str) -> frozenset[int]:
+    """Return the days that ``mon``, ``mon-fri`` or ``sat-mon`` names.
+
+    Raises:
+        ValueError: Not such a text.
+    """
+    first, dash, last = text.strip().lower().partition("-")
+    begin = DAYS.index(first.strip())
+    end = DAYS.index(last.strip()) if dash else begin
+    return frozenset(day % 7 for day in range(begin, end + 1 if end >= begin else end + 8))
+
+
+def written_days(days: frozenset[int]) -> list[str]:
+    """Return the days as a file has them, days in a row as one."""
+    runs: list[list[int]] = []
+    for day in sorted(days):
+        if runs and runs[-1][-1] == day - 1:
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    return [DAYS[run[0]] if len(run) == 1 else f"{DAYS[run[0]]}-{DAYS[run[-1]]}" for run in runs]
+
+
+def written_minute(minute: int) -> str:
+    """Return a minute of the day as HH:MM."""
+    return f"{minute // 60:02}:{minute % 60:02}"

@@ -1,0 +1,330 @@
+"""What a rule may say beside its limits: how it is enforced and measured, until when, at which times, in which steps.
+
+As values, and as a file, a store or a request has them, in YAML or JSON alike::
+
+    enforcement: observe
+    shaping: paced
+    expires: 2026-12-01T00:00:00Z                     the first instant at which the rule is there no more
+    schedule:                                         as if it was not there at all other times, unless
+      {days: [mon-fri], hours: 08:00-18:00, time_zone: Europe/Berlin,
+       otherwise: {producer_byte_rate: 50MiB}}        the limits of those are given
+    ramp:                                             from old limits to the rule's own, in equal steps
+      {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
+
+Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. A reader takes what a writer has written, and
+gives the same value. What holds when is for ``proxy.quota.terms``.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final, TypeVar
+
+from config.errors import TermsError, UnitError
+from config.limits import LIMIT_KEYS, OF_IPS, parse_limit
+from config.model import Enforcement, IpRule, QuotaRule, Shaping
+from config.ramp import Ramp
+from config.schedule import DAY_MINUTES, EVERY_DAY, Schedule, days_of, written_days, written_minute, zone
+from config.units import parse_duration_ms, shown
+
+# The keys beside a rule's limits.
+TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")
+DEFAULT_STEPS: Final = 10
+MAX_STEPS: Final = 1_000
+MAX_RAMP_MS: Final = 366 * 86_400_000
+
+_INSTANT: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+_INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
+_EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
+_MS: Final = timedelta(milliseconds=1)
+# So that a day more or less, in any zone, is an instant, too.
+_FIRST_YEAR: Final = 1971
+_LAST_YEAR: Final = 9998
+_HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]\d|2[0-3]):([0-5]\d)|(24):(00))", re.ASCII)
+_HOURS_HELP: Final = '"08:00-18:00", or "22:00-06:00" over midnight'
+_DAYS_HELP: Final = "days such as [mon-fri] or [mon, sat-sun]"
+_ZONE_HELP: Final = "the zone whose clocks count, such as Europe/Berlin or UTC"
+_OF_SCHEDULE: Final = ("days", "hours", "time_zone", "otherwise")
+_OF_RAMP: Final = ("from", "begins", "over", "steps")
+_MS_BY_UNIT: Final[Mapping[str, int]] = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_E = TypeVar("_E", bound=Enum)
+
+# Keys and limits that are to be set together.
+Limits = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a rule says beside its limits; None: nothing. The names are those of ``QuotaRule``."""
+
+    enforcement: Enforcement | None = None
+    shaping: Shaping | None = None
+    expires_ms: int | None = None  # Unix time
+    schedule: Schedule | None = None
+    ramp: Ramp | None = None
+
+
+NO_TERMS: Final = Terms()
+_NAMES: Final = tuple(field.name for field in fields(Terms))
+
+
+def terms_of(rule: QuotaRule | IpRule) -> Terms:
+    """Return the terms of a rule."""
+    return Terms(**{name: getattr(rule, name, None) for name in _NAMES})
+
+
+# -- read
+
+
+def read_terms(given: object) -> Terms:
+    """Return the terms that a mapping of ``TERMS`` says.
+
+    Raises:
+        TermsError: It is none. That they fit a rule, ``check_terms`` says.
+    """
+    values = _mapping((), given, TERMS)
+    return Terms(
+        enforcement=_choice(("enforcement",), values["enforcement"], Enforcement) if "enforcement" in values else None,
+        shaping=_choice(("shaping",), values["shaping"], Shaping) if "shaping" in values else None,
+        expires_ms=parse_expires_ms(values["expires"]) if "expires" in values else None,
+        schedule=parse_schedule(values["schedule"]) if "schedule" in values else None,
+        ramp=parse_ramp(values["ramp"]) if "ramp" in values else None,
+    )
+
+
+def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
+    """Tell whether terms fit a rule.
+
+    Args:
+        terms: The terms.
+        limits: The keys that the rule limits.
+        allowed: The keys that a rule of its entity may limit; ``connection_creation_rate`` where it is an address.
+
+    Raises:
+        TermsError: They do not.
+    """
+    for key, _ in terms.ramp.start if terms.ramp else ():
+        if key not in limits:
+            message = "is not limited by the rule, which is where a ramp leads to; give it a limit, or remove it here"
+            raise TermsError(("ramp", "from", key), message)
+    for key, _ in (terms.schedule.otherwise or ()) if terms.schedule else ():
+        if key not in allowed:
+            message = f"is no limit of such an entity; those are {', '.join(allowed)}"
+            raise TermsError(("schedule", "otherwise", key), message)
+    if OF_IPS in allowed:
+        for name in ("enforcement", "shaping"):
+            if getattr(terms, name) is not None:
+                raise TermsError((name,), "is not for addresses; the listener's holds for them")
+
+
+def parse_expires_ms(value: object) -> int:
+    """Return the instant at which a rule expires; Unix time.
+
+    Raises:
+        TermsError: Not an instant.
+    """
+    return _instant_ms(("expires",), value)
+
+
+def parse_schedule(value: object) -> Schedule:
+    """Return a schedule.
+
+    Raises:
+        TermsError: Not one.
+    """
+    at = ("schedule",)
+    given = _mapping(at, value, _OF_SCHEDULE)
+    if "time_zone" not in given:
+        raise TermsError((*at, "time_zone"), f"is missing; write {_ZONE_HELP}")
+    if "days" not in given and "hours" not in given:
+        raise TermsError(at, "says no time; give days, hours or both")
+    begin, end = _hours((*at, "hours"), given["hours"]) if "hours" in given else (0, DAY_MINUTES)
+    return Schedule(
+        time_zone=_zone((*at, "time_zone"), given["time_zone"]),
+        days=_days((*at, "days"), given["days"]) if "days" in given else EVERY_DAY,
+        begin_minute=begin,
+        end_minute=end,
+        otherwise=_limits((*at, "otherwise"), given["otherwise"]) if "otherwise" in given else None,
+    )
+
+
+def parse_ramp(value: object) -> Ramp:
+    """Return a ramp.
+
+    Raises:
+        TermsError: Not one.
+    """
+    at = ("ramp",)
+    given = _mapping(at, value, _OF_RAMP)
+    for key, example in (
+        ("from", "the limits that it begins with, such as {producer_byte_rate: 50MiB}"),
+        ("begins", _INSTANT_HELP),
+        ("over", "how long it takes, such as 2h"),
+    ):
+        if key not in given:
+            raise TermsError((*at, key), f"is missing; write {example}")
+    steps = given.get("steps", DEFAULT_STEPS)
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps <= MAX_STEPS:
+        raise TermsError((*at, "steps"), f"must be a whole number from 1 to {MAX_STEPS}")
+    over_ms = _duration_ms((*at, "over"), given["over"])
+    if over_ms < steps:
+        raise TermsError((*at, "over"), "must be above 0, a millisecond for each step at least; write one such as 2h")
+    return Ramp(
+        start=_limits((*at, "from"), given["from"]),
+        begins_ms=_instant_ms((*at, "begins"), given["begins"]),
+        over_ms=over_ms,
+        steps=steps,
+    )
+
+
+def _mapping(at: tuple[str, ...], value: object, known: Collection[str]) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
+    unknown = next((key for key in value if key not in known), None)
+    if unknown is not None:
+        raise TermsError((*at, str(unknown)), f"unknown key; known here: {', '.join(known)}")
+    return value
+
+
+def _choice(at: tuple[str, ...], value: object, choices: type[_E]) -> _E:
+    names = [str(choice.value) for choice in choices]
+    if not isinstance(value, str) or value not in names:
+        raise TermsError(at, f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
+    return choices(value)
+
+
+def _text(at: tuple[str, ...], value: object, help_text: str) -> str:
+    if not isinstance(value, str):
+        raise TermsError(at, "has no value; write " + help_text if value is None else f"must be {help_text}")
+    return value
+
+
+def _instant_ms(at: tuple[str, ...], value: object) -> int:
+    text = _text(at, value, _INSTANT_HELP)
+    match = _INSTANT.fullmatch(text)
+    try:
+        instant = datetime.fromisoformat("{}T{}{}".format(*match.groups())) if match else None
+    except ValueError:
+        instant = None
+    if instant is None:
+        raise TermsError(at, f"{shown(text)} is not {_INSTANT_HELP}")
+    if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
+        raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}")
+    return (instant - _EPOCH) // _MS
+
+
+def _zone(at: tuple[str, ...], value: object) -> str:
+    name = _text(at, value, _ZONE_HELP)
+    try:
+        zone(name)
+    except ValueError:
+        raise TermsError(at, f"{shown(name)} is no time zone that is known here; write {_ZONE_HELP}") from None
+    return name
+
+
+def _hours(at: tuple[str, ...], value: object) -> tuple[int, int]:
+    match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
+    if match is None:
+        raise TermsError(at, f"{shown(value)} are no hours; write {_HOURS_HELP}")
+    begin = int(match[1]) * 60 + int(match[2])
+    end = int(match[3] or match[5]) * 60 + int(match[4] or match[6])
+    if begin == end:
+        raise TermsError(at, "end when they begin; leave hours out for whole days")
+    return begin, end
+
+
+def _days(at: tuple[str, ...], value: object) -> frozenset[int]:
+    elements = [value] if isinstance(value, str) else value
+    if not isinstance(elements, list) or not elements:
+        raise TermsError(at, f"must be {_DAYS_HELP}")
+    found: frozenset[int] = frozenset()
+    for element in elements:
+        try:
+            found |= days_of(_text(at, element, _DAYS_HELP))
+        except TermsError:
+            raise
+        except ValueError:
+            raise TermsError(at, f"{shown(element)} names no days; write {_DAYS_HELP}") from None
+    return found
+
+
+def _limits(at: tuple[str, ...], value: object) -> Limits:
+    given = _mapping(at, value, LIMIT_KEYS)
+    if not given:
+        raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or leave this out")
+    return tuple((key, _limit((*at, key), key, given[key])) for key in LIMIT_KEYS if key in given)
+
+
+def _limit(at: tuple[str, ...], key: str, value: object) -> float:
+    try:
+        return parse_limit(key, value)
+    except UnitError as error:
+        raise TermsError(at, str(error)) from None
+
+
+def _duration_ms(at: tuple[str, ...], value: object) -> int:
+    try:
+        duration_ms = parse_duration_ms(_text(at, value, "a duration such as 2h"))
+    except UnitError as error:
+        raise TermsError(at, str(error)) from None
+    if duration_ms > MAX_RAMP_MS:
+        raise TermsError(at, f"must be {MAX_RAMP_MS // 3_600_000}h, a year, at the most")
+    return duration_ms
+
+
+# -- written
+
+
+def written_terms(terms: Terms) -> dict[str, object]:
+    """Return the mapping that ``read_terms`` takes: of text, numbers, lists and mappings alone; {} for none."""
+    written: dict[str, object] = {}
+    if terms.enforcement is not None:
+        written["enforcement"] = terms.enforcement.value
+    if terms.shaping is not None:
+        written["shaping"] = terms.shaping.value
+    if terms.expires_ms is not None:
+        written["expires"] = written_instant(terms.expires_ms)
+    if terms.schedule is not None:
+        written["schedule"] = _written_schedule(terms.schedule)
+    if terms.ramp is not None:
+        written["ramp"] = _written_ramp(terms.ramp)
+    return written
+
+
+def written_instant(unix_ms: int) -> str:
+    """Return an instant as a file has it, in UTC."""
+    seconds, ms = divmod(unix_ms, 1_000)
+    text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{ms:03}Z" if ms else f"{text}Z"
+
+
+def _written_schedule(schedule: Schedule) -> dict[str, object]:
+    is_whole_day = (schedule.begin_minute, schedule.end_minute) == (0, DAY_MINUTES)
+    written: dict[str, object] = {}
+    if schedule.days != EVERY_DAY or is_whole_day:
+        written["days"] = written_days(schedule.days)
+    if not is_whole_day:
+        written["hours"] = f"{written_minute(schedule.begin_minute)}-{written_minute(schedule.end_minute)}"
+    written["time_zone"] = schedule.time_zone
+    if schedule.otherwise is not None:
+        written["otherwise"] = dict(schedule.otherwise)
+    return written
+
+
+def _written_ramp(ramp: Ramp) -> dict[str, object]:
+    return {
+        "from": dict(ramp.start),
+        "begins": written_instant(ramp.begins_ms),
+        "over": written_duration(ramp.over_ms),
+        "steps": ramp.steps,
+    }
+
+
+def written_duration(duration_ms: int) -> str:
+    """Return a duration above 0 as a file has it, in the largest unit that leaves it whole."""
+    unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
+    return f"{duration_ms // factor}{unit}"
