@@ -130,6 +130,15 @@ def parse_expires_ms(value: object) -> int:
     return _instant_ms(("expires",), value)
 
 
+def parse_instant_ms(text: str) -> int:
+    """Return an instant that stands for itself; Unix time.
+
+    Raises:
+        TermsError: Not an instant.
+    """
+    return _instant_ms((), text)
+
+
 def parse_schedule(value: object) -> Schedule:
     """Return a schedule.
 

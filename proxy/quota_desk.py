@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, ParamSpec, Protocol, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
+from config.terms import written_terms
 from protocol.client_quotas import (
     Altered,
     AlterRequest,
@@ -36,6 +37,7 @@ from proxy.quota_store.errors import (
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
 from proxy.quota_store.in_force import InForce
+from proxy.quota_timer import OnChanges, QuotaTimer, wall_ms
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +53,6 @@ _SMALL_BYTES: Final = 1_024
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
-# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
-OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
-
 
 class Waiting(Protocol):
     """Whoever owns a ticket."""
@@ -68,11 +67,14 @@ class QuotaDesk:
     Args:
         config: What the process is started with.
         on_changes: See ``OnChanges``.
+        wall_ms: Returns Unix time.
     """
 
-    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges) -> None:
+    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = wall_ms) -> None:
         store = config.store
-        self._in_force = InForce(config, name="" if store is None else store.directory)
+        self._wall_ms = wall_ms
+        self._in_force = InForce(config, name="" if store is None else store.directory, now_ms=wall_ms())
+        self._timer = QuotaTimer(self._in_force, on_changes=self._by_time, wall_ms=wall_ms)
         self._keeper: Keeper | None = None
         if store is not None:
             self._keeper = DirectoryKeeper(store.directory, self._hold, self._in_force.stored)
@@ -113,8 +115,9 @@ class QuotaDesk:
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""
-        changes = together(*self._untold, self._in_force.follow_file(config))
+        changes = together(*self._untold, self._in_force.follow_file(config, now_ms=self._wall_ms()))
         self._untold = []
+        self._timer.wake()
         for double in self._in_force.doubles:
             log.warning("%s", double)
         return changes
@@ -152,6 +155,7 @@ class QuotaDesk:
         """Answer, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._hosts.run())
+            tasks.create_task(self._timer.run())
             if self._keeper is not None:
                 tasks.create_task(self._keeper.run())
             while True:
@@ -215,7 +219,7 @@ class QuotaDesk:
     async def _hold(self, changes: Sequence[Change]) -> None:
         """Put in force what is kept."""
         for begin in range(0, len(changes), _AT_ONCE):
-            told = self._in_force.change(changes[begin : begin + _AT_ONCE], self._addresses)
+            told = self._in_force.change(changes[begin : begin + _AT_ONCE], self._addresses, now_ms=self._wall_ms())
             self._untold.append(told)
             if not self._is_open:
                 continue
@@ -223,6 +227,7 @@ class QuotaDesk:
             if told.ips:
                 self._hosts.follow(self._in_force.unknown_hosts)
             await asyncio.sleep(0)
+        self._timer.wake()
 
     def _decide(self, request: AlterRequest, addresses: Addresses) -> Decision:
         in_force = self._in_force
@@ -232,6 +237,12 @@ class QuotaDesk:
         """Tell of what has changed. What cannot be put in force is told again with what changes next."""
         self._on_changes(*together(*self._untold))
         self._untold = []
+
+    def _by_time(self, rules: RuleChanges, ips: IpChanges) -> None:
+        """Put in force what has begun, ended or changed by its time."""
+        self._untold.append(Changes(rules, ips))
+        self._tell()
+        self._hosts.follow(self._in_force.unknown_hosts)
 
     def _know(self, addresses: Addresses) -> None:
         """Put in force the limits of hosts that have been found."""
@@ -265,5 +276,6 @@ def _altered(results: tuple[Altered, ...], request: AlterRequest) -> bytes:
 
 def _say(principal: str, changes: Iterable[Change]) -> None:
     for entity, rule in changes:
-        limits = ", ".join(f"{key}={value}" for key, value in rule.limits.items()) if rule else "none"
-        log.info("%s set the quotas of %s: %s", principal, entity, limits)
+        said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+        words = ", ".join(f"{key}={value}" for key, value in said.items()) or "none"
+        log.info("%s set the quotas of %s: %s", principal, entity, words)

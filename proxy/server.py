@@ -75,6 +75,7 @@ class Server:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.config = self.started_with = config
+        self._file = config  # with every rule, as it stands there; ``config`` has those that hold now
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.ports: list[Port] = []
         self.fleets: dict[frozenset[Address], Fleet] = {}
@@ -93,7 +94,8 @@ class Server:
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
         self.broker_quotas = broker_follower(config, on_changes=self._change_rules)
-        self.quota_desk = QuotaDesk(config, on_changes=self._change_rules)
+        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_rules)
+        self.config = config = self._with_changed()
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -135,16 +137,15 @@ class Server:
         # What a bucket is to remember for the usage log is fixed when it is made.
         started = self.started_with
         config = replace(config, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
+        self._file = config
         changes: Changes | None = self.quota_desk.follow_file(config)
-        config = replace(config, quotas=self.quota_desk.quotas, ip_quotas=self.quota_desk.ip_quotas)
         if self.quota_topic is not None:
             changes = None
             self.quota_topic.follow_file(config.quotas)
-            config = replace(config, quotas=self.quota_topic.rules)
         if self.broker_quotas is not None:
             changes = self.broker_quotas.follow_file(config)
-            config = replace(config, quotas=self.broker_quotas.quotas, ip_quotas=self.broker_quotas.ip_quotas)
         self.config = config
+        self.config = config = self._with_changed()
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         self._follow_cluster(config.replication)
         by_name = {listener.name: listener for listener in config.listeners}
@@ -161,9 +162,13 @@ class Server:
         self._put_in_force(config, changes)
 
     def _with_changed(self) -> ProxyConfig:
-        """Return what is in force, with what was changed since the file was read: through the proxy, by the brokers."""
-        rules = self.quota_desk if self.config.store is not None else self.broker_quotas
-        return self.config if rules is None else replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
+        """Return what is in force, with what was changed since the file was read: by whomever, or by the time."""
+        if self.broker_quotas is not None:
+            rules = self.broker_quotas
+            return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
+        of_topic = () if self.quota_topic is None else self.quota_topic.rules
+        desk = self.quota_desk
+        return replace(self.config, quotas=(*desk.quotas, *of_topic), ip_quotas=desk.ip_quotas)
 
     def _put_in_force(self, config: ProxyConfig, changes: Changes | None) -> None:
         """Have every broker's quotas follow, also of one that the new file has no listener for: it is served still."""
@@ -179,14 +184,20 @@ class Server:
     def _change_quotas(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
         """Put rules of the topic in force, or, with None, none, from the next request on."""
         if self.quota_topic is not None:
-            config = self.config = replace(self.config, quotas=self.quota_topic.rules)
+            config = self.config = self._with_changed()
             for upstream in self._brokers.values():
                 upstream.quotas.change(config, changes)
             for fleet in self.fleets.values():
                 fleet.change(config, changes)
 
+    def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
+        """Put rules in force that were changed through the proxy, or by the time, likewise."""
+        # Where the brokers' are followed, the file's are followed with them.
+        if self.broker_quotas is None:
+            self._change_rules(changes, ips)
+
     def _change_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Put rules that were changed through the proxy, or of the brokers, in force, likewise."""
+        """Put rules that were changed through the proxy, of the brokers, or by the time, in force, likewise."""
         # Not put into ``config``: one rule is not to cost a copy of all.
         for upstream in self._brokers.values():
             upstream.quotas.change(self.config, changes)
@@ -308,7 +319,7 @@ class Server:
     ) -> None:
         if self.config.store is not None:
             await self.quota_desk.read()
-            self.apply(self.config)
+            self.apply(self._file)
         background: list[asyncio.Task[None]] = []
         if self.quota_topic is not None:
             self.quota_topic.start()

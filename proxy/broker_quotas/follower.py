@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import nan
-from typing import Final, NamedTuple, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from config.model import Address, AdminClient, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
 from protocol.client_quotas import Alteration
@@ -19,10 +19,12 @@ from proxy.administration import Ticket
 from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
 from proxy.in_thread import in_thread
-from proxy.quota.changes import Changes, IpChanges, RuleChanges
+from proxy.quota.changes import Changes
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.in_force import InForce
+from proxy.quota_timer import OnChanges, QuotaTimer
+from proxy.quota_timer import wall_ms as unix_ms
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +46,6 @@ _MOST_WAITING: Final = 1_000
 _MOST_HOSTS: Final = 100
 # How many different things are said to be passed over, or to be the file's.
 _MOST_SAID: Final = 100
-
-# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
-OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
 
 
 class Reader(Protocol):
@@ -94,6 +93,7 @@ class BrokerFollower:
         servers: Whom to ask.
         on_changes: See ``OnChanges``.
         connect: Returns what asks one of the servers, in a thread; left out: a ``reader.BrokerReader``.
+        wall_ms: Returns Unix time.
 
     Attributes:
         has_read: Set once they have been read.
@@ -116,6 +116,7 @@ class BrokerFollower:
         *,
         on_changes: OnChanges,
         connect: Callable[[AdminClient, Sequence[Address]], Reader] | None = None,
+        wall_ms: Callable[[], int] = unix_ms,
     ) -> None:
         self.has_read = asyncio.Event()
         self.may_serve = asyncio.Event()
@@ -125,7 +126,10 @@ class BrokerFollower:
         self.server: Address | None = None
         self._settings = settings
         self._servers = tuple(servers)
-        self._in_force = InForce(config, name=SOURCE)
+        self._wall_ms = wall_ms
+        self._in_force = InForce(config, name=SOURCE, now_ms=wall_ms())
+        # Of the file's rules; a broker's are the same at all times.
+        self._timer = QuotaTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
         self._addresses: dict[str, tuple[str, ...]] = {}  # of hosts whose rules are not in force yet
         self._on_changes = on_changes
         self._connect = connect or _connect
@@ -173,7 +177,8 @@ class BrokerFollower:
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed by that. ``on_changes`` is not called."""
-        changes = self._in_force.follow_file(config)
+        changes = self._in_force.follow_file(config, now_ms=self._wall_ms())
+        self._timer.wake()
         self._said = {one for one in self._said if one in self._in_force.sources or isinstance(one, str)}
         self._tell_of_overruled(entity for entity in self._in_force.sources if entity in self._rules)
         return changes
@@ -192,6 +197,11 @@ class BrokerFollower:
 
     async def run(self) -> None:
         """Read again and again, until cancelled; the first time at once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._timer.run())
+            await self._follow()
+
+    async def _follow(self) -> None:
         try:
             while True:
                 self._is_asked.clear()
@@ -252,7 +262,7 @@ class BrokerFollower:
         """Put what was told in force, in portions; what could not be is tried again with the next reading."""
         while self._pending:
             some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
-            self._on_changes(*self._in_force.change(some, self._addresses))
+            self._on_changes(*self._in_force.change(some, self._addresses, now_ms=self._wall_ms()))
             for _ in some:
                 self._pending.popleft()
             await asyncio.sleep(0)
@@ -356,14 +366,15 @@ class BrokerFollower:
             threading.Thread(target=reader.close, name="quotas-close", daemon=True).start()
 
 
-def broker_follower(config: ProxyConfig, *, on_changes: OnChanges) -> BrokerFollower | None:
+def broker_follower(
+    config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
+) -> BrokerFollower | None:
     """Return what follows the brokers' quotas, where these are the rules; else None."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None
-    return BrokerFollower(
-        settings, config, settings.client.bootstrap_servers or _brokers(config), on_changes=on_changes
-    )
+    servers = settings.client.bootstrap_servers or _brokers(config)
+    return BrokerFollower(settings, config, servers, on_changes=on_changes, wall_ms=wall_ms)
 
 
 def _brokers(config: ProxyConfig) -> tuple[Address, ...]:

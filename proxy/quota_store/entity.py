@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName
+from config.terms import NO_TERMS, Terms
 from protocol.client_quotas import EntityParts
 from proxy.quota_store.hash_order import hash_order
 
@@ -28,9 +29,10 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """What an entity may use: Kafka's keys, at least one, each above 0."""
+    """What an entity may use: Kafka's keys, at least one, each above 0; and the terms, of which Kafka knows none."""
 
     limits: Mapping[str, float]
+    terms: Terms = NO_TERMS
 
 
 class ValueType(Enum):

@@ -1,20 +1,29 @@
-"""Which rules hold: those of the file, and of the store those that are about other entities."""
+"""Which rules hold: those of the file, and of the store those that are about other entities; each at its times.
+
+Of an entity that the file has a rule for the file decides, also at times at which that rule does not hold.
+"""
 
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Set
-from typing import Final, TypeVar
+from dataclasses import fields
+from typing import Any, Final, TypeVar, cast
 
-from config.model import CLIENT_QUOTAS, IpRule, ProxyConfig, QuotaRule
-from proxy.quota.changes import Changes, Ip
+from config.model import IpRule, ProxyConfig, QuotaRule
+from config.terms import Terms, terms_of
+from proxy.quota.changes import Changes, Ip, IpChanges
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota.entity import bounded
+from proxy.quota.terms import limits_of
+from proxy.quota.timetable import Timetable
 from proxy.quota_store.addresses import Addresses, AddressesInForce
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import apply
 
-_OF_IPS: Final = "connection_creation_rate"
+_TERMS: Final = tuple(field.name for field in fields(Terms))
+_TIMES: Final = ("expires_ms", "schedule", "ramp")
 
+Rule = QuotaRule | IpRule
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -22,43 +31,51 @@ V = TypeVar("V")
 class InForce:
     """The rules of both. What a change costs depends on what it changes, not on how much there is in the store.
 
+    Every ``now_ms`` is Unix time.
+
     Attributes:
         name: Of the store, where a rule's source is told.
         stored: What the store has.
         sources: The entities of the file, and FILE:LINE.
-        rules: Of every entity, as they are told; of one that both have, the file's.
+        rules: Of every entity, as they were set, whatever the time is; of one that both have, the file's.
     """
 
-    def __init__(self, config: ProxyConfig, *, name: str) -> None:
+    def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
-        self._file_rules: dict[Entity, QuotaRule] = {}
-        self._file_ips: dict[Ip, IpRule] = {}
+        self.sources: dict[Entity, str] = {}
+        self._file: dict[Entity, Rule] = {}  # as they were set
         self._told: dict[Entity, StoredRule] = {}
-        self._quota_rules: dict[Entity, QuotaRule] = {}
+        # As they hold.
+        self._of_file: dict[Entity, QuotaRule] = {}
+        self._ips_of_file: dict[Ip, IpRule] = {}
+        self._of_store: dict[Entity, QuotaRule] = {}
         self._addresses = AddressesInForce(name=name)
-        self.follow_file(config)
+        self._timetable = Timetable[Entity](now_ms=now_ms)
+        self.follow_file(config, now_ms=now_ms)
 
-    def follow_file(self, config: ProxyConfig) -> Changes:
+    def follow_file(self, config: ProxyConfig, *, now_ms: int) -> Changes:
         """Take the file's rules from now on; return what changes by that."""
-        rules = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
-        ips = {rule.ip: rule for rule in config.ip_quotas}
-        changed, changed_ips = _difference(self._file_rules, rules), _difference(self._file_ips, ips)
-        self._file_rules, self._file_ips = rules, ips
+        rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
+        rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
+        changed = _difference(self._file, rules)
+        self._file = rules
         self.sources = {entity: rule.source for entity, rule in rules.items()}
-        self.sources |= {Entity(ip=ip): rule.source for ip, rule in ips.items()}
-        told = {entity: _of_file(rule) if entity in changed else self._told[entity] for entity, rule in rules.items()}
-        told |= {Entity(ip=ip): StoredRule(limits={_OF_IPS: rule.connection_creation_rate}) for ip, rule in ips.items()}
         # Another one: a thread may be reading the one before.
-        self._told = told
-        self.rules: Mapping[Entity, StoredRule] = ChainMap(told, self.stored)
+        self._told = {
+            entity: _as_stored(rule) if entity in changed else self._told[entity] for entity, rule in rules.items()
+        }
+        self.rules: Mapping[Entity, StoredRule] = ChainMap(self._told, self.stored)
+        ips: dict[Ip, IpRule | None] = {}
+        self._addresses.follow_file({rule.ip for rule in config.ip_quotas})
         for entity in changed:
-            self._keep(entity, self.stored.get(entity))
-        self._addresses.follow_file(ips.keys())
-        return Changes(
-            {_key(entity): rules.get(entity) or self._quota_rules.get(entity) for entity in changed},
-            {ip: ips.get(ip) or self._addresses.rules.get(ip) for ip in changed_ips},
-        )
+            ips |= self._forget(entity)
+            if entity in rules:
+                self._keep_of_file(entity, self._timetable.put(entity, rules[entity], now_ms=now_ms))
+            else:
+                ips |= self._take(entity, self.stored.get(entity), {}, now_ms)
+        ips |= {entity.ip: self._ip_rule(entity.ip) for entity in changed if entity.ip is not None}
+        return Changes({_key(entity): self._rule(entity) for entity in changed if entity.ip is None}, ips)
 
     @property
     def doubles(self) -> tuple[str, ...]:
@@ -81,39 +98,109 @@ class InForce:
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """Return the rules of users and client-ids that hold."""
-        return (*self._file_rules.values(), *self._quota_rules.values())
+        return (*self._of_file.values(), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
         """Return the rules of addresses that hold, each address once."""
-        return (*self._file_ips.values(), *self._addresses.rules.values())
+        return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
-    def change(self, changes: Iterable[Change], addresses: Addresses | None = None) -> Changes:
+    def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> Changes:
         """Take what has changed in the store, and where the hosts in it are; return which rules that changes."""
         changes = tuple(changes)
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
-        for entity, rule in changes:
-            if entity.ip is None:
-                self._keep(entity, rule)
-            else:
-                rate = None if rule is None else rule.limits[_OF_IPS]
-                ips |= self._addresses.change(entity.ip, rate, addresses or {})
+        for entity, stored in changes:
+            if entity not in self.sources:
+                ips |= self._take(entity, stored, addresses or {}, now_ms)
         rules = {
-            _key(entity): self._quota_rules.get(entity)
+            _key(entity): self._of_store.get(entity)
             for entity, _ in changes
             if entity.ip is None and entity not in self.sources
         }
         return Changes(rules, ips)
 
-    def _keep(self, entity: Entity, rule: StoredRule | None) -> None:
-        if rule is None or entity in self.sources:
-            self._quota_rules.pop(entity, None)
-        else:
-            self._quota_rules[entity] = self._quota_rule(entity, rule)
+    # -- as time goes on --
 
-    def _quota_rule(self, entity: Entity, rule: StoredRule) -> QuotaRule:
-        return QuotaRule(user=entity.user, client_id=entity.client_id, **rule.limits, source=self.name)  # type: ignore[arg-type]
+    @property
+    def next_change_ms(self) -> int | None:
+        """Return when to ``advance``; None: never."""
+        return self._timetable.next_ms
+
+    @property
+    def has_timed(self) -> bool:
+        """Return whether there are any that are not the same at all times."""
+        return len(self._timetable) > 0
+
+    @property
+    def timed(self) -> Mapping[Entity, Rule]:
+        """Return the rules that are not the same at all times, as they were set."""
+        return self._timetable.rules()
+
+    def advance(self, most: int, *, now_ms: int) -> Changes | None:
+        """Take it that it is now; return what changes by that, None where nothing does.
+
+        So many rules are looked at: see ``Timetable.due``. Hosts among ``unknown_hosts`` may have come.
+        """
+        due = self._timetable.due(most, now_ms=now_ms)
+        ips: dict[Ip, IpRule | None] = {}
+        for entity, rule in due.items():
+            if entity not in self.sources:
+                ips |= self._keep_of_store(entity, rule, {})
+            else:
+                self._keep_of_file(entity, rule)
+                if entity.ip is not None:
+                    ips[entity.ip] = self._ip_rule(entity.ip)
+        rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
+        return Changes(rules, ips) if due else None
+
+    def tell_again(self) -> None:
+        """Have ``advance`` return all rules that are not the same at all times."""
+        self._timetable.tell_again()
+
+    # -- within --
+
+    def _rule(self, entity: Entity) -> QuotaRule | None:
+        return (self._of_file if entity in self.sources else self._of_store).get(entity)
+
+    def _ip_rule(self, ip: Ip) -> IpRule | None:
+        return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
+
+    def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
+        """Keep what holds of a rule of the store, or, with None, of none."""
+        rule = None if stored is None else self._as_rule(entity, stored)
+        return self._keep_of_store(entity, self._timetable.put(entity, rule, now_ms=now_ms), addresses)
+
+    def _keep_of_store(self, entity: Entity, rule: Rule | None, addresses: Addresses) -> IpChanges:
+        if entity.ip is not None:
+            rate = None if rule is None else cast(IpRule, rule).connection_creation_rate
+            return self._addresses.change(entity.ip, rate, addresses)
+        if rule is None:
+            self._of_store.pop(entity, None)
+        else:
+            self._of_store[entity] = cast(QuotaRule, rule)
+        return {}
+
+    def _keep_of_file(self, entity: Entity, rule: Rule | None) -> None:
+        if rule is None:
+            self._of_file.pop(entity, None)
+            self._ips_of_file.pop(entity.ip or "", None)
+        elif isinstance(rule, IpRule):
+            self._ips_of_file[rule.ip] = rule
+        else:
+            self._of_file[entity] = rule
+
+    def _forget(self, entity: Entity) -> IpChanges:
+        """Have nothing hold of an entity, whoever it was set by."""
+        self._keep_of_file(entity, None)
+        return self._keep_of_store(entity, self._timetable.put(entity, None, now_ms=0), {})
+
+    def _as_rule(self, entity: Entity, stored: StoredRule) -> Rule:
+        names = _TERMS if entity.ip is None else _TIMES
+        given: dict[str, Any] = {**stored.limits, **{name: getattr(stored.terms, name) for name in names}}
+        if entity.ip is not None:
+            return IpRule(ip=entity.ip, **given, source=self.name)
+        return QuotaRule(user=entity.user, client_id=entity.client_id, **given, source=self.name)
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
@@ -121,9 +208,9 @@ def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
     return {key for key, value in after.items() if before.get(key) != value} | (before.keys() - after.keys())
 
 
-def _of_file(rule: QuotaRule) -> StoredRule:
-    limits = ((key, getattr(rule, key)) for key in CLIENT_QUOTAS)
-    return StoredRule(limits={key: float(limit) for key, limit in limits if limit is not None})
+def _as_stored(rule: Rule) -> StoredRule:
+    limits = {key: float(limit) for key, limit in limits_of(rule).items()}
+    return StoredRule(limits=limits, terms=terms_of(rule))
 
 
 def _key(entity: Entity) -> RuleEntity:

@@ -12,7 +12,8 @@ there twice or elsewhere is found out. What the JSON may be::
 
 A KEY is an entity, ``{"user":"alice","client-id":null}``; null is the default. A VALUE is what a rule says,
 ``{"producer_byte_rate":5242880.0}``; null: there is no rule any more. Both are those of the quota topic, which has no
-addresses.
+addresses. Where a rule has terms, its VALUE has them as ``config.terms`` writes them, ``"terms":{"expires":…}``. The
+version stays what it was: a program that knows no terms says so and leaves the store alone, as it is to.
 """
 
 import json
@@ -21,6 +22,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from config.errors import TermsError
+from config.terms import read_terms, written_terms
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of, names_of
 
@@ -29,6 +32,7 @@ JOURNAL: Final = "journal"
 SNAPSHOT: Final = "snapshot"
 
 _MAGIC: Final = "kafka-quota-store"
+_TERMS: Final = "terms"
 _CHECKSUM_BYTES: Final = 8
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 _read: Final = json.JSONDecoder().decode
@@ -112,7 +116,7 @@ def read_header(content: object) -> Header:
 
 def written_changes(number: int, changes: Iterable[Change]) -> object:
     """Return a line of a journal: changes that are made at once."""
-    return {"n": number, "changes": [[names_of(entity), rule and dict(rule.limits)] for entity, rule in changes]}
+    return {"n": number, "changes": [[names_of(entity), rule and _value(rule)] for entity, rule in changes]}
 
 
 def read_changes(content: object) -> tuple[int, tuple[Change, ...]]:
@@ -128,7 +132,7 @@ def read_changes(content: object) -> tuple[int, tuple[Change, ...]]:
 
 def written_rule(entity: Entity, rule: StoredRule) -> object:
     """Return a line of a snapshot."""
-    return [names_of(entity), dict(rule.limits)]
+    return [names_of(entity), _value(rule)]
 
 
 def read_rule(content: object) -> tuple[Entity, StoredRule]:
@@ -147,7 +151,22 @@ def _change(pair: object) -> Change:
     if not isinstance(pair, list) or len(pair) != 2:
         raise ForeignLineError("not an entity and its rule")
     entity = _entity(pair[0])
-    return Change(entity, None if pair[1] is None else StoredRule(limits=_limits(entity, pair[1])))
+    return Change(entity, None if pair[1] is None else _rule(entity, pair[1]))
+
+
+def _value(rule: StoredRule) -> dict[str, object]:
+    terms = written_terms(rule.terms)
+    return {**rule.limits, _TERMS: terms} if terms else dict(rule.limits)
+
+
+def _rule(entity: Entity, value: object) -> StoredRule:
+    if not isinstance(value, dict) or _TERMS not in value:
+        return StoredRule(limits=_limits(entity, value))
+    limits = _limits(entity, {key: limit for key, limit in value.items() if key != _TERMS})
+    try:
+        return StoredRule(limits=limits, terms=read_terms(value[_TERMS]))
+    except TermsError as error:
+        raise ForeignLineError(f"terms of {entity}: {error}") from None
 
 
 def _entity(names: object) -> Entity:

@@ -67,8 +67,7 @@ class QuotaTopic:
         reader: Callable[[Tell], Reader],
     ) -> None:
         self.name = str(settings)
-        self._file_rules = tuple(file_rules)
-        self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=self._file_rules)
+        self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=file_rules)
         self.has_read = asyncio.Event()
         self.may_serve = asyncio.Event()
         self.is_connected = False
@@ -81,8 +80,8 @@ class QuotaTopic:
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
-        """Every rule that holds: the file's, and the topic's."""
-        return (*self._file_rules, *self.state.in_force.values())
+        """Every rule of the topic that holds."""
+        return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
         """Return how long ago the last news had come; NaN before the first."""
@@ -101,9 +100,11 @@ class QuotaTopic:
         }
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Take the file's rules from now on. ``rules`` are right when this returns; ``on_changes`` is not called."""
-        self._file_rules = tuple(rules)
-        self.state.follow_file(self._file_rules)
+        """Take the file's rules from now on, also those that do not hold now: their entities are the file's.
+
+        ``rules`` are right when this returns; ``on_changes`` is not called.
+        """
+        self.state.follow_file(rules)
         self.state.changes()
         self._say()
 

@@ -26,13 +26,16 @@ def ip_rule(limit: float) -> StoredRule:
     return StoredRule(limits={"connection_creation_rate": limit})
 
 
+NOW_MS = 1_800_000_000_000
 FILED = QuotaRule(user="filed", producer_byte_rate=1.0, connections=7, source="f.yaml:3")
 
 
 def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> None:
-    in_force = InForce(config(FILED), name="quotas.d")
+    in_force = InForce(config(FILED), name="quotas.d", now_ms=NOW_MS)
 
-    rules, ips = in_force.change([Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)])
+    rules, ips = in_force.change(
+        [Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)], now_ms=NOW_MS
+    )
 
     alice = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2.0, source="quotas.d")
     assert in_force.quotas == (FILED, alice)
@@ -45,11 +48,11 @@ def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> No
 
 
 def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
-    in_force = InForce(config(), name="quotas.d")
-    in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))])
+    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     ip = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4")
 
-    changes = in_force.follow_file(config(FILED, ips=(ip,)))
+    changes = in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
 
     assert changes == Changes({("filed", None): FILED}, {"10.0.0.7": ip})
     assert in_force.quotas == (FILED,)
@@ -59,9 +62,9 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
         "f.yaml:3: user filed has quotas in quotas.d, too; those of the file hold",
         "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
     )
-    assert in_force.change([Change(Entity("filed"), rule(3.0))]) == ({}, {})
+    assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
     # Once the file has it no more, the store's holds.
-    rules, ips = in_force.follow_file(config())
+    rules, ips = in_force.follow_file(config(), now_ms=NOW_MS)
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
     assert not in_force.doubles
@@ -70,10 +73,10 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
 
 
 def test_a_long_name_is_found_as_tables_know_it() -> None:
-    in_force = InForce(config(), name="d")
+    in_force = InForce(config(), name="d", now_ms=NOW_MS)
     name = "n" * 1_000
 
-    rules, _ = in_force.change([Change(Entity(client_id=name), rule(1.0))])
+    rules, _ = in_force.change([Change(Entity(client_id=name), rule(1.0))], now_ms=NOW_MS)
 
     assert list(rules) == [(None, bounded(name))]
     assert in_force.quotas[0].client_id == name

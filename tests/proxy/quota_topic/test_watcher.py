@@ -81,8 +81,7 @@ async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() ->
         assert len(watched.changes) == 600
         assert max(watched.portions) <= 250
         assert watched.topic.is_connected
-        assert watched.topic.rules[0] is FILE
-        assert len(watched.topic.rules) == 601
+        assert len(watched.topic.rules) == 600
     assert watched.playbook.is_stopped
     assert watched.playbook.errors == []
 
@@ -158,9 +157,7 @@ async def test_a_reload_of_the_file_merges_anew() -> None:
         own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
         watched.topic.follow_file([own])
 
-        assert watched.topic.rules == (
-            own, QuotaRule(user="filed", connections=1, source="kafka://store@1"),
-        )  # fmt: skip
+        assert watched.topic.rules == (QuotaRule(user="filed", connections=1, source="kafka://store@1"),)
         assert watched.changes == {}
 
 
