@@ -1,7 +1,7 @@
 """``kafka-quota-proxy explain``: which quota holds for a client, at which level, and why not another.
 
 The answers come from the code that runs: rules are resolved and buckets made as the proxy does it, for a client that
-comes at time 0.
+comes at time 0 of its clock, and under the rules that hold now, or at another instant.
 """
 
 import argparse
@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import time_ns
 from typing import Final
 
-from config.errors import ConfigError, UnitError
+from config.errors import ConfigError, TermsError, UnitError
 from config.load import Loaded, load
 from config.model import (
     ANONYMOUS,
@@ -27,15 +28,19 @@ from config.model import (
     QuotasFromBroker,
     Shaping,
 )
+from config.terms import parse_instant_ms
 from config.units import parse_ip
 from proxy.commands import priority
+from proxy.commands.timing import until_when, why_not
 from proxy.host_finder import find_hosts
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import Candidate, Level, QuotaKind, RuleTable, Tags, bounded
+from proxy.quota.entity import Candidate, Level, Limits, QuotaKind, RuleTable, Tags, bounded
 from proxy.quota.open_connections import CONNECTIONS
+from proxy.quota.terms import in_force
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity as StoreEntity
 from proxy.quota_store.in_force import InForce
 from proxy.quota_store.journal import ForeignStoreError
 
@@ -56,8 +61,20 @@ class AtListener:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotNow:
+    """A rule for the client that does not hold at this time."""
+
+    rule: QuotaRule
+    level: Level
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it; ``why`` may say why."""
+    """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it; ``why`` may say why.
+
+    ``times`` says what will change of the rule, in words.
+    """
 
     key: str  # Kafka's, or ours of the same form
     rule: QuotaRule | None
@@ -66,16 +83,38 @@ class Verdict:
     bucket: Tags
     at_listeners: tuple[AtListener, ...]
     lost: tuple[Candidate, ...]
+    times: tuple[str, ...] = ()
+    not_now: tuple[NotNow, ...] = ()
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """What holds for an address. ``rule`` is None where nothing limits it; ``lost`` is that for all others."""
+    """What holds for an address. ``rule`` is None where nothing limits it; ``lost`` is that for all others.
+
+    ``not_now`` has rules that do not hold at this time, and why.
+    """
 
     ip: str
     rule: IpRule | None
     lost: IpRule | None
+    times: tuple[str, ...] = ()
+    not_now: tuple[tuple[IpRule, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The file with the rules that hold at an instant, those of a store among them.
+
+    Attributes:
+        loaded: The file, with them.
+        timed: The rules that are not the same at all times, as they were set.
+        now_ms: The instant; Unix time.
+    """
+
+    loaded: Loaded
+    timed: Mapping[StoreEntity, QuotaRule | IpRule]
+    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +141,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: tell which priority the client has "
         "there now, and why (fair_call_queue; for a client that does not log in give --ip, too)",
     )
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="when, such as 2026-12-01T00:00:00Z: rules may expire, hold at some hours, change in steps (default: now)",
+    )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
 
 
@@ -120,9 +164,13 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     try:
         ip = None if args.ip is None else parse_ip(args.ip)
-        loaded = _with_store(load(args.config))
+        now_ms = time_ns() // 1_000_000 if args.at is None else parse_instant_ms(args.at)
+        rules = rules_at(load(args.config), now_ms=now_ms)
     except UnitError as error:
         sys.stderr.write(f"kafka-quota-proxy explain: --ip: {error}\n")
+        return 2
+    except TermsError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --at: {error}\n")
         return 2
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
@@ -130,7 +178,8 @@ def execute(args: argparse.Namespace) -> int:
     except (OSError, ForeignStoreError) as error:
         sys.stderr.write(f"kafka-quota-proxy explain: the store cannot be read: {error}\n")
         return 1
-    found = explain(loaded, user=args.user, client_id=args.client_id, ip=ip)
+    loaded = rules.loaded
+    found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
     try:
         queues = None if args.url is None else priority.ask(args.url, args.user, args.client_id, ip or "")
     except priority.NotToldError as error:
@@ -147,8 +196,9 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def explain(loaded: Loaded, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
+def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
     """Resolve what holds for a client. ``client_id`` is "" for one that sends none, ``ip`` as ``parse_ip`` gives it."""
+    loaded = rules.loaded
     config = loaded.config
     charged_user, is_exempt = PrincipalRules(config.principals).charged_user(user)
     # Listeners in front of one broker share its buckets; what differs between them is how, not how much.
@@ -163,23 +213,35 @@ def explain(loaded: Loaded, *, user: str, client_id: str, ip: str | None = None)
         is_exempt=is_exempt,
         verdicts=(
             *(
-                _verdict(
-                    loaded,
-                    manager,
-                    [(listener, buckets[index]) for listener, buckets in buckets_at],
-                    manager.table.explain(user=charged_user, client_id=client_id),
+                _with_times(
+                    _verdict(
+                        loaded,
+                        manager,
+                        [(listener, buckets[index]) for listener, buckets in buckets_at],
+                        manager.table.explain(user=charged_user, client_id=client_id),
+                    ),
+                    rules,
+                    manager.kind,
+                    user=charged_user,
+                    client_id=client_id,
                 )
                 for index, manager in enumerate(quotas_at[0][1].managers)
             ),
-            _of_connections(
-                loaded,
+            _with_times(
+                _of_connections(
+                    loaded,
+                    user=charged_user,
+                    client_id=client_id,
+                    is_exempt=is_exempt,
+                    is_broker=user in config.principals.brokers,
+                ),
+                rules,
+                CONNECTIONS,
                 user=charged_user,
                 client_id=client_id,
-                is_exempt=is_exempt,
-                is_broker=user in config.principals.brokers,
             ),
         ),
-        of_ip=None if ip is None else _of_ip(loaded, ip),
+        of_ip=None if ip is None else _of_ip(rules, ip),
     )
 
 
@@ -201,21 +263,49 @@ def _verdict(
     )
 
 
-def _with_store(loaded: Loaded) -> Loaded:
-    """Return the file with the rules that were set through a proxy, as its store has them now."""
+def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
+    """Return the file with the rules that hold then, among them those that its store has now.
+
+    Raises:
+        OSError: The store cannot be read.
+        ForeignStoreError: Another program has written it.
+    """
     store = loaded.config.store
-    if store is None or not Path(store.directory).exists():
-        return loaded
-    in_force = InForce(loaded.config, name=store.directory)
-    restored = StoreDirectory(Path(store.directory)).look()
-    for fault in restored.faults:
-        sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
-    in_force.change(Change(entity, rule) for entity, rule in restored.rules.items())
-    if in_force.unknown_hosts:
-        in_force.know(asyncio.run(find_hosts(in_force.unknown_hosts)))
-    for host in sorted(in_force.unknown_hosts):
-        sys.stderr.write(f"kafka-quota-proxy explain: no address is known of {host}, which has quotas in the store\n")
-    return replace(loaded, config=replace(loaded.config, quotas=in_force.quotas, ip_quotas=in_force.ip_quotas))
+    both = InForce(loaded.config, name="" if store is None else store.directory, now_ms=now_ms)
+    if store is not None and Path(store.directory).exists():
+        restored = StoreDirectory(Path(store.directory)).look()
+        for fault in restored.faults:
+            sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
+        both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
+        if both.unknown_hosts:
+            both.know(asyncio.run(find_hosts(both.unknown_hosts)))
+        for host in sorted(both.unknown_hosts):
+            told = f"no address is known of {host}, which has quotas in the store"
+            sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
+    config = replace(loaded.config, quotas=both.quotas, ip_quotas=both.ip_quotas)
+    return Rules(loaded=replace(loaded, config=config), timed=both.timed, now_ms=now_ms)
+
+
+def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, client_id: str) -> Verdict:
+    """Return the verdict with what the time has to do with it."""
+    now_ms = rules.now_ms
+    winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
+    of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
+    out_of_time = RuleTable(kind, [rule for rule in of_clients if _is_silent(rule, kind, now_ms)])
+    return replace(
+        verdict,
+        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        not_now=tuple(
+            NotNow(rule=candidate.rule, level=candidate.level, reason=why_not(candidate.rule, now_ms=now_ms))
+            for candidate in out_of_time.explain(user=user, client_id=client_id)
+            if candidate.rule is not None
+        ),
+    )
+
+
+def _is_silent(rule: QuotaRule, kind: Limits, now_ms: int) -> bool:
+    held = in_force(rule, now_ms=now_ms)
+    return held is None or kind.limit_of(held) is None
 
 
 def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
@@ -251,10 +341,23 @@ def _of_connections(loaded: Loaded, *, user: str, client_id: str, is_exempt: boo
     )
 
 
-def _of_ip(loaded: Loaded, ip: str) -> IpVerdict:
-    rules = {rule.ip: rule for rule in loaded.config.ip_quotas}
-    own, for_others = rules.get(ip), rules.get(DEFAULT)
-    return IpVerdict(ip=ip, rule=own or for_others, lost=for_others if own else None)
+def _of_ip(rules: Rules, ip: str) -> IpVerdict:
+    found = {rule.ip: rule for rule in rules.loaded.config.ip_quotas}
+    own, for_others = found.get(ip), found.get(DEFAULT)
+    rule, now_ms = own or for_others, rules.now_ms
+    timed = {rule.ip: rule for rule in rules.timed.values() if isinstance(rule, IpRule)}
+    winner = timed.get(rule.ip) if rule else None
+    return IpVerdict(
+        ip=ip,
+        rule=rule,
+        lost=for_others if own else None,
+        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        not_now=tuple(
+            (one, why_not(one, now_ms=now_ms))
+            for one in (timed.get(ip), timed.get(DEFAULT))
+            if one is not None and in_force(one, now_ms=now_ms) is None
+        ),
+    )
 
 
 def _lost(candidates: Iterable[Candidate], loaded: Loaded) -> tuple[Candidate, ...]:
@@ -296,6 +399,7 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
         "rule": _entity(verdict.rule),
         "level": verdict.level.number,
         "source": verdict.rule.source,
+        **({"times": list(verdict.times)} if verdict.times else {}),
         "bucket": {"user": verdict.bucket.user, "client-id": verdict.bucket.client_id},
         "charged_user": found.charged_user,
         "listeners": {
@@ -318,6 +422,17 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
             for candidate in verdict.lost
             if candidate.rule is not None
         ],
+        **({"not_now": [_not_now_fields(verdict.key, one) for one in verdict.not_now]} if verdict.not_now else {}),
+    }
+
+
+def _not_now_fields(key: str, one: NotNow) -> dict[str, object]:
+    return {
+        "rule": _entity(one.rule),
+        "limit": _number(_limit(key, one.rule)),
+        "level": one.level.number,
+        "source": one.rule.source,
+        "reason": one.reason,
     }
 
 
@@ -373,6 +488,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
     else:
         yield f"{verdict.key}: {_amount(verdict.key, verdict.limit)}"
         yield f"  rule         {_words(_entity(verdict.rule))} ({verdict.rule.source})"
+        yield from (f"  time         {words}" for words in verdict.times)
         yield f"  level        {verdict.level.number} of 8: {verdict.level.says}"
         yield f"  bucket       {_sharing(verdict.bucket)}"
         yield from _listener_lines(verdict)
@@ -381,6 +497,10 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
             limit = _amount(verdict.key, _limit(verdict.key, candidate.rule))
             yield f"  lost         {_words(_entity(candidate.rule))}, {limit} ({candidate.rule.source})"
             yield f"               level {candidate.level.number}: {candidate.reason}"
+    for one in verdict.not_now:
+        limit = _amount(verdict.key, _limit(verdict.key, one.rule))
+        yield f"  not now      {_words(_entity(one.rule))}, {limit} ({one.rule.source})"
+        yield f"               level {one.level.number}: {one.reason}"
 
 
 def _listener_lines(verdict: Verdict) -> Iterator[str]:
@@ -403,13 +523,17 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
     rule, lost = found.rule, found.lost
     if rule is None:
         yield f"{_OF_IPS} of {found.ip}: not limited"
-        return
-    yield f"{_OF_IPS} of {found.ip}: {_amount(_OF_IPS, rule.connection_creation_rate)}"
-    yield f"  rule         ip {rule.ip} ({rule.source})"
-    yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
+    else:
+        yield f"{_OF_IPS} of {found.ip}: {_amount(_OF_IPS, rule.connection_creation_rate)}"
+        yield f"  rule         ip {rule.ip} ({rule.source})"
+        yield from (f"  time         {words}" for words in found.times)
+        yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
     if lost is not None:
         yield f"  lost         ip {lost.ip}, {_amount(_OF_IPS, lost.connection_creation_rate)} ({lost.source})"
         yield f"               {_OWN_RULE}"
+    for one, reason in found.not_now:
+        yield f"  not now      ip {one.ip}, {_amount(_OF_IPS, one.connection_creation_rate)} ({one.source})"
+        yield f"               {reason}"
 
 
 def _topic_hint(config: ProxyConfig) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from config.load import load
-from proxy.commands.explain import explain
+from proxy.commands.explain import explain, rules_at
 from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
@@ -258,7 +258,9 @@ def _rules(case: Case) -> list[dict[str, str | float]]:
 
 def _explained(proxy: Proxy, client: Client) -> Levels:
     """By which level the command ``explain`` says that this client is limited."""
-    produce, fetch, *_ = explain(load(proxy.file), user=client.user, client_id=client.client_id or "").verdicts
+    produce, fetch, *_ = explain(
+        rules_at(load(proxy.file), now_ms=0), user=client.user, client_id=client.client_id or ""
+    ).verdicts
     return Levels(produce.level and produce.level.number, fetch.level and fetch.level.number)
 
 

@@ -12,7 +12,7 @@ from config.load import load_bytes
 from config.model import Address, Enforcement, FairCallQueue, Listener, ProxyConfig, Shaping
 from proxy.__main__ import main
 from proxy.admin import AdminServer
-from proxy.commands.explain import explain
+from proxy.commands.explain import Rules, explain, rules_at
 from proxy.quota.entity import QuotaKind
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
@@ -38,6 +38,10 @@ principals: {fold: [{match: 'alice-[0-9]+', to: alice}], exempt: [admin]}
 ALL_KEYS = [*(kind.value for kind in QuotaKind), "connections", "connection_creation_rate"]
 
 
+def rules_of(text: str, *, now_ms: int = 0) -> Rules:
+    return rules_at(load_bytes(text.encode(), file="c.yaml"), now_ms=now_ms)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "c.yaml"
@@ -57,14 +61,14 @@ def path(tmp_path: Path) -> Path:
 def test_the_most_specific_rule_wins(
     user: str, client_id: str, level: int, limit: int, bucket: tuple[str, str]
 ) -> None:
-    produce, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user=user, client_id=client_id).verdicts
+    produce, *_ = explain(rules_of(CONFIG), user=user, client_id=client_id).verdicts
 
     assert produce.level is not None
     assert (produce.level.number, produce.limit, produce.bucket) == (level, limit, bucket)
 
 
 def test_the_rules_that_lost_come_with_their_reasons() -> None:
-    produce, fetch, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="alice", client_id="etl").verdicts
+    produce, fetch, *_ = explain(rules_of(CONFIG), user="alice", client_id="etl").verdicts
 
     assert [(lost.level.number, lost.rule.source if lost.rule else None, lost.reason) for lost in produce.lost] == [
         (2, "c.yaml:9", "level 1 (user, client-id) is more specific"),
@@ -75,7 +79,7 @@ def test_the_rules_that_lost_come_with_their_reasons() -> None:
 
 
 def test_a_rule_is_before_the_listener_and_the_listener_before_the_file() -> None:
-    loaded = load_bytes(CONFIG.encode(), file="c.yaml")
+    loaded = rules_of(CONFIG)
 
     by_rule, *_ = explain(loaded, user="bob", client_id="x").verdicts
     by_listener, *_ = explain(loaded, user="alice", client_id="x").verdicts
@@ -87,10 +91,10 @@ def test_a_rule_is_before_the_listener_and_the_listener_before_the_file() -> Non
 
 def test_a_fetch_is_capped_at_a_window_or_a_burst_and_not_where_nothing_is_enforced() -> None:
     rule = "{client-id: etl, consumer_byte_rate: 1MB, enforcement: respond}"
-    enforced = load_bytes(CONFIG.replace("{client-id: etl, producer_byte_rate: 3MiB}", rule).encode(), file="c.yaml")
+    enforced = rules_of(CONFIG.replace("{client-id: etl, producer_byte_rate: 3MiB}", rule))
 
     _, fetch, *_ = explain(enforced, user="bob", client_id="etl").verdicts
-    _, observed, *_ = explain(load_bytes(CONFIG.encode(), file="c.yaml"), user="bob", client_id="etl").verdicts
+    _, observed, *_ = explain(rules_of(CONFIG), user="bob", client_id="etl").verdicts
 
     assert [at.max_fetch_bytes for at in fetch.at_listeners] == [10_000_000, 2_000_000]
     assert [at.max_fetch_bytes for at in observed.at_listeners] == [20_000_000, None]
@@ -366,8 +370,8 @@ def test_what_a_limit_on_connections_does_is_said(other_kinds: Path, capsys: pyt
 
 
 def test_an_address_without_a_rule_has_that_of_all_others_or_none() -> None:
-    with_default = load_bytes(OTHER_KINDS.encode(), file="c.yaml")
-    without = load_bytes(CONFIG.encode(), file="c.yaml")
+    with_default = rules_of(OTHER_KINDS)
+    without = rules_of(CONFIG)
 
     found = explain(with_default, user="alice", client_id="", ip="10.0.0.8").of_ip
     nothing = explain(without, user="alice", client_id="", ip="10.0.0.8").of_ip

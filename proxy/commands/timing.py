@@ -1,0 +1,51 @@
+"""The times of rules in words: why one does not hold at an instant, or until when it does."""
+
+from collections.abc import Iterator
+
+from config.model import IpRule, QuotaRule
+from config.ramp import next_step_ms, step_of
+from config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
+from config.terms import written_instant
+
+
+def why_not(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
+    """Return why a rule does not hold, and from when it does again. That it does not, ``proxy.quota.terms`` says."""
+    if rule.expires_ms is not None and now_ms >= rule.expires_ms:
+        return f"expired since {written_instant(rule.expires_ms)}"
+    return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
+
+
+def until_when(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
+    """Yield what will change of a rule that holds, and which of its limits do."""
+    if rule.schedule is not None:
+        next_ms = next_change_ms(rule.schedule, now_ms=now_ms)
+        until = "" if next_ms is None else f" until {written_instant(next_ms)}"
+        if not is_open(rule.schedule, now_ms=now_ms):
+            yield f"outside its schedule ({_words(rule.schedule)}): the limits under otherwise hold{until}"
+            yield from _expiry(rule)
+            return
+        yield f"within its schedule ({_words(rule.schedule)}){until}"
+    if rule.ramp is not None:
+        next_ms = next_step_ms(rule.ramp, now_ms=now_ms)
+        step = step_of(rule.ramp, now_ms=now_ms)
+        next_step = "" if next_ms is None else f", the next at {written_instant(next_ms)}"
+        yield f"ramp: step {step} of {rule.ramp.steps}{next_step}"
+    yield from _expiry(rule)
+
+
+def _expiry(rule: QuotaRule | IpRule) -> Iterator[str]:
+    if rule.expires_ms is not None:
+        yield f"expires at {written_instant(rule.expires_ms)}"
+
+
+def _again(rule: QuotaRule | IpRule, now_ms: int) -> str:
+    next_ms = None if rule.schedule is None else next_change_ms(rule.schedule, now_ms=now_ms)
+    if next_ms is None or (rule.expires_ms is not None and next_ms >= rule.expires_ms):
+        return "never again"
+    return f"again at {written_instant(next_ms)}"
+
+
+def _words(schedule: Schedule) -> str:
+    days = ", ".join(written_days(schedule.days))
+    hours = f"{written_minute(schedule.begin_minute)}-{written_minute(schedule.end_minute)}"
+    return f"{days} {hours} {schedule.time_zone}"
