@@ -11,7 +11,7 @@ from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
 from config.fair_call_queue_checks import check_fair_call_queue
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
-from config.quota_checks import check_quotas
+from config.quota_checks import check_quotas, warn_of_expired
 from config.quotas_from_checks import check_quotas_from
 from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from config.replication_checks import check_replication
@@ -31,8 +31,11 @@ _NULLABLE: Final = {
 }
 
 
-def check(document: Document) -> list[Fault]:
-    """Return faults that concern more than one key, and all warnings."""
+def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
+    """Return faults that concern more than one key, and all warnings; of what has expired, where a time is given.
+
+    ``now_ms`` is Unix time.
+    """
     if not isinstance(document.data, dict):
         return []
     faults: list[Fault] = []
@@ -49,6 +52,8 @@ def check(document: Document) -> list[Fault]:
     _check_tls(document, say)
     _check_shared_upstreams(document, say)
     check_quotas(document, say, warn)
+    if now_ms is not None:
+        warn_of_expired(document, warn, now_ms=now_ms)
     _check_nulls(document, say)
     check_replication(document, say, warn)
     check_fair_call_queue(document, say, warn)

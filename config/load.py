@@ -84,28 +84,28 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
         message = f"cannot be read: {error.strerror or error}; give the path of a YAML file"
         raise UnreadableFileError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
     with _without_cyclic_gc():
-        return _load(data, file=str(path), reads_files=reads_files)
+        return _load(data, file=str(path), reads_files=reads_files, now=datetime.now(UTC))
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a file whose name is ``file``. No I/O: files that it names may not exist.
+    """Check the bytes of a file whose name is ``file``. No I/O and no clock: files that it names may not exist.
 
     Raises:
         ConfigError: With every fault of the file, warnings among them.
     """
-    return _load(data, file=file, reads_files=False)
+    return _load(data, file=file, reads_files=False, now=None)
 
 
-def _load(data: bytes, *, file: str, reads_files: bool) -> Loaded:
+def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) -> Loaded:
     document = parse(_decoded(data, file), file=file)
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
         message = f"{what}; a configuration is a mapping that has listeners at least"
         raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
     section: FileSection | None = None
-    faults = [*document.faults, *check(document)]
-    if reads_files:
-        faults += check_files(document, Path(file).parent, now=datetime.now(UTC))
+    faults = [*document.faults, *check(document, now_ms=None if now is None else int(now.timestamp() * 1_000))]
+    if reads_files and now is not None:
+        faults += check_files(document, Path(file).parent, now=now)
         faults += check_admin_client_files(document, Path(file).parent)
         faults += check_packages(document)
     try:

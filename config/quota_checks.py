@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from config.document import Document
-from config.errors import UnitError
+from config.errors import TermsError, UnitError
 from config.model import CLIENT_QUOTAS, DEFAULT
 from config.raw import Say, elements, is_small, mapping_at, small
+from config.terms import parse_instant_ms, written_instant
 from config.units import parse_ip
 
 _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -21,6 +22,21 @@ def check_quotas(document: Document, say: Say, warn: Say) -> None:
         _check_ip_rule(rule, index, say)
     _check_entities(document, say)
     _warn_of_small_rates(document, warn)
+
+
+def warn_of_expired(document: Document, warn: Say, *, now_ms: int) -> None:
+    """Tell of every rule that is there no more."""
+    for index, rule in elements(document, "quotas"):
+        if "expires" not in rule:
+            continue
+        location = ("quotas", index, "expires")
+        try:
+            expires_ms = parse_instant_ms(document.text(location))
+        except TermsError:
+            continue
+        if expires_ms <= now_ms:
+            message = f"expired since {written_instant(expires_ms)}: it is as if the rule was not there; remove it, or "
+            warn(location, f"{message}write a later time")
 
 
 def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:

@@ -1,6 +1,6 @@
 """Quotas from a file, a proxy's configuration or its quotas alone; and quotas as a file that a proxy takes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,8 @@ def read_quotas(path: str) -> ProxyConfig:
     """Return a configuration; its listeners are made up where the file has none.
 
     Raises:
-        InputError: with every fault, as FILE:LINE: KEY: what is wrong.
+        InputError: with every fault, as FILE:LINE: KEY: what is wrong. Rules that are not the same at all times are
+            such: whoever reads these asks for one limit of each.
     """
     try:
         data = Path(path).read_bytes()
@@ -31,9 +32,21 @@ def read_quotas(path: str) -> ProxyConfig:
         if isinstance(document.data, dict) and "listeners" not in document.data:
             # Behind the rest, so that the lines of faults stay what they are.
             data += f"\n{_LISTENER}\n".encode()
-        return load_bytes(data, file=path).config
+        config = load_bytes(data, file=path).config
     except ConfigError as error:
         raise InputError(str(error).splitlines()) from error
+    timed = list(_timed(config))
+    if timed:
+        raise InputError(timed)
+    return config
+
+
+def _timed(config: ProxyConfig) -> Iterator[str]:
+    for rule in (*config.quotas, *config.ip_quotas):
+        for key, given in (("expires", rule.expires_ms), ("schedule", rule.schedule), ("ramp", rule.ramp)):
+            if given is not None:
+                message = "one limit for all times is wanted here; write the one to reckon with, and leave this out"
+                yield f"{rule.source}: {key}: {message}"
 
 
 def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _AS_USUAL) -> str:
