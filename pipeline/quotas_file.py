@@ -7,7 +7,7 @@ from typing import Final
 from config.document import parse
 from config.errors import ConfigError
 from config.load import load_bytes
-from config.model import Default, ProxyConfig, QuotaRule
+from config.model import Default, IpRule, ProxyConfig, QuotaRule
 from pipeline.errors import InputError
 
 # What stands for listeners where there are only quotas. ``check`` wants one.
@@ -42,7 +42,8 @@ def read_quotas(path: str) -> ProxyConfig:
 
 
 def _timed(config: ProxyConfig) -> Iterator[str]:
-    for rule in (*config.quotas, *config.ip_quotas):
+    rules: tuple[QuotaRule | IpRule, ...] = (*config.quotas, *config.ip_quotas)
+    for rule in rules:
         for key, given in (("expires", rule.expires_ms), ("schedule", rule.schedule), ("ramp", rule.ramp)):
             if given is not None:
                 message = "one limit for all times is wanted here; write the one to reckon with, and leave this out"

@@ -37,7 +37,8 @@ from proxy.quota_store.errors import (
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
 from proxy.quota_store.in_force import InForce
-from proxy.quota_timer import OnChanges, QuotaTimer, wall_ms
+from proxy.quota_timer import OnChanges, QuotaTimer
+from proxy.quota_timer import wall_ms as unix_ms
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class QuotaDesk:
         wall_ms: Returns Unix time.
     """
 
-    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
         store = config.store
         self._wall_ms = wall_ms
         self._in_force = InForce(config, name="" if store is None else store.directory, now_ms=wall_ms())

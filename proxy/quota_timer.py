@@ -92,7 +92,7 @@ class QuotaTimer:
                 break
             await asyncio.sleep(0)
         if said > _MOST_SAID:
-            log.info("by their time, the quotas of %d others are others, too", said - _MOST_SAID)
+            log.info("and those of %d others", said - _MOST_SAID)
 
 
 def _say(changes: Changes, said: int) -> int:

@@ -45,6 +45,7 @@ from proxy.quota.broker import BrokerQuotas
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota.entity import Entity
 from proxy.quota_desk import QuotaDesk
+from proxy.quota_timer import wall_ms
 from proxy.quota_topic.watcher import QuotaTopic, quota_topic
 from proxy.replication.throttle import Throttle
 from proxy.replication_watcher import ReplicationWatcher
@@ -68,12 +69,16 @@ _FIRST_RULES_S: Final = 15.0
 class Server:
     """The running proxy.
 
+    Args:
+        config: What the process is started with.
+        wall_ms: Returns Unix time, by which rules expire.
+
     Raises:
         TlsFileError: A file of certificates or a key cannot be used.
         MissingPackageError: The configuration wants what is not installed.
     """
 
-    def __init__(self, config: ProxyConfig) -> None:
+    def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> None:
         self.config = self.started_with = config
         self._file = config  # with every rule, as it stands there; ``config`` has those that hold now
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
@@ -93,8 +98,8 @@ class Server:
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
-        self.broker_quotas = broker_follower(config, on_changes=self._change_rules)
-        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_rules)
+        self.broker_quotas = broker_follower(config, on_changes=self._change_rules, wall_ms=wall_ms)
+        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = config = self._with_changed()
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))

@@ -98,7 +98,9 @@ class InForce:
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """Return the rules of users and client-ids that hold."""
-        return (*self._of_file.values(), *self._of_store.values())
+        # In the order of the file, whichever began to hold last.
+        of_file = (self._of_file.get(entity) for entity in self._file)
+        return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:

@@ -99,7 +99,7 @@ def test_it_is_open_at_those_minutes_at_which_the_clock_shows_it(
 def changes(schedule: Schedule, begin: str, end: str) -> list[str]:
     """Return when it opens and closes from ``begin`` to ``end``, as the clock shows it, with the zone's offset."""
     now_ms, last_ms = (int(datetime.fromisoformat(text).timestamp()) * 1_000 for text in (begin, end))
-    found = []
+    found: list[str] = []
     while True:
         next_ms = next_change_ms(schedule, now_ms=now_ms)
         if next_ms is None or next_ms > last_ms:

@@ -69,3 +69,20 @@ def test_quotas_alone_are_enough_and_faults_keep_their_lines(tmp_path: Path) -> 
         read_quotas(str(path))
     with pytest.raises(InputError, match="cannot be read"):
         read_quotas(str(tmp_path / "none.yaml"))
+
+
+def test_rules_that_change_with_time_are_refused_at_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "proposed.yaml"
+    path.write_text(
+        "quotas:\n"
+        "  - {user: alice, producer_byte_rate: 5MB, enforcement: observe}\n"
+        "  - {user: bob, producer_byte_rate: 5MB, expires: 2026-12-01T00:00:00Z}\n"
+        "  - {ip: <default>, connection_creation_rate: 5, schedule: {days: mon, time_zone: UTC}}\n",
+        encoding="utf-8",
+    )
+
+    with pytest.raises(InputError) as caught:
+        read_quotas(str(path))
+
+    said = "one limit for all times is wanted here; write the one to reckon with, and leave this out"
+    assert caught.value.faults == (f"{path}:3: expires: {said}", f"{path}:4: schedule: {said}")

@@ -613,3 +613,92 @@ def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
     assert said.err == "kafka-quota-proxy explain: no address is known of no such host, which has quotas in the store\n"
+
+
+TIMED = """\
+listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]
+quotas:
+  - {user: alice, producer_byte_rate: 1000, expires: 2026-12-01T00:00:00Z}
+  - {client-id: etl, producer_byte_rate: 2000, schedule: {days: [mon-fri], hours: 08:00-18:00, time_zone: UTC}}
+  - client-id: <default>
+    producer_byte_rate: 4000
+    ramp: {from: {producer_byte_rate: 8000}, begins: 2026-12-01T00:00:00Z, over: 4h, steps: 4}
+  - {ip: <default>, connection_creation_rate: 5, expires: 2026-12-01T00:00:00Z}
+"""
+
+
+def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str) -> str:
+    path = tmp_path / "c.yaml"
+    path.write_text(TIMED)
+    assert main(["explain", str(path), "--user", "alice", "--client-id", "etl", "--at", instant, *more]) == 0
+    return capsys.readouterr().out.replace(f"{tmp_path}/", "")
+
+
+def test_at_another_instant_another_rule_may_hold_and_it_is_said_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # A Monday, and the Tuesday on which the first rule has expired.
+    monday = said_at("2026-11-30T12:00:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
+    tuesday = said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
+    noon = said_at("2026-12-01T12:00:00Z", capsys, tmp_path)
+
+    assert "  rule         user alice (c.yaml:3)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
+    assert "  rule         ip <default> (c.yaml:8)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
+    assert (
+        "producer_byte_rate: 7000 bytes (6.836 KiB) per second\n"
+        "  rule         client-id <default> (c.yaml:5)\n"
+        "  time         ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z\n"
+    ) in tuesday
+    assert (
+        "  not now      user alice, 1000 bytes per second (c.yaml:3)\n"
+        "               level 3: expired since 2026-12-01T00:00:00Z\n"
+        "  not now      client-id etl, 2000 bytes (1.953 KiB) per second (c.yaml:4)\n"
+        "               level 7: outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z\n"
+    ) in tuesday
+    assert (
+        "connection_creation_rate of 10.0.0.7: not limited\n"
+        "  not now      ip <default>, 5 connections per second (c.yaml:8)\n"
+        "               expired since 2026-12-01T00:00:00Z\n"
+    ) in tuesday
+    assert "  time         within its schedule (mon-fri 08:00-18:00 UTC) until 2026-12-01T18:00:00Z\n" in noon
+
+
+def test_scripts_are_told_of_times_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = json.loads(said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--json"))["producer_byte_rate"]
+
+    assert found["limit"] == 7_000
+    assert found["times"] == ["ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z"]
+    assert found["not_now"][1] == {
+        "rule": {"client-id": "etl"},
+        "limit": 2_000,
+        "level": 7,
+        "source": "c.yaml:4",
+        "reason": "outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
+    }
+
+
+def test_what_holds_outside_a_schedule_is_told_with_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
+    rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
+    path.write_text(f"{TIMED.splitlines()[0]}\nquotas:\n  - {rule}\n")
+
+    assert main(["explain", str(path), "--user", "alice", "--at", "2026-12-01T12:00:00+01:00"]) == 0
+
+    said = capsys.readouterr().out
+    words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"
+    assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes per second" in said
+    assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
+    assert (
+        f"  time         {words}: the limits under otherwise hold until 2026-12-01T21:00:00Z\n"
+        "  time         expires at 2026-12-05T00:00:00Z\n"
+    ) in said
+
+
+def test_what_is_no_instant_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--at", "tomorrow"]) == 2
+
+    assert capsys.readouterr().err == (
+        "kafka-quota-proxy explain: --at: 'tomorrow' is not an instant with its zone, such as 2026-12-01T00:00:00Z or "
+        "2026-12-01T01:00:00+01:00\n"
+    )

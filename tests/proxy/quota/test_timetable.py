@@ -70,10 +70,10 @@ def test_it_knows_what_holds_after_each_step(steps: list[tuple[str, QuotaRule | 
         while (next_ms := table.next_ms) is not None and next_ms <= now_ms:
             told |= table.due(most, now_ms=now_ms)
 
-        for key, one in rules.items():
+        for key, timed_rule in rules.items():
             # One that is the same at all times is told when it is put, and never again.
             if key in table.rules():
-                assert told[key] == in_force(one, now_ms=now_ms)
+                assert told[key] == in_force(timed_rule, now_ms=now_ms)
 
 
 def test_rules_that_are_the_same_at_all_times_cost_nothing() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT
+from config.terms import Terms
 from protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from proxy.quota_store import alter
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
@@ -204,6 +205,16 @@ def test_what_is_set_to_what_it_is_changes_nothing() -> None:
 
     assert ask(rules, (ALICE, {P: 1024.0})) == Decision((Altered(0, None, ALICE),), ())
     assert ask(rules, (ALICE, {})) == Decision((Altered(0, None, ALICE),), ())
+
+
+def test_an_alter_of_limits_leaves_the_terms_alone_until_no_limit_is_left() -> None:
+    terms = Terms(expires_ms=1_800_000_000_000)
+    rules = {Entity("alice"): StoredRule(limits={P: 1.0}, terms=terms)}
+
+    assert ask(rules, (ALICE, {P: 2.0, C: 3.0})).changes == (
+        Change(Entity("alice"), StoredRule(limits={P: 2.0, C: 3.0}, terms=terms)),
+    )
+    assert ask(rules, (ALICE, {P: None})).changes == (Change(Entity("alice"), None),)
 
 
 def test_each_entity_has_its_own_result_and_one_that_is_wrong_keeps_no_other_back() -> None:

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule
+from config.model import DEFAULT, Address, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule
+from config.ramp import Ramp
+from config.schedule import Schedule
+from config.terms import Terms
 from proxy.quota.changes import Changes
 from proxy.quota.entity import bounded
 from proxy.quota_store.alter import Change
@@ -83,16 +86,85 @@ def test_a_long_name_is_found_as_tables_know_it() -> None:
 
 
 def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_force = InForce(config(FILED), name="d")
+    in_force = InForce(config(FILED), name="d", now_ms=NOW_MS)
     many = [Change(Entity(str(number)), rule(1.0)) for number in range(1_000)]
-    in_force.change([*many, Change(Entity(ip="10.0.0.7"), ip_rule(5.0))])
+    in_force.change([*many, Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     made: list[Entity] = []
-    monkeypatch.setattr(InForce, "_quota_rule", lambda _, entity, __: made.append(entity))
+    monkeypatch.setattr(InForce, "_as_rule", lambda _, entity, __: made.append(entity))
     moved = replace(FILED, source="f.yaml:4")
     one = QuotaRule(user="7", producer_byte_rate=9.0, source="f.yaml:5")
 
-    assert in_force.follow_file(config(FILED)) == Changes({}, {})
-    assert in_force.follow_file(config(moved, one)) == Changes({("filed", None): moved, ("7", None): one}, {})
+    assert in_force.follow_file(config(FILED), now_ms=NOW_MS) == Changes({}, {})
+    assert in_force.follow_file(config(moved, one), now_ms=NOW_MS) == Changes(
+        {("filed", None): moved, ("7", None): one}, {}
+    )
     assert made == []
-    in_force.follow_file(config())
+    in_force.follow_file(config(), now_ms=NOW_MS)
     assert made == [Entity("7")]
+
+
+def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
+    filed = replace(FILED, expires_ms=NOW_MS + 10)
+    in_force = InForce(config(filed), name="quotas.d", now_ms=NOW_MS)
+    assert in_force.quotas == (filed,)
+    assert in_force.next_change_ms == NOW_MS + 10
+
+    assert in_force.advance(9, now_ms=NOW_MS + 10) == ({("filed", None): None}, {})
+
+    assert not in_force.quotas
+    # Whoever asks for it is told what was set, and where; and of the store no rule comes in its place.
+    assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
+    assert in_force.sources == {Entity("filed"): "f.yaml:3"}
+    assert in_force.change([Change(Entity("filed"), rule(5.0))], now_ms=NOW_MS + 11) == ({}, {})
+    assert not in_force.quotas
+
+
+def test_a_rule_of_the_store_is_taken_as_it_holds_and_told_as_it_was_set() -> None:
+    ramp = Ramp(start=(("producer_byte_rate", 10.0),), begins_ms=NOW_MS, over_ms=100, steps=4)
+    stored = StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(ramp=ramp, enforcement=Enforcement.OBSERVE))
+    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+
+    rules, _ = in_force.change([Change(Entity("a"), stored)], now_ms=NOW_MS + 25)
+
+    (held,) = in_force.quotas
+    assert rules == {("a", None): held}
+    assert (held.producer_byte_rate, held.enforcement) == (8.0, Enforcement.OBSERVE)
+    assert in_force.rules[Entity("a")] is stored
+    assert in_force.next_change_ms == NOW_MS + 50
+    changes = in_force.advance(9, now_ms=NOW_MS + 99)
+    assert changes is not None
+    (later,) = changes.rules.values()
+    assert later is not None
+    assert later.producer_byte_rate == 4.0
+
+
+def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
+    filed = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4", expires_ms=NOW_MS + 10)
+    stored = StoredRule(limits={"connection_creation_rate": 5.0}, terms=Terms(expires_ms=NOW_MS + 20))
+    in_force = InForce(config(ips=(filed,)), name="quotas.d", now_ms=NOW_MS)
+    in_force.change([Change(Entity(ip="10.0.0.8"), stored)], now_ms=NOW_MS)
+    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
+
+    held = in_force.ip_quotas
+    assert in_force.advance(9, now_ms=NOW_MS + 10) == ({}, {"10.0.0.7": None})
+    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.8"]
+    assert in_force.advance(9, now_ms=NOW_MS + 20) == ({}, {"10.0.0.8": None})
+    assert not in_force.ip_quotas
+    # The clock was set back.
+    assert in_force.advance(9, now_ms=NOW_MS) == ({}, {rule.ip: rule for rule in held})
+    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
+
+
+def test_what_is_deleted_does_not_come_back_with_time() -> None:
+    schedule = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
+    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force.change(
+        [Change(Entity("a"), StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(schedule=schedule)))],
+        now_ms=NOW_MS,
+    )
+
+    assert in_force.change([Change(Entity("a"), None)], now_ms=NOW_MS) == ({("a", None): None}, {})
+
+    assert not in_force.has_timed
+    assert in_force.next_change_ms is None
+    assert in_force.advance(9, now_ms=NOW_MS + 86_400_000) is None

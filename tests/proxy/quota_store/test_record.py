@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT
+from config.model import DEFAULT, Enforcement, Shaping
+from config.ramp import Ramp
+from config.schedule import Schedule
+from config.terms import NO_TERMS, Terms
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule, keys_of
 from proxy.quota_store.record import (
@@ -31,13 +34,25 @@ ENTITIES = st.one_of(
     st.builds(Entity, st.none(), st.none(), NAMES),
 )
 LIMITS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+TERMS = st.sampled_from(
+    [
+        NO_TERMS,
+        Terms(enforcement=Enforcement.OBSERVE, shaping=Shaping.PACED, expires_ms=1_800_000_000_000),
+        Terms(
+            schedule=Schedule(
+                time_zone="Europe/Berlin", days=frozenset({0, 5}), begin_minute=1, otherwise=(("connections", 1),)
+            ),
+            ramp=Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=1_800_000_000_000, over_ms=1_000, steps=3),
+        ),
+    ]
+)
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
     entity = draw(ENTITIES)
     limits = draw(st.dictionaries(st.sampled_from(sorted(keys_of(entity))), LIMITS))
-    return Change(entity, StoredRule(limits=limits) if limits else None)
+    return Change(entity, StoredRule(limits=limits, terms=draw(TERMS)) if limits else None)
 
 
 CHANGES = changes()
@@ -60,6 +75,20 @@ def test_a_rule_that_was_written_is_read(change: Change) -> None:
         content, _ = read_line(write_line(written_rule(change.entity, change.rule), 0)[0][:-1], 0)
 
         assert read_rule(content) == change
+
+
+def test_terms_stand_beside_the_limits_and_what_is_none_is_foreign() -> None:
+    names: dict[str, str | None] = {"user": "alice"}
+    terms = Terms(expires_ms=1_800_000_000_000)
+    rule = StoredRule(limits={"producer_byte_rate": 5.0}, terms=terms)
+
+    value = {"producer_byte_rate": 5.0, "terms": {"expires": "2027-01-15T08:00:00Z"}}
+    assert written_rule(Entity("alice"), rule) == [names, value]
+    assert read_rule([names, value]) == (Entity("alice"), rule)
+    with pytest.raises(ForeignLineError, match="terms of user alice: expires: 'soon' is not an instant"):
+        read_rule([names, {"producer_byte_rate": 5.0, "terms": {"expires": "soon"}}])
+    with pytest.raises(ForeignLineError, match="not the limits of a rule"):
+        read_rule([names, {"terms": {"expires": "2027-01-15T08:00:00Z"}}])
 
 
 def test_a_line_is_for_people_too() -> None:

@@ -1,5 +1,6 @@
 """What passes, what waits, what is charged: a session between a client, a broker and a clock."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
 from protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
 from proxy.counters import OTHER
+from proxy.quota_store.in_force import InForce
 from proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
@@ -25,6 +27,7 @@ from tests.support.wire import Wire
 
 PRODUCE_VERSIONS = range(14)
 FETCH_VERSIONS = range(19)
+AN_EXPIRY_MS = 1_800_000_000_000
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
@@ -447,6 +450,36 @@ def test_a_changed_rule_holds_from_the_next_request_on_and_keeps_what_was_used()
     wire.client(produce_request(2, size_bytes=400))
 
     assert wire.broker(produce_response(2)) == produce_response(2, throttle_time_ms=11_600)  # (540 - 250) / 250 * 10 s
+
+
+def _by_reload(wire: Wire) -> None:
+    wire.listening.quotas.update(replace(wire.config, quotas=()))
+
+
+def _by_time(wire: Wire) -> None:
+    in_force = InForce(wire.config, name="", now_ms=wire.now_ms)
+    changes = in_force.advance(9, now_ms=AN_EXPIRY_MS)
+    assert changes is not None
+    wire.listening.quotas.change(replace(wire.config, quotas=in_force.quotas), changes.rules)
+
+
+@pytest.mark.parametrize("end", [_by_reload, _by_time])
+def test_a_rule_that_ends_during_a_mute_leaves_that_mute_its_end(end: Callable[[Wire], None]) -> None:
+    """As in Kafka, whose throttled channels wait for the time that they were given."""
+    wire = Wire(replace(A_TIGHT_RULE, expires_ms=AN_EXPIRY_MS))
+    wire.client(produce_request(1, size_bytes=6_000))
+    assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
+    wire.wait(500)
+
+    end(wire)
+
+    assert wire.muted_for_ms == 1_500
+    assert wire.client(produce_request(2, size_bytes=6_000)) == b""
+    wire.wait(1_499)
+    assert wire.to_broker() == b""
+    wire.wait(1)
+    assert wire.to_broker() == produce_request(2, size_bytes=6_000)
+    assert wire.broker(produce_response(2)) == produce_response(2)
 
 
 # -- what we do not know
