@@ -52,8 +52,8 @@ class Timetable(Generic[K]):
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
         """Take a rule in the place of another, or with None none, and return it as it holds."""
         if rule is None or not is_timed(rule):
-            self._timed.pop(key, None)
-            self._untold.discard(key)
+            if self._timed.pop(key, None) is not None:
+                self._untold.discard(key)
             return rule
         return self._look(key, rule, now_ms)
 
