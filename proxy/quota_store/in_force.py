@@ -205,9 +205,10 @@ class InForce:
         return QuotaRule(user=entity.user, client_id=entity.client_id, **given, source=self.name)
 
 
-def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> set[K]:
-    """Return of which keys the values differ, or are not there."""
-    return {key for key, value in after.items() if before.get(key) != value} | (before.keys() - after.keys())
+def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:
+    """Return of which keys the values differ, or are not there, in their order."""
+    changed = {key: None for key, value in after.items() if before.get(key) != value}
+    return changed | {key: None for key in before if key not in after}
 
 
 def _as_stored(rule: Rule) -> StoredRule:

@@ -175,6 +175,50 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
 
 
 @on_uvloop
+async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) -> None:
+    clock = Clock(START_MS + HOUR_MS - 20)
+    later, over = rule("u", schedule=OFFICE), rule("v", expires_ms=START_MS)
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path, later, over)
+        assert Server(replace(config, store=None), wall_ms=clock).config.quotas == ()
+        server = Server(config, wall_ms=clock)
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        assert server.quota_desk.quotas == ()
+
+        clock.now_ms += 20
+
+        await eventually(lambda: server.quota_desk.quotas == (later,))
+        await stopped(server, end)
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@on_uvloop
+async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is_stored: bool) -> None:
+    clock = Clock()
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path)
+        server = Server(config, wall_ms=clock)
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            # Behind this the timer has nothing to wait for.
+            assert await put(client, ETL, P, 1_000.0) == 0
+
+        if is_stored:
+            stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
+            await server.quota_desk._hold((Change(StoreEntity(client_id="etl"), stored),))
+        else:
+            filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
+            server.apply(replace(config, quotas=(filed,)))
+        assert [one.producer_byte_rate for one in server.quota_desk.quotas] == [1.0]
+        clock.now_ms += 20
+
+        await eventually(lambda: server.quota_desk.quotas == ())
+        await stopped(server, end)
+
+
+@on_uvloop
 async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tmp_path: Path) -> None:
     ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
     store = StoreDirectory(tmp_path)
