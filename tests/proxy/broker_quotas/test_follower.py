@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,7 @@ class Followed:
 
     def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
         self.script = Script()
+        self.wall_ms = 1_800_000_000_000
         self.changes: dict[RuleEntity, QuotaRule | None] = {}
         self.portions: list[int] = []
         self.has_addresses = False
@@ -88,6 +90,7 @@ class Followed:
             (ONE,),
             on_changes=self._take,
             connect=self.script.connect,
+            wall_ms=lambda: self.wall_ms,
         )
 
     def _take(self, changes: RuleChanges, ips: IpChanges) -> None:
@@ -354,3 +357,18 @@ def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None
     config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
 
     assert broker_follower(config, on_changes=lambda changes, ips: None) is None
+
+
+async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
+    own = QuotaRule(user="alice", connections=3, expires_ms=1_800_000_000_010, source="f.yaml:1")
+    followed = Followed(config=replace(CONFIG, quotas=(own,)))
+    followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+    async with followed.running():
+        await eventually(followed.follower.has_read.is_set)
+        assert followed.follower.quotas == (own,)
+
+        followed.wall_ms += 10
+
+        await eventually(lambda: followed.changes == {("alice", None): None})
+        await followed.read_again()
+        assert not followed.follower.quotas
