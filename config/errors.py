@@ -7,6 +7,7 @@
     ├── InvalidYamlError       not YAML, or YAML that this program does not take
     └── InvalidConfigError     YAML, but not a configuration
     TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
+    TokenFileError             a file with a token; likewise, but for what reads it later
     UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
     ThrottledReplicasError     one list of throttled replicas; likewise
     TermsError                 an expiry, a schedule or a ramp of a rule; likewise
@@ -71,6 +72,10 @@ class TlsFileError(Exception):
     def __init__(self, key: str, message: str) -> None:
         self.key = key
         super().__init__(message)
+
+
+class TokenFileError(Exception):
+    """A file with a token that cannot be used. ``str`` of it begins with the path."""
 
 
 class UnitError(ValueError):

@@ -53,10 +53,11 @@ from config.schema import (
     UsageLogSection,
 )
 from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
+from config.token_file import check_token_file
 from config.units import default_broker_ports
 from config.wording import faults_of
 
-_PATHS: Final = (*FILE_KEYS, *ADMIN_CLIENT_FILE_KEYS)
+_PATHS: Final = (*FILE_KEYS, *ADMIN_CLIENT_FILE_KEYS, "directory", "audit_log", "quotas_token_file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
     if reads_files and now is not None:
         faults += check_files(document, Path(file).parent, now=now)
         faults += check_admin_client_files(document, Path(file).parent)
+        faults += check_token_file(document, Path(file).parent)
         faults += check_packages(document)
     try:
         section = FileSection.model_validate(document.data)
@@ -166,8 +168,8 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     if "quotas_from" in given:
         given["quotas_from"] = _quotas_from(section.quotas_from, Path(document.file).parent)
     if "store" in given:
-        given["store"] = Store(directory=str(Path(document.file).parent / section.store.directory))
-    given["admin"] = Admin(**section.admin.given()) if section.admin else None
+        given["store"] = Store(**_with_paths(section.store, Path(document.file).parent))
+    given["admin"] = Admin(**_with_paths(section.admin, Path(document.file).parent)) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
 

@@ -500,13 +500,16 @@ class Store:
     """Where quotas are kept that were changed through the proxy."""
 
     directory: str
+    changes_per_second: float | None = 100.0  # entities, of whoever changes them; None: any number
+    audit_log: str | None = None  # the path of a file; None: who changed what stands in the log alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
-    """Where /metrics, /livez and /readyz are served."""
+    """Where /metrics, /livez, /readyz and /quotas are served."""
 
     bind: Address
+    quotas_token_file: str | None = None  # who sends what it holds may change quotas there; None: nobody may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ from config.units import (
     parse_addresses,
     parse_duration_ms,
     parse_ip,
+    parse_number,
     parse_port_range,
     parse_size,
     shown,
@@ -277,6 +278,10 @@ _RATE: Final = _quantity(*LIMIT_KEYS["producer_byte_rate"])
 _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
 _BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
+_CHANGE_RATE: Final = _quantity(
+    partial(parse_number, kind="a rate of changes", example="100"),
+    "entities per second, such as 100, or null for no limit",
+)
 _MAX_THROTTLE: Final = _quantity(_parse_max_throttle_ms, "a duration such as 25s, or null for no bound")
 _POLL: Final = _quantity(_parse_poll_ms, "a duration, such as 2s")
 _INTERVAL: Final = _quantity(_parse_interval_ms, "a duration, such as 1s")
@@ -728,12 +733,15 @@ class StoreSection(Section):
     """``store``."""
 
     directory: Annotated[str, PlainValidator(_directory)]
+    changes_per_second: Annotated[float | None, PlainValidator(_or_null(_CHANGE_RATE))] = None
+    audit_log: FilePath = None
 
 
 class AdminSection(Section):
     """``admin``."""
 
     bind: Annotated[Address, PlainValidator(_address)]
+    quotas_token_file: FilePath = None
 
 
 class LogSection(Section):

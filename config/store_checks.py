@@ -1,4 +1,4 @@
-"""``store`` and ``principals.admins``: keys that need or rule out each other, and who is no administrator."""
+"""``store``, and who may change what is in it: keys that need or rule out each other, and who is no administrator."""
 
 from typing import Final
 
@@ -10,10 +10,11 @@ from config.raw import Say, list_at, mapping_at
 _ADMINS: Final = ("principals", "admins")
 _AT: Final = ("store",)
 _TOPIC: Final = ("quotas_from",)
+_TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of both that concerns more than one key, and of administrators that may be anybody."""
+    """Tell of every fault of them that concerns more than one key, and of administrators that may be anybody."""
     admins = list_at(document, *_ADMINS)
     for index, name in enumerate(admins):
         if name == UNKNOWN:
@@ -33,9 +34,17 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
         else:
             why = "administrators would be shown the quotas of this file and none of the topic"
         say(_ADMINS, f"stands beside quotas_from in line {line}; {why}; leave out one of them")
-    if mapping_at(document, *_AT) is None:
+    has_token = _TOKEN[1] in (mapping_at(document, _TOKEN[0]) or {})
+    store = mapping_at(document, *_AT)
+    if store is None:
+        if has_token:
+            warn(_TOKEN, "is for changing quotas, of which none can be changed here: there is no store for them")
         return
     if has_topic:
         say(_AT, "stands beside quotas_from; one of them has the quotas that are not in this file")
-    elif not admins:
-        warn(_AT, "keeps quotas that nobody may change; name them in principals.admins")
+    elif not admins and not has_token:
+        message = "keeps quotas that nobody may change; name them in principals.admins, or give admin.quotas_token_file"
+        warn(_AT, message)
+    location = (*_AT, "changes_per_second")
+    if location[-1] in store and store[location[-1]] is None and not document.text(location):
+        say(location, "has no value; write a number such as 100, or null for no limit")

@@ -12,8 +12,25 @@ UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
 POLICY_VIOLATION: Final = 44
 KAFKA_STORAGE_ERROR: Final = 56
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+
+_NAMES: Final = {
+    UNKNOWN_SERVER_ERROR: "UNKNOWN_SERVER_ERROR",
+    NONE: "NONE",
+    CLUSTER_AUTHORIZATION_FAILED: "CLUSTER_AUTHORIZATION_FAILED",
+    UNSUPPORTED_VERSION: "UNSUPPORTED_VERSION",
+    INVALID_REQUEST: "INVALID_REQUEST",
+    POLICY_VIOLATION: "POLICY_VIOLATION",
+    KAFKA_STORAGE_ERROR: "KAFKA_STORAGE_ERROR",
+    THROTTLING_QUOTA_EXCEEDED: "THROTTLING_QUOTA_EXCEEDED",
+}
 
 # What Kafka says where a request as a whole is refused.
 CLUSTER_AUTHORIZATION_FAILED_MESSAGE: Final = "Cluster authorization failed."
 UNKNOWN_SERVER_ERROR_MESSAGE: Final = "The server experienced an unexpected error when processing the request."
 POLICY_VIOLATION_MESSAGE: Final = "Request parameters do not satisfy the configured policy."
+
+
+def name_of(error_code: int) -> str:
+    """Return what Kafka calls an error; the code itself where it is none of these."""
+    return _NAMES.get(error_code, str(error_code))

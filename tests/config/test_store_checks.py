@@ -39,12 +39,45 @@ def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
     assert not config.principals.forward_quota_requests
 
 
+def test_changes_are_limited_and_audited_as_the_file_says() -> None:
+    store = loaded("store: {directory: d, changes_per_second: 2.5, audit_log: a.jsonl}\n").config.store
+    unlimited = loaded("store: {directory: d, changes_per_second: null}\n").config.store
+
+    assert store == Store(directory="conf/d", changes_per_second=2.5, audit_log="conf/a.jsonl")
+    assert unlimited == Store(directory="conf/d", changes_per_second=None)
+    assert Store(directory="d").changes_per_second == 100
+
+
+def test_who_has_a_token_may_change_what_is_kept() -> None:
+    found = loaded("store: {directory: d}\nadmin: {bind: '127.0.0.1:0', quotas_token_file: t}\n")
+
+    assert found.config.admin is not None
+    assert found.config.admin.quotas_token_file == "conf/t"  # noqa: S105 - a path
+    assert found.warnings == ()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("store: {}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: is missing"),
         ("store: {directory: ''}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: "),
         ("store: quotas.d\n", "conf/f.yaml:2: store: must be a mapping"),
+        (
+            "store: {directory: d, changes_per_second: 0}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.changes_per_second: a rate of changes",
+        ),
+        (
+            "store:\n  directory: d\n  changes_per_second:\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:4: store.changes_per_second: has no value",
+        ),
+        (
+            "store: {directory: d, audit_log: ''}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.audit_log: must not be empty",
+        ),
+        (
+            "admin: {bind: '127.0.0.1:0', quotas_token_file: 7}\nstore: {directory: d}\n",
+            "conf/f.yaml:2: admin.quotas_token_file: must be the path of a file",
+        ),
         (
             "store: {directory: d, format: json}\nprincipals: {admins: [a]}\n",
             "conf/f.yaml:2: store.format: unknown key",
@@ -84,6 +117,10 @@ def test_nobody_is_an_administrator_beside_a_topic() -> None:
     ("text", "said"),
     [
         ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that nobody may change"),
+        (
+            "admin: {bind: '127.0.0.1:0', quotas_token_file: t}\n",
+            "conf/f.yaml:2: admin.quotas_token_file: warning: is for changing quotas, of which none can be changed",
+        ),
         (
             "store: {directory: d}\nprincipals: {admins: [a, ANONYMOUS]}\n",
             "conf/f.yaml:3: principals.admins[1]: warning: ANONYMOUS is everybody who does not log in",

@@ -1,0 +1,96 @@
+"""A line of the audit log: who asked for which change, from where, and what became of it. JSON, ASCII alone.
+
+    {"time":"2026-01-01T12:00:00.000Z","principal":"admin","client_id":"adminclient-1","address":"10.0.0.5",
+     "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
+     "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
+
+``null`` as a name is the default entity, as a limit that is asked for its removal, as ``old`` and ``new`` no rule.
+``result`` is ``applied``, ``validated`` (nothing was to be changed) or ``refused``, with
+``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``. Where a request was refused as a whole, one line has
+``"entities":5000`` in the place of ``entity``, ``asked``, ``old`` and ``new``: a flood of refusals is not to be a flood
+of lines.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from proxy.quota_changes.outcome import Origin, Outcome
+from proxy.quota_store.entity import StoredRule
+from proxy.quota_store.errors import NONE, name_of
+
+# Of a name, a key or a message.
+MAX_TEXT: Final = 256
+# Of what is asked for in one entity; there are not so many keys, but clients may make some up.
+MAX_ASKED: Final = 16
+
+_write: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def audit_lines(
+    outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, now_ms: int
+) -> Iterable[bytes]:
+    """Yield the lines of one request, each with its newline.
+
+    Args:
+        outcomes: Of its entities.
+        origin: Who asked.
+        is_dry_run: Whether nothing was to be changed.
+        is_refused_whole: Whether all have the one error, for no reason of their own.
+        now_ms: Unix time.
+    """
+    about = {
+        "time": _time(now_ms),
+        "principal": _cut(origin.principal),
+        "client_id": None if origin.client_id is None else _cut(origin.client_id),
+        "address": _cut(origin.address),
+        "listener": _cut(origin.listener),
+    }
+    if is_refused_whole and outcomes:
+        yield _line({**about, "entities": len(outcomes), **_result(outcomes[0], is_dry_run)})
+        return
+    for outcome in outcomes:
+        yield _line({**about, **_entity(outcome), **_result(outcome, is_dry_run)})
+
+
+def _line(fields: Mapping[str, object]) -> bytes:
+    return f"{_write(fields)}\n".encode()
+
+
+def _entity(outcome: Outcome) -> Mapping[str, object]:
+    return {
+        "entity": {_cut(kind): None if name is None else _cut(name) for kind, name in outcome.entity[:MAX_ASKED]},
+        "asked": {_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]},
+        "old": _rule(outcome.old),
+        "new": _rule(outcome.new),
+    }
+
+
+def _rule(rule: StoredRule | None) -> object:
+    return None if rule is None else dict(rule.limits)
+
+
+def _result(outcome: Outcome, is_dry_run: bool) -> Mapping[str, object]:
+    if outcome.error_code == NONE:
+        return {"result": "validated" if is_dry_run else "applied"}
+    error = {
+        "code": outcome.error_code,
+        "name": name_of(outcome.error_code),
+        "message": _cut(outcome.error_message or ""),
+    }
+    return {"result": "refused", "error": error}
+
+
+def _number(value: float | None) -> object:
+    # What a client asked for may be no number that JSON knows.
+    return value if value is None or value - value == 0 else str(value)
+
+
+def _time(now_ms: int) -> str:
+    moment = datetime.fromtimestamp(now_ms / 1_000, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{now_ms % 1_000:03d}Z"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

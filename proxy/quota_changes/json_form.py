@@ -1,0 +1,248 @@
+"""Rules, changes of them and what became of these, as JSON: what the admin port takes and tells.
+
+    rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0}}
+    changes     {"changes":[{"entity":{…},"limits":{"producer_byte_rate":5242880,"consumer_byte_rate":null}}],
+                 "dry_run":false}
+    results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
+
+A null name is the default entity, a null limit is removed, null in the place of limits removes all of them. Limits that
+a change does not name stay as they are. ``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and
+name, and a message. Only the form is looked at here: which keys there are, and how large a limit may be, is Kafka's
+matter (``proxy.quota_store.alter``).
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
+
+from protocol.client_quotas import Alteration, EntityParts, Op
+from proxy.quota_changes.outcome import Outcome
+from proxy.quota_store.alter import MAX_CHANGED_KEYS
+from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule, entity_of, keys_of, names_of
+from proxy.quota_store.errors import NONE, name_of
+
+# A record of Kafka's is one key of one entity: more entities than that cannot be changed at once.
+MAX_CHANGES: Final = MAX_CHANGED_KEYS
+# There are four keys; who makes some up is told of the first.
+_MAX_LIMITS: Final = 16
+_SHOWN: Final = 60
+
+_write: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class JsonFormError(ValueError):
+    """Bytes that are not of the form. The text says where, what, and what would be right."""
+
+
+class Changes(NamedTuple):
+    """What is to be changed, each entity once; ``is_dry_run``: or only looked at."""
+
+    alterations: tuple[Alteration, ...]
+    is_dry_run: bool
+
+
+class Result(NamedTuple):
+    """What became of one entity, as it is told; rules are what ``rule`` of this module writes."""
+
+    entity: Entity
+    old: StoredRule | None
+    new: StoredRule | None
+    error: str | None
+
+
+# -- written
+
+
+def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
+    """Return a rule, with what else is told of it."""
+    return _write({"entity": names_of(entity), **_rule(rule), **more})
+
+
+def written_changes(alterations: Iterable[Alteration], *, is_dry_run: bool) -> bytes:
+    """Return changes as they are asked for."""
+    changes = [{"entity": dict(one.entity), "limits": {op.key: op.value for op in one.ops}} for one in alterations]
+    return _write({"changes": changes, "dry_run": is_dry_run}).encode()
+
+
+def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> bytes:
+    """Return what became of changes."""
+    return f"{_write({'dry_run': is_dry_run, 'results': [_result(outcome) for outcome in outcomes]})}\n".encode()
+
+
+def _result(outcome: Outcome) -> object:
+    code = outcome.error_code
+    error = None if code == NONE else {"code": code, "name": name_of(code), "message": outcome.error_message}
+    return {
+        "entity": dict(outcome.entity),
+        "old": None if outcome.old is None else _rule(outcome.old),
+        "new": None if outcome.new is None else _rule(outcome.new),
+        "error": error,
+    }
+
+
+def _rule(rule: StoredRule) -> dict[str, object]:
+    return {"limits": dict(rule.limits)}
+
+
+# -- read
+
+
+def read_changes(data: bytes) -> Changes:
+    """Read what is asked for. Each entity names types that there are, and comes once.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    body = _object(_json(data), "(body)")
+    _known(body, ("changes", "dry_run"), "(body)")
+    is_dry_run = body.get("dry_run", False)
+    if not isinstance(is_dry_run, bool):
+        raise JsonFormError("dry_run: must be true or false")
+    given = _list(body.get("changes"), "changes")
+    if len(given) > MAX_CHANGES:
+        raise JsonFormError(f"changes: has {len(given)}; {MAX_CHANGES} is the most at once")
+    alterations = tuple(_alteration(one, f"changes[{index}]") for index, one in enumerate(given))
+    seen: set[Entity] = set()
+    for index, alteration in enumerate(alterations):
+        entity = entity_of(dict(alteration.entity))
+        if entity in seen:
+            raise JsonFormError(f"changes[{index}].entity: comes twice; say in one change what it is to be")
+        seen.add(entity)
+    return Changes(alterations, is_dry_run)
+
+
+def read_rules(data: bytes) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
+    """Read ``{"rules":[…]}``; return each rule with all that was told of it.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    given = _list(_object(_json(data), "(body)").get("rules"), "rules")
+    return [_told_rule(one, f"rules[{index}]") for index, one in enumerate(given)]
+
+
+def read_results(data: bytes) -> list[Result]:
+    """Read what became of changes.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    given = _list(_object(_json(data), "(body)").get("results"), "results")
+    return [_told_result(one, f"results[{index}]") for index, one in enumerate(given)]
+
+
+def _alteration(given: object, at: str) -> Alteration:
+    change = _object(given, at)
+    _known(change, ("entity", "limits"), at)
+    entity = _entity(change.get("entity"), f"{at}.entity")
+    if "limits" not in change:
+        raise JsonFormError(f"{at}.limits: is missing; give keys and numbers, null to remove one, or null for all")
+    limits = change["limits"]
+    if limits is None:
+        return Alteration(entity, tuple(Op(key, None) for key in keys_of(entity_of(dict(entity)))))
+    limits = _object(limits, f"{at}.limits")
+    if len(limits) > _MAX_LIMITS:
+        raise JsonFormError(f"{at}.limits: has {len(limits)} keys; there are not so many")
+    return Alteration(entity, tuple(Op(key, _limit(value, f"{at}.limits", key)) for key, value in limits.items()))
+
+
+def _entity(given: object, at: str) -> EntityParts:
+    names = _object(given, at)
+    if not names:
+        raise JsonFormError(f'{at}: names nobody; such as {{"user":"alice"}}, or {{"user":null}} for the default')
+    for kind, name in names.items():
+        if kind not in ENTITY_TYPES:
+            raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
+        if name is not None and not isinstance(name, str):
+            raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
+    return tuple(names.items())
+
+
+def _limit(given: object, at: str, key: str) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        try:
+            return float(given)
+        except OverflowError:  # an integer beyond all floats
+            return math.inf
+    raise JsonFormError(f"{at}: {_cut(key)} must be a number, or null to remove it")
+
+
+def _told_rule(given: object, at: str) -> tuple[Entity, StoredRule, Mapping[str, Any]]:
+    told = _object(given, at)
+    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
+    rule = _stored(told, at)
+    return entity, rule, told
+
+
+def _stored(told: Mapping[str, Any], at: str) -> StoredRule:
+    limits = {key: _limit(value, f"{at}.limits", key) for key, value in _object(told.get("limits"), at).items()}
+    numbers = {key: limit for key, limit in limits.items() if limit is not None}
+    if not limits or len(numbers) < len(limits):
+        raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
+    return StoredRule(limits=numbers)
+
+
+def _told_result(given: object, at: str) -> Result:
+    told = _object(given, at)
+    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
+    old, new = (
+        None if told.get(key) is None else _stored(_object(told[key], f"{at}.{key}"), f"{at}.{key}")
+        for key in ("old", "new")
+    )
+    error = told.get("error")
+    return Result(entity, old, new, None if error is None else str(_object(error, f"{at}.error").get("message")))
+
+
+# -- JSON
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except JsonFormError:
+        raise
+    except UnicodeDecodeError as error:
+        raise JsonFormError(f"(body): byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise JsonFormError(f"(body): line {error.lineno} is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
+        raise JsonFormError("(body): is not JSON that is read here") from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise JsonFormError(f"(body): {_cut(twice)} is given twice in one object")
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise JsonFormError(f"(body): {text} is no number")
+
+
+def _object(given: object, at: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise JsonFormError(f"{at}: must be an object")
+    return given
+
+
+def _list(given: object, at: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise JsonFormError(f"{at}: must be a list")
+    return given
+
+
+def _known(given: Mapping[str, object], known: Iterable[str], at: str) -> None:
+    unknown = given.keys() - set(known)
+    if unknown:
+        raise JsonFormError(f"{at}: {_cut(min(unknown))} is not known here; there are {', '.join(known)}")
+
+
+def _cut(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

@@ -1,0 +1,80 @@
+"""What became of one change, and by whom it was asked for."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from protocol.client_quotas import Alteration, Altered, EntityParts, Op
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
+
+# Where a change came in that did not come through a listener.
+ADMIN: Final = "admin"
+
+
+class Origin(NamedTuple):
+    """Who asks: a user, or ``token@ADDRESS``; ``listener``: ``ADMIN`` for the admin port."""
+
+    principal: str
+    client_id: str | None = None
+    address: str = ""
+    listener: str = ""
+
+
+class Outcome(NamedTuple):
+    """What became of one entity.
+
+    Attributes:
+        entity: As it was named.
+        asked: The limits that were to be set, or with None removed.
+        old: Its rule before.
+        new: Its rule afterwards; where nothing was to be changed, as it would be. Of one that is refused, ``old``.
+        error_code: Kafka's; 0 is none.
+        error_message: Why.
+    """
+
+    entity: EntityParts
+    asked: tuple[Op, ...]
+    old: StoredRule | None
+    new: StoredRule | None
+    error_code: int
+    error_message: str | None
+
+
+def outcomes(
+    alterations: Iterable[Alteration],
+    results: Iterable[Altered],
+    changes: Iterable[Change],
+    rules: Mapping[Entity, StoredRule],
+) -> tuple[Outcome, ...]:
+    """Return what became of each entity, in the order of the request; of one that comes twice, of both at once.
+
+    Args:
+        alterations: Of the request.
+        results: On it, as ``decide`` or ``refuse_alter`` returns them.
+        changes: What is changed, or would be.
+        rules: Before that.
+    """
+    told = {_same(result.entity): result for result in results}
+    changed = dict(changes)
+    asked: dict[frozenset[tuple[str, str | None]], Alteration] = {}
+    for alteration in alterations:
+        asked.setdefault(_same(alteration.entity), alteration)
+    return tuple(_outcome(alteration, told[same], changed, rules) for same, alteration in asked.items() if same in told)
+
+
+def _outcome(
+    alteration: Alteration,
+    result: Altered,
+    changed: Mapping[Entity, StoredRule | None],
+    rules: Mapping[Entity, StoredRule],
+) -> Outcome:
+    names = dict(alteration.entity)
+    entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else None
+    old = None if entity is None else rules.get(entity)
+    # What comes twice has an error, and is changed all the same.
+    new = old if entity is None else changed.get(entity, old)
+    return Outcome(alteration.entity, alteration.ops, old, new, result.error_code, result.error_message)
+
+
+def _same(parts: EntityParts) -> frozenset[tuple[str, str | None]]:
+    return frozenset(dict(parts).items())

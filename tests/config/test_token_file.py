@@ -1,0 +1,69 @@
+"""Files with tokens: what is taken, and what is said of others."""
+
+from pathlib import Path
+
+import pytest
+
+from config.document import parse
+from config.errors import TokenFileError
+from config.load import load
+from config.token_file import check_token_file, read_token
+
+TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
+SETTINGS = "admin:\n  bind: 127.0.0.1:0\n  quotas_token_file: token\n"
+
+
+def written(directory: Path, content: bytes, mode: int = 0o600) -> Path:
+    path = directory / "token"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("content", [TOKEN, f"{TOKEN}\n", f"  {TOKEN} \r\nand what it is for\n"])
+def test_a_token_is_the_first_line(tmp_path: Path, content: str) -> None:
+    assert read_token(written(tmp_path, content.encode())) == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "has a first line of 0 bytes; a token has 16 to 1024"),
+        (TOKEN[:-1].encode(), "has a first line of 15 bytes"),
+        (b"x" * 5_000, "has a first line of 1026 bytes"),
+        (f"{TOKEN} {TOKEN}".encode(), "with more than letters, digits and signs"),
+        (f"{TOKEN}é".encode(), "with more than letters, digits and signs"),
+        (bytes(16), "with more than letters, digits and signs"),
+    ],
+)
+def test_what_is_no_token_is_told_with_what_would_be_one(tmp_path: Path, content: bytes, said: str) -> None:
+    with pytest.raises(TokenFileError, match=said) as caught:
+        read_token(written(tmp_path, content))
+
+    assert str(caught.value).startswith(str(tmp_path))
+    assert "openssl rand -hex 32" in str(caught.value)
+
+
+def test_check_tells_of_a_file_that_is_not_there_and_of_one_that_everybody_reads(tmp_path: Path) -> None:
+    document = parse(SETTINGS, file="conf/f.yaml")
+
+    (missing,) = check_token_file(document, tmp_path)
+    path = written(tmp_path, TOKEN.encode(), 0o644)
+    (open_to_all,) = check_token_file(document, tmp_path)
+    path.chmod(0o640)
+
+    assert str(missing) == f"conf/f.yaml:3: admin.quotas_token_file: {path} cannot be read: No such file or directory"
+    assert str(open_to_all).startswith("conf/f.yaml:3: admin.quotas_token_file: warning: ")
+    assert check_token_file(document, tmp_path) == []
+
+
+def test_a_configuration_is_loaded_with_it(tmp_path: Path) -> None:
+    listeners = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+    written(tmp_path, TOKEN.encode(), 0o644)
+    (tmp_path / "f.yaml").write_text(f"{listeners}{SETTINGS}store: {{directory: d}}\n")
+
+    loaded = load(tmp_path / "f.yaml")
+
+    assert loaded.config.admin is not None
+    assert loaded.config.admin.quotas_token_file == str(tmp_path / "token")
+    assert ["can be read by everybody" in warning.message for warning in loaded.warnings] == [True]
