@@ -1,7 +1,7 @@
-"""The admin port: ``/metrics``, ``/livez``, ``/readyz`` and ``/callqueue``, in threads that cannot stall the loop.
+"""The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``, in threads beside the loop's.
 
 A request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all; who comes above that or is
-slower is closed. Nothing here writes to the proxy's state.
+slower is closed. Nothing here writes to the proxy's state but ``/quotas``, see ``proxy.quota_page``.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from config.model import Address
 from proxy.call_report import report
 from proxy.metrics.families import Families, Reloads
 from proxy.metrics.text import CONTENT_TYPE, write
+from proxy.quota_page import QuotaPage, Reply
 from proxy.server import Server
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ _SOCKET_TIMEOUT_S: Final = 5.0
 _DEADLINE_S: Final = 30.0
 _POLL_S: Final = 0.1  # how long a stop may take, and how late a deadline may be
 _GZIP: Final = zlib.MAX_WBITS | 16
-_PATHS: Final = ("/metrics", "/livez", "/readyz", "/callqueue")
+_QUOTAS: Final = "/quotas"
+_PATHS: Final = ("/metrics", "/livez", "/readyz", "/callqueue", _QUOTAS)
 
 
 class AdminServer:
@@ -47,9 +49,13 @@ class AdminServer:
         OSError: the address cannot be bound; its text names it.
     """
 
-    def __init__(self, bind: Address, server: Server, reloader: Reloads) -> None:
-        health = Health(asyncio.get_running_loop(), server, reloader)
-        application = _Application(server, Families(server, reloader), health)
+    def __init__(
+        self, bind: Address, server: Server, reloader: Reloads, *, quotas_token_file: str | None = None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        health = Health(loop, server, reloader)
+        page = QuotaPage(loop, server, quotas_token_file)
+        application = _Application(server, Families(server, reloader), health, page)
         self._http = _bound(bind)
         self._http.set_app(application)
         self.port: int = self._http.server_address[1]
@@ -116,7 +122,8 @@ class Health:
 
 
 class _Application:
-    def __init__(self, server: Server, families: Families, health: Health) -> None:
+    def __init__(self, server: Server, families: Families, health: Health, quota_page: QuotaPage) -> None:
+        self._quota_page = quota_page
         self._server = server
         self._families = families
         self._health = health
@@ -125,9 +132,15 @@ class _Application:
         path = environ.get("PATH_INFO", "")
         if path not in _PATHS:
             return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(_PATHS)}\n")
-        if environ["REQUEST_METHOD"] != "GET":
-            return _answer(start_response, "405 Method Not Allowed", "GET only\n", allow="GET")
+        method = environ["REQUEST_METHOD"]
+        if path == _QUOTAS and method == "POST":
+            return _reply(start_response, self._quota_page.post(environ))
+        if method != "GET":
+            allow = "GET, POST" if path == _QUOTAS else "GET"
+            return _answer(start_response, "405 Method Not Allowed", f"{allow} only\n", allow=allow)
         match path:
+            case "/quotas":
+                return _reply(start_response, self._quota_page.get(environ))
             case "/metrics":
                 return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
             case "/livez":
@@ -178,6 +191,11 @@ def _answer(
         headers.append(("Allow", allow))
     start_response(status, headers)
     return [content]
+
+
+def _reply(start_response: StartResponse, reply: Reply) -> Iterable[bytes]:
+    start_response(reply.status, [("Content-Type", reply.kind), ("Cache-Control", "no-store"), *reply.headers])
+    return reply.body
 
 
 class _Handler(WSGIRequestHandler):

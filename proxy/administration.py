@@ -13,6 +13,7 @@ from protocol.api_versions import Versions
 from protocol.client_quotas import (
     ALTER,
     DESCRIBE,
+    Altered,
     AlterRequest,
     AlterResponse,
     DescribeRequest,
@@ -23,6 +24,8 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from protocol.walk import MAX_ELEMENTS
+from proxy.quota_changes.json_form import Changes
+from proxy.quota_changes.outcome import Origin, Outcome
 from proxy.quota_store.alter import refuse_alter
 from proxy.quota_store.describe import refuse_describe
 from proxy.quota_store.errors import CLUSTER_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED_MESSAGE
@@ -39,25 +42,43 @@ VERSIONS: Final[Mapping[int, Versions]] = MappingProxyType(
 QuotaRequest = DescribeRequest | AlterRequest
 
 
+class QuotasAltered(NamedTuple):
+    """What became of a request to change quotas.
+
+    Attributes:
+        results: As Kafka tells them.
+        outcomes: Of each entity.
+        throttle_time_ms: After which time it may be tried again, where there were too many changes; else 0.
+    """
+
+    results: tuple[Altered, ...]
+    outcomes: tuple[Outcome, ...]
+    throttle_time_ms: int = 0
+
+
 class Ticket:
     """What is being answered.
 
     Attributes:
         frame: The request, whole; nothing once it is dropped.
-        principal: Who asks.
+        origin: Who asks.
         owner: Whom to wake.
+        changes: What is asked for, where that is no frame.
         answer: The whole frame, once it is there.
+        altered: What became of ``changes``, once that is done.
         error: Why there is none, if it was no such request.
         is_dropped: Nobody waits for it any more.
     """
 
-    __slots__ = ("answer", "error", "frame", "is_dropped", "owner", "principal")
+    __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
 
-    def __init__(self, frame: bytes, principal: str, owner: object) -> None:
+    def __init__(self, frame: bytes, origin: Origin, owner: object, changes: Changes | None = None) -> None:
         self.frame = frame
-        self.principal = principal
+        self.origin = origin
         self.owner = owner
+        self.changes = changes
         self.answer: bytes | None = None
+        self.altered: QuotasAltered | None = None
         self.error: ProtocolError | None = None
         self.is_dropped = False
 
@@ -70,7 +91,7 @@ class Ticket:
 class Desk(Protocol):
     """Who answers administrators."""
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Begin to read a request, which is whole, and to answer it; ``owner`` is told when it is.
 
         None: too much waits already; to be asked again later.
@@ -83,6 +104,7 @@ class Administration(NamedTuple):
     admins: frozenset[str]
     forwards: bool
     desk: Desk
+    listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
         """Whether requests of ``principal`` do not go to the broker."""

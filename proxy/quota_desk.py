@@ -5,16 +5,15 @@ What is decided here goes to a keeper (``proxy.quota_keeper``), and is in force 
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, Protocol, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
-from config.terms import written_terms
+from config.terms import Terms, written_terms
 from protocol.client_quotas import (
-    Altered,
     AlterRequest,
     AlterResponse,
     DescribeRequest,
@@ -22,9 +21,12 @@ from protocol.client_quotas import (
     write_describe_response,
 )
 from protocol.errors import ProtocolError
-from proxy.administration import QuotaRequest, Ticket, read_request, refusal
+from proxy.administration import QuotaRequest, QuotasAltered, Ticket, read_request, refusal
 from proxy.host_finder import HostFinder, find_hosts
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
+from proxy.quota_changes import json_form
+from proxy.quota_changes.ledger import Ledger
+from proxy.quota_changes.outcome import Origin, outcomes
 from proxy.quota_keeper.directory import DirectoryKeeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
 from proxy.quota_store.addresses import Addresses
@@ -33,6 +35,7 @@ from proxy.quota_store.describe import describe
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import (
     POLICY_VIOLATION,
+    THROTTLING_QUOTA_EXCEEDED,
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
@@ -50,9 +53,13 @@ _AT_ONCE: Final = 250
 # What is no longer is read, decided and answered on the loop, in less than a way to a thread and back takes where
 # others have the processor. At worst, some hundred entities of no name, it is two milliseconds.
 _SMALL_BYTES: Final = 1_024
+# Likewise of entities, where it is no frame.
+_FEW: Final = 10
 # Of requests that have not begun: some of the largest that there are. Who has no room asks again.
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+
+_NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
 class Waiting(Protocol):
@@ -69,6 +76,9 @@ class QuotaDesk:
         config: What the process is started with.
         on_changes: See ``OnChanges``.
         wall_ms: Returns Unix time.
+
+    Attributes:
+        ledger: How many changes there were and may be; None where there is no store.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
@@ -79,6 +89,7 @@ class QuotaDesk:
         self._keeper: Keeper | None = None
         if store is not None:
             self._keeper = DirectoryKeeper(store.directory, self._hold, self._in_force.stored)
+        self.ledger = None if store is None else Ledger(store)
         self._on_changes = on_changes
         self._hosts = HostFinder(on_found=self._know)
         # What is read of the rules in this thread nobody changes meanwhile.
@@ -114,6 +125,18 @@ class QuotaDesk:
         """How many hosts have a limit that does not hold, for no address of theirs is known."""
         return len(self._in_force.unknown_hosts)
 
+    def listed(self) -> Iterator[tuple[Entity, StoredRule, str, bool]]:
+        """Yield every rule as it was set, with where it is set, and whether it can be changed here. For any thread."""
+        in_force, keeper = self._in_force, self._keeper
+        # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
+        of_file = cast("ChainMap[Entity, StoredRule]", in_force.rules).maps[0]
+        sources, stored = in_force.sources, in_force.stored.copy()
+        for entity, rule in of_file.items():
+            yield entity, rule, sources.get(entity, ""), False
+        for entity, rule in stored.items():
+            if entity not in of_file:
+                yield entity, rule, in_force.name, keeper is not None
+
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""
         changes = together(*self._untold, self._in_force.follow_file(config, now_ms=self._wall_ms()))
@@ -123,13 +146,20 @@ class QuotaDesk:
             log.warning("%s", double)
         return changes
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Begin to answer a request. See ``proxy.administration.Desk``."""
-        if not self._has_room(len(frame)):
-            self._waiting = deque(ticket for ticket in self._waiting if not ticket.is_dropped)
-            if not self._has_room(len(frame)):
+        return self._queue(Ticket(frame, origin, owner))
+
+    def submit_changes(self, changes: json_form.Changes, origin: Origin, owner: object) -> Ticket | None:
+        """Begin to make changes that have come otherwise; ``altered`` of the ticket is set then, and all else alike."""
+        return self._queue(Ticket(b"", origin, owner, changes))
+
+    def _queue(self, ticket: Ticket) -> Ticket | None:
+        size_bytes = len(ticket.frame)
+        if not self._has_room(size_bytes):
+            self._waiting = deque(one for one in self._waiting if not one.is_dropped)
+            if not self._has_room(size_bytes):
                 return None
-        ticket = Ticket(frame, principal, owner)
         self._waiting.append(ticket)
         self._has_come.set()
         return ticket
@@ -145,8 +175,9 @@ class QuotaDesk:
             OSError: It cannot be used, or another process does.
             ForeignStoreError: Another program has written it.
         """
-        if self._keeper is None:
+        if self._keeper is None or self.ledger is None:
             return
+        await self._off_loop(self.ledger.open)
         await self._keeper.open()
         self._untold.append(self._in_force.know(await find_hosts(self._in_force.unknown_hosts)))
         self._hosts.follow(self._in_force.unknown_hosts)
@@ -171,51 +202,105 @@ class QuotaDesk:
         """Let go of what is kept."""
         if self._keeper is not None:
             await self._keeper.close()
+        if self.ledger is not None:
+            await self._off_loop(self.ledger.close)
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
         """Answer a request, and wake its owner."""
-        is_small = len(ticket.frame) <= _SMALL_BYTES
-        try:
-            request = await self._beside(is_small, read_request, ticket.frame)
-        except ProtocolError as error:
-            ticket.error = error
+        if ticket.changes is not None:
+            ticket.altered = await self._change_in_any_case(ticket.changes, ticket.origin)
         else:
-            ticket.answer = await self._answer_in_any_case(request, ticket.principal, is_small)
+            is_small = len(ticket.frame) <= _SMALL_BYTES
+            try:
+                request = await self._beside(is_small, read_request, ticket.frame)
+            except ProtocolError as error:
+                ticket.error = error
+            else:
+                ticket.answer = await self._answer_in_any_case(request, ticket.origin, is_small)
         # Who was there when it came may be gone. What he does with his answer is no matter of the desk's.
         if not ticket.is_dropped:
             asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
 
-    async def _answer_in_any_case(self, request: QuotaRequest, principal: str, is_small: bool) -> bytes:
+    async def _answer_in_any_case(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
         try:
-            return await self._answer(request, principal, is_small)
+            return await self._answer(request, origin, is_small)
         except Exception:
             # Of a fault here those that follow are to feel nothing, nor are clients.
-            log.exception("a request of %s about quotas could not be answered", principal)
+            log.exception("a request of %s about quotas could not be answered", origin.principal)
             return await self._off_loop(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
-    async def _answer(self, request: QuotaRequest, principal: str, is_small: bool) -> bytes:
+    async def _change_in_any_case(self, changes: json_form.Changes, origin: Origin) -> QuotasAltered:
+        request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)
+        is_small = len(changes.alterations) <= _FEW
+        try:
+            return await self._alter(request, origin, changes.terms, is_small)
+        except Exception:
+            log.exception("quotas could not be changed for %s", origin.principal)
+            told = UNKNOWN_SERVER_ERROR_MESSAGE
+            return await self._off_loop(self._refused, request, changes.terms, UNKNOWN_SERVER_ERROR, told)
+
+    async def _answer(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
         if isinstance(request, DescribeRequest):
             return await self._off_loop(_described, self._in_force.rules, request)
-        results = await self._alter(request, principal, is_small)
-        return await self._beside(is_small, _altered, results, request)
+        altered = await self._alter(request, origin, {}, is_small)
+        return await self._beside(is_small, _altered, altered, request)
 
-    async def _alter(self, request: AlterRequest, principal: str, is_small: bool) -> tuple[Altered, ...]:
-        keeper = self._keeper
-        if keeper is None:
-            return refuse_alter(request, POLICY_VIOLATION, "No quota can be changed here: there is no store for them")
+    async def _alter(
+        self, request: AlterRequest, origin: Origin, terms: Mapping[Entity, Terms], is_small: bool
+    ) -> QuotasAltered:
+        """Decide on a request, do what it says, and keep book of it."""
+        if self._keeper is None or self.ledger is None:
+            return await self._beside(is_small, self._refused, request, terms, POLICY_VIOLATION, _NO_STORE)
+        altered, is_whole = await self._try(request, origin, terms, is_small, self._keeper, self.ledger)
+        self.ledger.count(altered.outcomes, is_dry_run=request.validate_only)
+        if self.ledger.is_audited:
+            is_dry_run = request.validate_only
+            await self._off_loop(
+                self.ledger.write,
+                altered.outcomes,
+                origin,
+                is_dry_run=is_dry_run,
+                is_refused_whole=is_whole,
+                unix_ms=self._wall_ms(),
+            )
+        return altered
+
+    async def _try(
+        self,
+        request: AlterRequest,
+        origin: Origin,
+        terms: Mapping[Entity, Terms],
+        is_small: bool,
+        keeper: Keeper,
+        ledger: Ledger,
+    ) -> tuple[QuotasAltered, bool]:
+        """Return what became of a request, and whether it was refused as a whole."""
         hosts = hosts_of(request)
         addresses = await find_hosts(hosts) if hosts else {}
-        decision = await self._beside(is_small, self._decide, request, addresses)
-        if not decision.changes:
-            return decision.results
+        decision, altered = await self._beside(is_small, self._decide, request, addresses, terms)
+        if not decision.changes or request.validate_only:
+            return altered, False
+        wait_ms = ledger.wait_ms(origin)
+        if wait_ms:
+            told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
+            code = THROTTLING_QUOTA_EXCEEDED
+            refused = await self._beside(is_small, self._refused, request, terms, code, told)
+            return refused._replace(throttle_time_ms=wait_ms), True
+        ledger.charge(len(decision.changes))
         self._addresses = addresses
         try:
             await keeper.keep(decision.changes)
         except NotKeptError as error:
-            return refuse_alter(request, error.error_code, str(error))
-        _say(principal, decision.changes)
-        return decision.results
+            return await self._beside(is_small, self._refused, request, terms, error.error_code, str(error)), True
+        _say(origin.principal, decision.changes)
+        return altered, False
+
+    def _refused(
+        self, request: AlterRequest, terms: Mapping[Entity, Terms], error_code: int, message: str
+    ) -> QuotasAltered:
+        results = refuse_alter(request, error_code, message)
+        return QuotasAltered(results, outcomes(request.alterations, results, (), self._in_force.rules, terms))
 
     async def _hold(self, changes: Sequence[Change]) -> None:
         """Put in force what is kept."""
@@ -230,9 +315,20 @@ class QuotaDesk:
             await asyncio.sleep(0)
         self._timer.wake()
 
-    def _decide(self, request: AlterRequest, addresses: Addresses) -> Decision:
+    def _decide(
+        self, request: AlterRequest, addresses: Addresses, terms: Mapping[Entity, Terms]
+    ) -> tuple[Decision, QuotasAltered]:
+        """Return what is to be changed, or would be, and what became of the request if it is."""
         in_force = self._in_force
-        return decide(in_force.stored, request, is_host=addresses.__contains__, sources=in_force.sources)
+        decision = decide(
+            in_force.stored,
+            request._replace(validate_only=False),
+            is_host=addresses.__contains__,
+            sources=in_force.sources,
+            terms=terms,
+        )
+        told = outcomes(request.alterations, decision.results, decision.changes, in_force.rules, terms)
+        return decision, QuotasAltered(decision.results, told)
 
     def _tell(self) -> None:
         """Tell of what has changed. What cannot be put in force is told again with what changes next."""
@@ -269,10 +365,9 @@ def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> 
     )
 
 
-def _altered(results: tuple[Altered, ...], request: AlterRequest) -> bytes:
-    return write_alter_response(
-        AlterResponse(0, results), correlation_id=request.correlation_id, api_version=request.api_version
-    )
+def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
+    response = AlterResponse(altered.throttle_time_ms, altered.results)
+    return write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
 
 def _say(principal: str, changes: Iterable[Change]) -> None:

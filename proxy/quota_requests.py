@@ -5,6 +5,7 @@ from typing import NamedTuple
 from protocol.header import RequestHead
 from proxy.administration import Desk, Ticket
 from proxy.admission import Sent
+from proxy.quota_changes.outcome import Origin
 
 
 class Request(NamedTuple):
@@ -61,7 +62,7 @@ class QuotaRequests:
         """Whether a request was given to a desk that has not had its answer, or an answer is held."""
         return self._pending is not None
 
-    def submit(self, desk: Desk, frame: bytes, head: RequestHead, sent: Sent, *, principal: str, owner: object) -> None:
+    def submit(self, desk: Desk, frame: bytes, head: RequestHead, sent: Sent, *, origin: Origin, owner: object) -> None:
         """Have a request answered, whatever becomes of the listener and its administrators meanwhile.
 
         Args:
@@ -69,12 +70,12 @@ class QuotaRequests:
             frame: The request, whole, behind whose predecessors nothing is unanswered.
             head: Of it.
             sent: Who is charged for it.
-            principal: Who asks.
+            origin: Who asks.
             owner: To be woken when the answer is there.
 
         Nothing is pending afterwards where the desk has no room for it.
         """
-        ticket = desk.submit(frame, principal, owner)
+        ticket = desk.submit(frame, origin, owner)
         self._pending = None if ticket is None else Pending(ticket, Request(head, sent))
 
     def hold(self, ticket: Ticket) -> None:

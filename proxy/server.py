@@ -158,7 +158,7 @@ class Server:
             listener = by_name.get(port.name)
             if listener is None:
                 # It is open until the next start; who may set quotas is said for all listeners.
-                administration = self._administration(config, is_inter_broker=door.policy.is_inter_broker)
+                administration = self._administration(config, port.name, is_inter_broker=door.policy.is_inter_broker)
                 door.policy = door.policy._replace(administration=administration)
             else:
                 port.follow(listener)
@@ -217,17 +217,17 @@ class Server:
             listener.enforcement or config.enforcement,
             listener.inter_broker,
             listener.sasl.oauthbearer_claim,
-            self._administration(config, is_inter_broker=listener.inter_broker),
+            self._administration(config, listener.name, is_inter_broker=listener.inter_broker),
             self.broker_quotas,
         )
 
-    def _administration(self, config: ProxyConfig, *, is_inter_broker: bool) -> Administration | None:
+    def _administration(self, config: ProxyConfig, listener: str, *, is_inter_broker: bool) -> Administration | None:
         principals = config.principals
         # Beside these two there are none (config.store_checks), also where the new file has neither.
         is_followed = self.quota_topic is not None or self.broker_quotas is not None
         if not principals.admins or is_inter_broker or is_followed:
             return None
-        return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk)
+        return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk, listener)
 
     def _follow_cluster(self, replication: Replication | None) -> None:
         """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.

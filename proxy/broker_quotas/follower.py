@@ -20,6 +20,7 @@ from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
 from proxy.in_thread import in_thread
 from proxy.quota.changes import Changes
+from proxy.quota_changes.outcome import NOBODY
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.in_force import InForce
@@ -185,7 +186,7 @@ class BrokerFollower:
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         """Read anew, until the broker tells of a change. See ``proxy.broker_quotas.passing.Authority``."""
-        ticket = Ticket(answer, "", owner)
+        ticket = Ticket(answer, NOBODY, owner)
         if len(self._awaited) >= _MOST_WAITING:
             ticket.answer = answer
         else:

@@ -78,7 +78,9 @@ async def _serve(path: Path, loaded: Loaded) -> None:
         loop.add_signal_handler(number, server.stop)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
     admin = loaded.config.admin
-    with AdminServer(admin.bind, server, reloader) if admin else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if admin is not None:
+            stack.enter_context(AdminServer(admin.bind, server, reloader, quotas_token_file=admin.quotas_token_file))
         await server.run(beside=reloader.watch)
 
 

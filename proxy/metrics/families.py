@@ -10,7 +10,16 @@ from protocol.api import API_NAMES
 from proxy.connection import Port
 from proxy.counters import OTHER as OTHER_API
 from proxy.latency import BOUNDS_NS
-from proxy.metrics import broker_quotas, call_queue, connections, quota_store, quota_topic, replication, usage_log
+from proxy.metrics import (
+    broker_quotas,
+    call_queue,
+    connections,
+    quota_changes,
+    quota_store,
+    quota_topic,
+    replication,
+    usage_log,
+)
 from proxy.metrics.text import Family, Rest, labels, paced, rest
 from proxy.metrics.usage import OTHER, Names, Row, read
 from proxy.quota.client import NOTHING, ClientQuotaManager, Usage
@@ -107,6 +116,7 @@ class Families:
         yield from quota_topic.families(self._server.quota_topic)
         yield from broker_quotas.families(self._server.broker_quotas)
         yield from quota_store.families(self._server.quota_desk)
+        yield from quota_changes.families(self._server.quota_desk.ledger)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from config.terms import NO_TERMS, Terms, written_terms
 from proxy.quota_changes.outcome import Origin, Outcome
 from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.errors import NONE, name_of
@@ -61,25 +62,32 @@ def _line(fields: Mapping[str, object]) -> bytes:
 def _entity(outcome: Outcome) -> Mapping[str, object]:
     return {
         "entity": {_cut(kind): None if name is None else _cut(name) for kind, name in outcome.entity[:MAX_ASKED]},
-        "asked": {_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]},
+        "asked": {_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]} | _terms(outcome.asked_terms),
         "old": _rule(outcome.old),
         "new": _rule(outcome.new),
     }
 
 
 def _rule(rule: StoredRule | None) -> object:
-    return None if rule is None else dict(rule.limits)
+    return None if rule is None else {**rule.limits, **_terms(None if rule.terms == NO_TERMS else rule.terms)}
+
+
+def _terms(terms: Terms | None) -> dict[str, object]:
+    return {} if terms is None else {"terms": written_terms(terms)}
 
 
 def _result(outcome: Outcome, is_dry_run: bool) -> Mapping[str, object]:
+    # An entity that comes twice has an error, and the first of its changes is made: Kafka's way.
+    is_done = outcome.error_code == NONE or outcome.new != outcome.old
+    result = {"result": ("validated" if is_dry_run else "applied") if is_done else "refused"}
     if outcome.error_code == NONE:
-        return {"result": "validated" if is_dry_run else "applied"}
+        return result
     error = {
         "code": outcome.error_code,
         "name": name_of(outcome.error_code),
         "message": _cut(outcome.error_message or ""),
     }
-    return {"result": "refused", "error": error}
+    return {**result, "error": error}
 
 
 def _number(value: float | None) -> object:

@@ -1,21 +1,25 @@
 """Rules, changes of them and what became of these, as JSON: what the admin port takes and tells.
 
-    rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0}}
+    rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
+                 "terms":{"expires":"2026-12-01T00:00:00Z"}}
     changes     {"changes":[{"entity":{…},"limits":{"producer_byte_rate":5242880,"consumer_byte_rate":null}}],
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
 A null name is the default entity, a null limit is removed, null in the place of limits removes all of them. Limits that
-a change does not name stay as they are. ``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and
-name, and a message. Only the form is looked at here: which keys there are, and how large a limit may be, is Kafka's
-matter (``proxy.quota_store.alter``).
+a change does not name stay as they are; ``terms`` (``config.terms``), where it is given, replaces all that there were.
+``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message. Only the form is seen
+to here: which keys there are, and how large a limit may be, is Kafka's matter (``proxy.quota_store.alter``).
 """
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
+from config.errors import TermsError
+from config.model import MAX_NAME_BYTES
+from config.terms import NO_TERMS, Terms, read_terms, written_terms
 from protocol.client_quotas import Alteration, EntityParts, Op
 from proxy.quota_changes.outcome import Outcome
 from proxy.quota_store.alter import MAX_CHANGED_KEYS
@@ -36,9 +40,10 @@ class JsonFormError(ValueError):
 
 
 class Changes(NamedTuple):
-    """What is to be changed, each entity once; ``is_dry_run``: or only looked at."""
+    """What is to be changed, each entity once, and what its terms are to be; ``is_dry_run``: or only looked at."""
 
     alterations: tuple[Alteration, ...]
+    terms: Mapping[Entity, Terms]
     is_dry_run: bool
 
 
@@ -59,15 +64,27 @@ def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
     return _write({"entity": names_of(entity), **_rule(rule), **more})
 
 
-def written_changes(alterations: Iterable[Alteration], *, is_dry_run: bool) -> bytes:
+def written_changes(changes: Changes) -> bytes:
     """Return changes as they are asked for."""
-    changes = [{"entity": dict(one.entity), "limits": {op.key: op.value for op in one.ops}} for one in alterations]
-    return _write({"changes": changes, "dry_run": is_dry_run}).encode()
+    written = [
+        {
+            "entity": dict(one.entity),
+            "limits": {op.key: op.value for op in one.ops},
+            **({"terms": written_terms(changes.terms[entity])} if entity in changes.terms else {}),
+        }
+        for one in changes.alterations
+        for entity in (entity_of(dict(one.entity)),)
+    ]
+    return _write({"changes": written, "dry_run": changes.is_dry_run}).encode()
 
 
-def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> bytes:
-    """Return what became of changes."""
-    return f"{_write({'dry_run': is_dry_run, 'results': [_result(outcome) for outcome in outcomes]})}\n".encode()
+def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> Iterator[str]:
+    """Yield what became of changes, a piece for each."""
+    separator = f'{{"dry_run":{_write(is_dry_run)},"results":['
+    for outcome in outcomes:
+        yield separator + _write(_result(outcome))
+        separator = ","
+    yield "]}\n" if separator == "," else f"{separator}]}}\n"
 
 
 def _result(outcome: Outcome) -> object:
@@ -82,7 +99,8 @@ def _result(outcome: Outcome) -> object:
 
 
 def _rule(rule: StoredRule) -> dict[str, object]:
-    return {"limits": dict(rule.limits)}
+    terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
+    return {"limits": dict(rule.limits), **terms}
 
 
 # -- read
@@ -102,24 +120,34 @@ def read_changes(data: bytes) -> Changes:
     given = _list(body.get("changes"), "changes")
     if len(given) > MAX_CHANGES:
         raise JsonFormError(f"changes: has {len(given)}; {MAX_CHANGES} is the most at once")
-    alterations = tuple(_alteration(one, f"changes[{index}]") for index, one in enumerate(given))
-    seen: set[Entity] = set()
-    for index, alteration in enumerate(alterations):
+    alterations: dict[Entity, Alteration] = {}
+    terms: dict[Entity, Terms] = {}
+    for index, one in enumerate(given):
+        at = f"changes[{index}]"
+        alteration = _alteration(one, at)
         entity = entity_of(dict(alteration.entity))
-        if entity in seen:
-            raise JsonFormError(f"changes[{index}].entity: comes twice; say in one change what it is to be")
-        seen.add(entity)
-    return Changes(alterations, is_dry_run)
+        if entity in alterations:
+            raise JsonFormError(f"{at}.entity: comes twice; say in one change what it is to be")
+        alterations[entity] = alteration
+        if "terms" in one:
+            terms[entity] = _terms(one["terms"], f"{at}.terms")
+    return Changes(tuple(alterations.values()), terms, is_dry_run)
 
 
 def read_rules(data: bytes) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}``; return each rule with all that was told of it.
+    """Read ``{"rules":[…]}``; return each rule with all that was told of it. An entity has one.
 
     Raises:
         JsonFormError: It is something else.
     """
     given = _list(_object(_json(data), "(body)").get("rules"), "rules")
-    return [_told_rule(one, f"rules[{index}]") for index, one in enumerate(given)]
+    rules = [_told_rule(one, f"rules[{index}]") for index, one in enumerate(given)]
+    seen: set[Entity] = set()
+    for index, (entity, _, _) in enumerate(rules):
+        if entity in seen:
+            raise JsonFormError(f"rules[{index}].entity: has two rules; keep one of them")
+        seen.add(entity)
+    return rules
 
 
 def read_results(data: bytes) -> list[Result]:
@@ -134,11 +162,11 @@ def read_results(data: bytes) -> list[Result]:
 
 def _alteration(given: object, at: str) -> Alteration:
     change = _object(given, at)
-    _known(change, ("entity", "limits"), at)
+    _known(change, ("entity", "limits", "terms"), at)
     entity = _entity(change.get("entity"), f"{at}.entity")
-    if "limits" not in change:
+    if "limits" not in change and "terms" not in change:
         raise JsonFormError(f"{at}.limits: is missing; give keys and numbers, null to remove one, or null for all")
-    limits = change["limits"]
+    limits = change.get("limits", {})
     if limits is None:
         return Alteration(entity, tuple(Op(key, None) for key in keys_of(entity_of(dict(entity)))))
     limits = _object(limits, f"{at}.limits")
@@ -156,6 +184,9 @@ def _entity(given: object, at: str) -> EntityParts:
             raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
         if name is not None and not isinstance(name, str):
             raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
+        # Else Kafka's own answers could not tell of it.
+        if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+            raise JsonFormError(f"{at}.{kind}: names have {MAX_NAME_BYTES} bytes at the most in Kafka's protocol")
     return tuple(names.items())
 
 
@@ -182,7 +213,14 @@ def _stored(told: Mapping[str, Any], at: str) -> StoredRule:
     numbers = {key: limit for key, limit in limits.items() if limit is not None}
     if not limits or len(numbers) < len(limits):
         raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
-    return StoredRule(limits=numbers)
+    return StoredRule(limits=numbers, terms=_terms(told.get("terms", {}), f"{at}.terms"))
+
+
+def _terms(given: object, at: str) -> Terms:
+    try:
+        return read_terms(given)
+    except TermsError as error:
+        raise JsonFormError(f"{at}{'.' if error.path else ': '}{error}") from None
 
 
 def _told_result(given: object, at: str) -> Result:
@@ -213,11 +251,11 @@ def _json(data: bytes) -> object:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise JsonFormError(f"(body): {_cut(twice)} is given twice in one object")
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise JsonFormError(f"(body): {_cut(key)} is given twice in one object")
+        found[key] = value
     return found
 
 

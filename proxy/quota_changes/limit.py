@@ -33,7 +33,8 @@ class ChangeLimit:
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
-        return max(0, ceil(-tokens / self._rate * 1_000))
+        # A float's last digits are no millisecond.
+        return max(0, ceil(round(-tokens / self._rate * 1_000, 6)))
 
     def record(self, changes: int, *, now_ms: int) -> None:
         """Take it that so many entities are changed."""

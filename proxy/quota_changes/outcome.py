@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from config.terms import Terms
 from protocol.client_quotas import Alteration, Altered, EntityParts, Op
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
@@ -20,12 +21,17 @@ class Origin(NamedTuple):
     listener: str = ""
 
 
+# Of a request that is not answered here.
+NOBODY: Final = Origin("")
+
+
 class Outcome(NamedTuple):
     """What became of one entity.
 
     Attributes:
         entity: As it was named.
         asked: The limits that were to be set, or with None removed.
+        asked_terms: The terms that were to be set; None: none were.
         old: Its rule before.
         new: Its rule afterwards; where nothing was to be changed, as it would be. Of one that is refused, ``old``.
         error_code: Kafka's; 0 is none.
@@ -34,6 +40,7 @@ class Outcome(NamedTuple):
 
     entity: EntityParts
     asked: tuple[Op, ...]
+    asked_terms: Terms | None
     old: StoredRule | None
     new: StoredRule | None
     error_code: int
@@ -45,6 +52,7 @@ def outcomes(
     results: Iterable[Altered],
     changes: Iterable[Change],
     rules: Mapping[Entity, StoredRule],
+    terms: Mapping[Entity, Terms],
 ) -> tuple[Outcome, ...]:
     """Return what became of each entity, in the order of the request; of one that comes twice, of both at once.
 
@@ -53,13 +61,16 @@ def outcomes(
         results: On it, as ``decide`` or ``refuse_alter`` returns them.
         changes: What is changed, or would be.
         rules: Before that.
+        terms: Of the request.
     """
     told = {_same(result.entity): result for result in results}
     changed = dict(changes)
     asked: dict[frozenset[tuple[str, str | None]], Alteration] = {}
     for alteration in alterations:
         asked.setdefault(_same(alteration.entity), alteration)
-    return tuple(_outcome(alteration, told[same], changed, rules) for same, alteration in asked.items() if same in told)
+    return tuple(
+        _outcome(alteration, told[same], changed, rules, terms) for same, alteration in asked.items() if same in told
+    )
 
 
 def _outcome(
@@ -67,13 +78,22 @@ def _outcome(
     result: Altered,
     changed: Mapping[Entity, StoredRule | None],
     rules: Mapping[Entity, StoredRule],
+    terms: Mapping[Entity, Terms],
 ) -> Outcome:
     names = dict(alteration.entity)
     entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else None
     old = None if entity is None else rules.get(entity)
     # What comes twice has an error, and is changed all the same.
     new = old if entity is None else changed.get(entity, old)
-    return Outcome(alteration.entity, alteration.ops, old, new, result.error_code, result.error_message)
+    return Outcome(
+        entity=alteration.entity,
+        asked=alteration.ops,
+        asked_terms=None if entity is None else terms.get(entity),
+        old=old,
+        new=new,
+        error_code=result.error_code,
+        error_message=result.error_message,
+    )
 
 
 def _same(parts: EntityParts) -> frozenset[tuple[str, str | None]]:

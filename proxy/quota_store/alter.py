@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from config.errors import UnitError
+from config.errors import TermsError, UnitError
+from config.terms import NO_TERMS, Terms, check_terms
 from config.units import parse_ip
 from protocol.client_quotas import Altered, AlterRequest, Op
 from proxy.quota_store.entity import (
@@ -69,6 +70,7 @@ def decide(
     *,
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
+    terms: Mapping[Entity, Terms] | None = None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
 
@@ -77,6 +79,7 @@ def decide(
         request: What is asked for; with ``validate_only`` nothing changes.
         is_host: Whether a name of ``hosts_of`` has an address.
         sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here.
+        terms: Of entities of the request that are to have other terms, which Kafka's request cannot say.
 
     Returns:
         One result for each entity, in the order of the request; for one that comes twice an error, though what came
@@ -91,7 +94,7 @@ def decide(
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
             continue
         try:
-            change = _change(rules, names, alteration.ops, is_host, sources)
+            change = _change(rules, names, alteration.ops, is_host, sources, terms or {})
         except _RefusalError as refusal:
             results[same] = Altered(refusal.error_code, str(refusal), parts)
             continue
@@ -117,6 +120,7 @@ def _change(
     ops: Sequence[Op],
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
+    terms: Mapping[Entity, Terms],
 ) -> Iterable[Change]:
     """Return what changes for one entity; nothing where its limits are what they were.
 
@@ -131,9 +135,12 @@ def _change(
     before = {} if rule is None else rule.limits
     after = _altered(entity, before, values)
     source = _source(entity, sources)
-    if ops and source is not None:
+    if (ops or entity in terms) and source is not None:
         raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
-    return () if after == before else (Change(entity, _with_limits(rule, after)),)
+    changed = _with_limits(rule, after)
+    if entity in terms:
+        changed = _with_terms(entity, changed, terms[entity])
+    return () if changed == rule else (Change(entity, changed),)
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
@@ -234,6 +241,23 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
     if not limits:
         return None
     return StoredRule(limits=limits) if rule is None else replace(rule, limits=limits)
+
+
+def _with_terms(entity: Entity, rule: StoredRule | None, terms: Terms) -> StoredRule | None:
+    """Return the rule with these terms.
+
+    Raises:
+        _RefusalError: They do not fit it.
+    """
+    if rule is None:
+        if terms == NO_TERMS:
+            return None
+        raise _RefusalError(f"{entity} has no quota that terms could be for; give it a limit")
+    try:
+        check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
+    except TermsError as error:
+        raise _RefusalError(f"Invalid terms: {error}") from None
+    return replace(rule, terms=terms)
 
 
 # -- all of them

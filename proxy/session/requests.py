@@ -30,6 +30,7 @@ from proxy.login import LOGIN_APIS, Login, Verdict
 from proxy.mutations import MAX_REQUEST_BYTES, Mutations
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind, bounded
+from proxy.quota_changes.outcome import Origin
 from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
@@ -323,7 +324,9 @@ class Requests(State):
             return None
         frame = data[position:frame_end]
         if is_admin:
-            requests.submit(administration.desk, frame, head, sent, principal=principal, owner=self.owner)
+            name = client_id.decode("utf-8", "replace")
+            origin = Origin(principal, name, self.peer_host, administration.listener)
+            requests.submit(administration.desk, frame, head, sent, origin=origin, owner=self.owner)
             self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
             self.is_blocked = True
             return None

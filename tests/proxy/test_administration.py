@@ -32,6 +32,7 @@ from proxy.administration import (
     Ticket,
     read_request,
 )
+from proxy.quota_changes.outcome import Origin
 from proxy.session.requests import Requests
 from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
 from tests.support.logins import (
@@ -58,14 +59,14 @@ class SlowDesk:
     """Reads at once, and answers when it is told to."""
 
     def __init__(self) -> None:
-        self.taken: list[tuple[QuotaRequest, str, object, Ticket]] = []
+        self.taken: list[tuple[QuotaRequest, Origin, object, Ticket]] = []
         self.is_full = False
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket | None:
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         if self.is_full:
             return None
-        ticket = Ticket(frame, principal, owner)
-        self.taken.append((read_request(frame), principal, owner, ticket))
+        ticket = Ticket(frame, origin, owner)
+        self.taken.append((read_request(frame), origin, owner, ticket))
         return ticket
 
 
@@ -76,7 +77,8 @@ def administered(
     enforcement: Enforcement = Enforcement.RESPOND,
 ) -> tuple[Wire, SlowDesk]:
     wire, desk = Wire(*rules, enforcement=enforcement), SlowDesk()
-    administration = Administration(admins, forwards, desk)
+    wire.session.peer_host = "10.0.0.1"
+    administration = Administration(admins, forwards, desk, "clients")
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
     return wire, desk
 
@@ -87,8 +89,9 @@ def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
     assert wire.client(BOTH[0]) == b""
     assert wire.session.is_blocked
     assert wire.to_client() == b""
-    ((request, principal, owner, ticket),) = desk.taken
-    assert (request, principal, owner) == (CHANGE, "ANONYMOUS", wire)
+    ((request, origin, owner, ticket),) = desk.taken
+    assert (request, owner) == (CHANGE, wire)
+    assert origin == Origin("ANONYMOUS", "etl", "10.0.0.1", "clients")
     wire.resume()
     wire.wait(10_000)
     assert len(desk.taken) == 1
@@ -183,7 +186,7 @@ def test_an_administrator_is_so_from_his_login_on() -> None:
     wire.session.account.log_in("admin")
     wire.client(BOTH[0])
 
-    assert [taken[1] for taken in desk.taken] == ["admin"]
+    assert [taken[1].principal for taken in desk.taken] == ["admin"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Administrators' requests on the loop: kept on the disk, in force, and only then answered."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -27,11 +28,14 @@ from protocol.errors import ProtocolError
 from proxy import host_finder, quota_desk
 from proxy.administration import QuotaRequest
 from proxy.quota.changes import IpChanges, RuleChanges
+from proxy.quota_changes.audit_file import AuditFile
+from proxy.quota_changes.outcome import Origin
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_store import directory, hosts
 from proxy.quota_store.addresses import Addresses
 from tests.support.stub_broker import eventually, on_uvloop
 
+ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
 P, RATE = "producer_byte_rate", "connection_creation_rate"
 ALICE: EntityParts = (("user", "alice"),)
 EVERYTHING = DescribeRequest(1, 9, (), False)
@@ -62,7 +66,7 @@ class Bed:
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()
-        ticket = self.desk.submit(written(request), "admin", client)
+        ticket = self.desk.submit(written(request), ADMIN, client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert ticket.answer is not None
@@ -80,8 +84,11 @@ class Bed:
 
 
 @asynccontextmanager
-async def bed(path: Path | None, *quotas: QuotaRule, ips: tuple[IpRule, ...] = ()) -> AsyncIterator[Bed]:
-    store = None if path is None else Store(directory=str(path))
+async def bed(
+    path: Path | None, *quotas: QuotaRule, ips: tuple[IpRule, ...] = (), store: Store | None = None
+) -> AsyncIterator[Bed]:
+    if path is not None and store is None:
+        store = Store(directory=str(path))
     config = ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store)
     a_bed = Bed(config)
     await a_bed.desk.read()
@@ -256,7 +263,7 @@ async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
 async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
     async with bed(None) as one:
         client = Client()
-        ticket = one.desk.submit(written(EVERYTHING)[:-1], "admin", client)
+        ticket = one.desk.submit(written(EVERYTHING)[:-1], ADMIN, client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert isinstance(ticket.error, ProtocolError)
@@ -268,7 +275,7 @@ async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
 async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
-        tickets = [one.desk.submit(written(alice), "admin", Client()) for _ in range(3)]
+        tickets = [one.desk.submit(written(alice), ADMIN, Client()) for _ in range(3)]
         for ticket in tickets:
             assert ticket is not None
             ticket.drop()
@@ -281,19 +288,19 @@ async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
     desk = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
     large = bytes(4 * 1024 * 1024)
 
-    tickets = [desk.submit(large, "admin", Client()) for _ in range(6)]
+    tickets = [desk.submit(large, ADMIN, Client()) for _ in range(6)]
     assert [ticket is not None for ticket in tickets] == [True] * 4 + [False] * 2
     assert tickets[1] is not None
     tickets[1].drop()
-    assert desk.submit(large, "admin", Client()) is not None
-    assert desk.submit(large, "admin", Client()) is None
+    assert desk.submit(large, ADMIN, Client()) is not None
+    assert desk.submit(large, ADMIN, Client()) is None
 
     many = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
-    small = [many.submit(b"small", "admin", Client()) for _ in range(1_001)]
+    small = [many.submit(b"small", ADMIN, Client()) for _ in range(1_001)]
     assert small[999] is not None
     assert small[1_000] is None
     small[999].drop()
-    assert many.submit(b"small", "admin", Client()) is not None
+    assert many.submit(b"small", ADMIN, Client()) is not None
 
 
 @on_uvloop
@@ -334,6 +341,83 @@ async def test_an_owner_that_fails_ends_nothing() -> None:
     heard: list[object] = []
     async with bed(None) as one:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
-        one.desk.submit(written(EVERYTHING), "admin", Faulty())
+        one.desk.submit(written(EVERYTHING), ADMIN, Faulty())
         assert (await one.told()).entries == ()
     assert [str(fault) for fault in heard] == ["a fault"]
+
+
+@on_uvloop
+async def test_every_attempt_is_audited_in_the_order_of_the_desk(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    filed = QuotaRule(user="bob", producer_byte_rate=1.0, source="f.yaml:7")
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
+    async with bed(None, filed, store=store) as one:
+        await one.set(ALICE, {P: 5.0})
+        await one.set(ALICE, {P: None}, validate_only=True)
+        await one.set((("user", "bob"),), {P: 5.0})
+        await one.told()
+        lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+        ledger = one.desk.ledger
+
+    about = {"principal": "admin", "client_id": "adminclient-1", "address": "10.0.0.5", "listener": "clients"}
+    assert all(line.items() >= about.items() for line in lines)
+    said = [(line["entity"], line["asked"], line["old"], line["new"], line["result"]) for line in lines]
+    alice, bob = {"user": "alice"}, {"user": "bob"}
+    assert said == [
+        (alice, {P: 5.0}, None, {P: 5.0}, "applied"),
+        (alice, {P: None}, {P: 5.0}, None, "validated"),
+        (bob, {P: 5.0}, {P: 1.0}, {P: 1.0}, "refused"),
+    ]
+    assert lines[2]["error"]["message"] == "The quotas of user bob are set in f.yaml:7; change them there"
+    assert ledger is not None
+    assert ledger.counts == {"applied": 1, "validated": 1, "refused": 1}
+
+
+@on_uvloop
+async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
+    async with bed(None, store=store) as one:
+
+        def is_full(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(AuditFile, "_write", is_full)
+
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [5.0]
+        assert one.desk.ledger is not None
+        assert one.desk.ledger.lost == 1
+
+
+@on_uvloop
+async def test_where_the_audit_log_cannot_be_opened_nobody_is_served(tmp_path: Path) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "none" / "audit.jsonl"))
+    with pytest.raises(OSError, match="audit_log"):
+        async with bed(None, store=store):
+            pass
+
+
+@on_uvloop
+async def test_above_the_limit_changes_are_refused_as_kafka_refuses_and_told_when_to_come(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1, audit_log=str(audit_log))
+    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(3))
+    async with bed(None, store=store) as one:
+        first = read_alter_response(await one.ask(AlterRequest(1, 7, some, False)), 1)
+        again = read_alter_response(await one.ask(AlterRequest(1, 7, some, False)), 1)
+        other = (Alteration(ALICE, (Op(P, 1.0),)), Alteration((("user", "0"),), (Op(P, 2.0),)))
+        second = read_alter_response(await one.ask(AlterRequest(1, 7, other, False)), 1)
+        refused = read_alter_response(await one.ask(AlterRequest(1, 7, some[:1], True)), 1)
+        told = await one.told()
+    last = json.loads(audit_log.read_text().splitlines()[-2])
+
+    # One may be saved up; three pass whole, and two of them are owed. What changes nothing passes on.
+    assert {result.error_code for result in first.results} == {result.error_code for result in again.results} == {0}
+    assert [result.error_code for result in second.results] == [89, 89]
+    assert 0 < second.throttle_time_ms <= 20_000
+    message = f"Too many quotas are changed (store.changes_per_second); come again in {second.throttle_time_ms} ms"
+    assert second.results[0].error_message == message
+    assert refused.results[0].error_code == 0
+    assert told.entries is not None
+    assert len(told.entries) == 3
+    assert (last["entities"], last["error"]["name"]) == (2, "THROTTLING_QUOTA_EXCEEDED")

@@ -8,9 +8,11 @@ from proxy.account import NOBODY
 from proxy.administration import Ticket
 from proxy.admission import Sent
 from proxy.asked import asked
+from proxy.quota_changes.outcome import Origin
 from proxy.quota_requests import Done, QuotaRequests, Request
 from tests.support.frames import other_request
 
+ADMIN = Origin("admin")
 FRAME = other_request(1)
 HEAD = read_request_head(FRAME, 0, 1_000)
 SENT = Sent(NOBODY, asked(48, 0), None)
@@ -20,10 +22,10 @@ class OneTicket:
     """Gives out one ticket."""
 
     def __init__(self) -> None:
-        self.ticket = Ticket(FRAME, "admin", None)
+        self.ticket = Ticket(FRAME, ADMIN, None)
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
-        assert (frame, principal, owner) == (FRAME, "admin", None)
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket:
+        assert (frame, origin, owner) == (FRAME, ADMIN, None)
         return self.ticket
 
 
@@ -43,7 +45,7 @@ def test_an_answer_is_taken_once() -> None:
     assert HEAD is not None
     assert requests.take() is None
 
-    requests.submit(desk, FRAME, HEAD, SENT, principal="admin", owner=None)
+    requests.submit(desk, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
     assert requests.take() is None
     assert requests.is_pending
     desk.ticket.answer = b"answer"
@@ -54,7 +56,7 @@ def test_an_answer_is_taken_once() -> None:
 
 
 def test_an_answer_to_what_has_passed_is_held_until_its_ticket_has_it() -> None:
-    requests, ticket = QuotaRequests(), Ticket(b"answer", "", None)
+    requests, ticket = QuotaRequests(), Ticket(b"answer", ADMIN, None)
 
     requests.hold(ticket)
     assert requests.is_pending
@@ -71,7 +73,7 @@ def test_an_answer_to_what_has_passed_is_held_until_its_ticket_has_it() -> None:
 def test_what_the_desk_cannot_read_is_raised_here() -> None:
     requests, desk = QuotaRequests(), OneTicket()
     assert HEAD is not None
-    requests.submit(desk, FRAME, HEAD, SENT, principal="admin", owner=None)
+    requests.submit(desk, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
     desk.ticket.error = Truncated("it is")
 
     with pytest.raises(ProtocolError, match="it is"):

@@ -22,6 +22,7 @@ from protocol.client_quotas import (
     write_describe_request,
 )
 from proxy.quota.entity import QuotaKind
+from proxy.quota_changes.outcome import Origin
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.server import Server
@@ -190,7 +191,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     await server.quota_desk.read()
     running = asyncio.ensure_future(server.quota_desk.run())
     request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
-    ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), "admin", Owner())
+    ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
     assert ticket is not None
     await eventually(lambda: ticket.answer)
 

@@ -16,6 +16,7 @@ from protocol.header import read_request_head
 from proxy.administration import Ticket
 from proxy.broker_quotas.passing import MAX_BYTES, PassingAlteration, can_wait, is_told
 from proxy.broker_quotas.told import rules_of
+from proxy.quota_changes.outcome import NOBODY
 from proxy.quota_store.entity import Entity, StoredRule
 from tests.proxy.broker_quotas.test_told import told
 
@@ -32,7 +33,7 @@ class Follower:
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         self.awaited.append(changed)
-        return Ticket(answer, "", owner)
+        return Ticket(answer, NOBODY, owner)
 
 
 def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:

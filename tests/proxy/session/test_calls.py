@@ -11,6 +11,7 @@ from protocol.api import ApiKey
 from protocol.client_quotas import DescribeRequest, write_describe_request
 from proxy.administration import Administration, Ticket
 from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line, Tally, Watched
+from proxy.quota_changes.outcome import Origin
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
 from proxy.scheduling.decay import DecayOptions, DecayScheduler
 from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
@@ -325,8 +326,8 @@ class NoHurry:
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
 
-    def submit(self, frame: bytes, principal: str, owner: object) -> Ticket:
-        self.tickets.append(Ticket(frame, principal, owner))
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket:
+        self.tickets.append(Ticket(frame, origin, owner))
         return self.tickets[-1]
 
 

@@ -17,6 +17,7 @@ from protocol.client_quotas import (
 )
 from proxy.administration import Ticket
 from proxy.broker_quotas.passing import MAX_BYTES
+from proxy.quota_changes.outcome import NOBODY
 from tests.support.frames import other_request, other_response, produce_request, produce_response
 from tests.support.stub_broker import correlation_id
 from tests.support.wire import Wire
@@ -33,7 +34,7 @@ class Follower:
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         assert changed == (Alteration(ETL, OPS),)
-        self.tickets.append(Ticket(answer, "", owner))
+        self.tickets.append(Ticket(answer, NOBODY, owner))
         return self.tickets[-1]
 
     def tell(self, wire: Wire) -> bytes:

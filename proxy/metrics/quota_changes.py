@@ -1,0 +1,21 @@
+"""The metrics of changed quotas: what became of those that were asked for, and whether they are audited."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from proxy.metrics.text import Family, labels
+from proxy.quota_changes.ledger import RESULTS, Ledger
+
+_PREFIX: Final = "kafka_quota_proxy_quota"
+
+
+def families(ledger: Ledger | None) -> Iterator[Family]:
+    """Return them; nothing where there is no store."""
+    if ledger is None:
+        return
+    help_ = "Entities whose quotas were to be changed, by what became of it."
+    samples = [(labels(result=result), float(ledger.counts[result])) for result in RESULTS]
+    yield Family(f"{_PREFIX}_changes_total", "counter", help_, samples)
+    if ledger.is_audited:
+        help_ = "Lines of the audit log that could not be written, and are lost."
+        yield Family(f"{_PREFIX}_audit_lost_lines_total", "counter", help_, [("", float(ledger.lost))])

@@ -1,0 +1,104 @@
+"""What a desk keeps book of: how many changes there may still be, what became of those asked for, and by whom.
+
+Blocks where it writes; ``write`` is for a thread, the rest for the loop.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from config.model import Store
+from proxy.quota_changes.audit import audit_lines
+from proxy.quota_changes.audit_file import AuditFile
+from proxy.quota_changes.limit import ChangeLimit
+from proxy.quota_changes.outcome import Origin, Outcome
+from proxy.quota_store.errors import NONE, THROTTLING_QUOTA_EXCEEDED
+
+log = logging.getLogger(__name__)
+
+APPLIED: Final = "applied"
+VALIDATED: Final = "validated"
+REFUSED: Final = "refused"
+THROTTLED: Final = "throttled"
+RESULTS: Final = (APPLIED, VALIDATED, REFUSED, THROTTLED)
+_AGAIN_AFTER_MS: Final = 60_000
+
+
+def now_ms() -> int:
+    """Return the time of a clock that does not step back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Ledger:
+    """Of one proxy.
+
+    Attributes:
+        counts: Of entities, by what became of them: one of ``RESULTS``.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rate = store.changes_per_second
+        self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
+        self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
+        self._told_ms = -_AGAIN_AFTER_MS
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log."""
+        return self._audit is not None
+
+    @property
+    def lost(self) -> int:
+        """How many lines of the audit log could not be written."""
+        return 0 if self._audit is None else self._audit.lost
+
+    def open(self) -> None:
+        """Open the audit log, before anybody is served.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self._audit is not None:
+            self._audit.open()
+
+    def wait_ms(self, origin: Origin) -> int:
+        """Return how long who asks has to wait before he may change something; 0: he may now."""
+        wait_ms = self._limit.wait_ms(now_ms=now_ms())
+        if wait_ms and now_ms() - self._told_ms >= _AGAIN_AFTER_MS:
+            self._told_ms = now_ms()
+            log.warning(
+                "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
+                "so are others meanwhile",
+                self._rate, origin.principal, wait_ms,
+            )  # fmt: skip
+        return wait_ms
+
+    def charge(self, changes: int) -> None:
+        """Take it that so many entities are changed."""
+        self._limit.record(changes, now_ms=now_ms())
+
+    def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
+        """Count what became of a request."""
+        for outcome in outcomes:
+            if outcome.error_code == NONE or outcome.new != outcome.old:
+                self.counts[VALIDATED if is_dry_run else APPLIED] += 1
+            else:
+                self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else REFUSED] += 1
+
+    def write(
+        self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
+    ) -> None:
+        """Write down what became of a request, where it is audited. What cannot be written is lost, and said."""
+        if self._audit is None:
+            return
+        lines = audit_lines(outcomes, origin, is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, now_ms=unix_ms)
+        self._audit.append(lines, now_ms=now_ms())
+
+    def close(self) -> None:
+        """Let go of the audit log."""
+        if self._audit is not None:
+            self._audit.close()

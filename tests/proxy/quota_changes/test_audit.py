@@ -1,0 +1,91 @@
+"""Lines of the audit log."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.terms import Terms
+from protocol.client_quotas import Op
+from proxy.quota_changes.audit import MAX_ASKED, MAX_TEXT, audit_lines
+from proxy.quota_changes.outcome import Origin, Outcome
+from proxy.quota_store.entity import StoredRule
+
+P = "producer_byte_rate"
+ALICE = (("user", "alice"),)
+ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
+NOW_MS = 1_767_268_800_123
+OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=NOW_MS - 123))
+APPLIED = Outcome(ALICE, (Op(P, 2.0), Op("x", None)), NEW.terms, OLD, NEW, 0, None)
+REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must be finite")
+
+
+def told(*some: Outcome, is_dry_run: bool = False, is_refused_whole: bool = False, origin: Origin = ADMIN) -> list[Any]:
+    lines = audit_lines(some, origin, is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, now_ms=NOW_MS)
+    return [json.loads(line) for line in b"".join(lines).splitlines()]
+
+
+def test_a_line_says_who_what_old_new_when_and_from_where() -> None:
+    applied, refused = told(APPLIED, REFUSED)
+
+    about = {
+        "time": "2026-01-01T12:00:00.123Z",
+        "principal": "admin",
+        "client_id": "adminclient-1",
+        "address": "10.0.0.5",
+        "listener": "clients",
+        "entity": {"user": "alice"},
+    }
+    terms = {"expires": "2026-01-01T12:00:00Z"}
+    assert applied == {
+        **about,
+        "asked": {P: 2.0, "x": None, "terms": terms},
+        "old": {P: 1.0},
+        "new": {P: 2.0, "terms": terms},
+        "result": "applied",
+    }
+    assert refused == {
+        **about,
+        "asked": {P: "inf"},
+        "old": {P: 1.0},
+        "new": {P: 1.0},
+        "result": "refused",
+        "error": {"code": 42, "name": "INVALID_REQUEST", "message": "Quota must be finite"},
+    }
+    assert told(APPLIED, is_dry_run=True)[0]["result"] == "validated"
+
+
+def test_what_is_refused_as_a_whole_is_one_line() -> None:
+    (line,) = told(*[REFUSED] * 5_000, is_refused_whole=True)
+
+    assert (line["entities"], line["result"], line["error"]["code"]) == (5_000, "refused", 42)
+    assert "entity" not in line
+
+
+@given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.floats() | st.none()), max_size=3))
+def test_whatever_clients_write_there_is_one_line_of_ascii(name: str, key: str, asked: list[tuple[str, float]]) -> None:
+    outcome = Outcome(((key, name),), tuple(Op(*one) for one in asked), None, None, None, 42, name)
+    (line,) = audit_lines([outcome], Origin(name, name, name, name), is_dry_run=False, is_refused_whole=False, now_ms=0)
+
+    assert line.count(b"\n") == 1
+    assert line.isascii()
+    json.loads(line, parse_constant=pytest.fail)
+
+
+def test_a_line_has_a_bound() -> None:
+    long = "é" * 100_000
+    ops = tuple(Op(f"{number}{long}", 1.0) for number in range(1_000))
+    outcome = Outcome(((long, long),) * 1_000, ops, None, None, None, 42, long)
+
+    (line,) = audit_lines([outcome], Origin(long, long, long, long), is_dry_run=False, is_refused_whole=False, now_ms=0)
+
+    # Six bytes a character at the most, as \u00e9.
+    assert len(line) < 6 * MAX_TEXT * (MAX_ASKED + 10) + 1_000
+
+
+def test_an_entity_that_comes_twice_has_an_error_and_is_changed_as_in_kafka() -> None:
+    (line,) = told(APPLIED._replace(error_code=42, error_message="Ignoring duplicate entity"))
+
+    assert (line["result"], line["error"]["code"]) == ("applied", 42)
