@@ -45,6 +45,13 @@ _COMMANDS: Final = {
         "With --json: an object for each kind of quota, null where nothing limits. With --url besides:\n"
         "fair_call_queue, an object for each listener that has one.",
     ),
+    "quotas": _Command(
+        "show and change the quotas of a proxy that runs: describe, alter, delete, export, import",
+        "example: kafka-quota-proxy quotas describe --url http://127.0.0.1:9308\n"
+        "         kafka-quota-proxy quotas alter --user alice --set producer_byte_rate=10MiB --dry-run\n\n"
+        "Changes want the token of admin.quotas_token_file, and are kept in the proxy's store: --token-file FILE.\n"
+        "ACTION --help tells more about each.",
+    ),
     "rebalance": _Command(
         "show how far a reassignment is, when it ends, and whether its throttle lets it end",
         "example: kafka-quota-proxy rebalance config.yaml --throttle 50MB --by 06:00\n\n"

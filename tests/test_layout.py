@@ -36,6 +36,9 @@ EXCEPTIONS = {
     "proxy/mutations.py": "tests/proxy/session/test_mutations.py",
     "proxy/calls.py": "tests/proxy/session/test_calls.py",
     "proxy/commands/priority.py": "tests/proxy/commands/test_explain.py",
+    # Of no use without what is asked, or what asks.
+    "proxy/commands/quotas_client.py": "tests/proxy/commands/test_quotas.py",
+    "proxy/quota_changes/ledger.py": "tests/proxy/test_quota_desk.py",
     # What is told, by those who hear it.
     "proxy/quota_topic/told.py": "tests/proxy/quota_topic/test_watcher.py",
     # What is asked of a keeper; and a disk on the loop, tested with the desk that it keeps for.

@@ -1,0 +1,76 @@
+"""Quotas set with ``kafka-quota-proxy quotas`` at a proxy: in force at once, shown, kept, and written down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.proxy import Proxy
+
+_ROOT: Final = Path(__file__).parents[2]
+
+
+def _quotas(url: str, *words: str, status: int = 0) -> str:
+    """Run the command and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "quotas", *words, "--url", url],
+        cwd=_ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def _waits(client: RawClient, topic: str) -> bool:
+    """Whether a request of 64 KiB is throttled."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
+def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
+    topic = create_topic(kafka_4)
+    token, audit_log, port = tmp_path / "token", tmp_path / "audit.jsonl", free_port()
+    token.write_text("f" * 32)
+    url, anonymous = f"http://127.0.0.1:{port}", ("--user", "ANONYMOUS", "--default-client-id")
+    with_token = ("--token-file", str(token))
+    settings = {
+        "store": {"directory": str(tmp_path / "quotas.d"), "audit_log": str(audit_log)},
+        "admin": {"bind": f"127.0.0.1:{port}", "quotas_token_file": str(token)},
+        "quotas": [{"client-id": "filed", "producer_byte_rate": 10**9}],
+    }
+    with Proxy(settings, kafka_4) as proxy:
+        with raw_client(proxy.port(), client_id="etl") as client:
+            assert not _waits(client, topic)
+            limit, expires = ("--set", "producer_byte_rate=1kB"), ("--set", "expires=2999-01-01T00:00:00Z")
+            assert _quotas(url, "alter", *anonymous, *limit, *expires, *with_token) == (
+                "+ user ANONYMOUS, client-id <default>: producer_byte_rate 1kB\n"
+                "+ user ANONYMOUS, client-id <default>: expires 2999-01-01T00:00:00Z\n"
+                "1 entity changed\n"
+            )
+            assert _waits(client, topic)
+        _quotas(url, "delete", "--client-id", "filed", *with_token, status=1)
+        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="refused") == 1
+        exported = _quotas(url, "export")
+        assert "expires" in exported
+
+        proxy.kill()
+        proxy.start()
+
+        with raw_client(proxy.port(), client_id="etl") as client:
+            assert _waits(client, topic)
+        assert _quotas(url, "export") == exported
+        _quotas(url, "delete", *anonymous, *with_token)
+        with raw_client(proxy.port(), client_id="other") as client:
+            assert not _waits(client, topic)
+    lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+    assert [(line["principal"], line["listener"], line["result"]) for line in lines] == [
+        ("token@127.0.0.1", "admin", "applied"),
+        ("token@127.0.0.1", "admin", "refused"),
+        ("token@127.0.0.1", "admin", "applied"),
+    ]
