@@ -229,7 +229,7 @@ def test_nothing_passes_while_a_login_is_looked_at() -> None:
     assert (desk.taken, wire.to_client()) == ([], b"")
 
     wire.broker(authenticate_response())
-    assert [taken[1] for taken in desk.taken] == ["admin"]
+    assert [taken[1].principal for taken in desk.taken] == ["admin"]
 
 
 def test_without_administrators_or_between_brokers_all_of_it_goes_on() -> None:
