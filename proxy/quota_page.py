@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
+from itertools import chain
 from math import ceil
 from threading import BoundedSemaphore
 from time import monotonic
@@ -127,11 +128,11 @@ class QuotaPage:
 
     def _listed(self) -> Iterable[tuple[Entity, StoredRule, str, bool]]:
         # Of rules that are followed the desk knows nothing.
-        if self._server.started_with.quotas_from is None:
-            return self._server.quota_desk.listed()
-        config = self._server.config
-        rules: tuple[QuotaRule | IpRule, ...] = (*config.quotas, *config.ip_quotas)
-        return map(_as_followed, rules)
+        of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
+        if of_brokers is not None:
+            rules: tuple[QuotaRule | IpRule, ...] = (*of_brokers.quotas, *of_brokers.ip_quotas)
+            return map(_as_followed, rules)
+        return chain(self._server.quota_desk.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changed
 

@@ -15,6 +15,7 @@ from config.model import Address, Listener, ProxyConfig, Store
 from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response, write_alter_request
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.entity import QuotaKind
+from proxy.quota_changes.outcome import Origin
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
@@ -43,7 +44,7 @@ async def altered(server: Server, number: int) -> None:
     entity = (("user", f"user-{number % 100}"), ("client-id", "etl"))
     request = AlterRequest(1, 7, (Alteration(entity, (Op("producer_byte_rate", 1e6 + number),)),), False)
     client = Client()
-    ticket = server.quota_desk.submit(write_alter_request(request, client_id="admin"), "admin", client)
+    ticket = server.quota_desk.submit(write_alter_request(request, client_id="admin"), Origin("admin"), client)
     await client.has_turn.wait()
     assert ticket is not None
     assert ticket.answer is not None

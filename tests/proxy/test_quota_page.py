@@ -4,7 +4,6 @@ import asyncio
 import io
 import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
 from proxy.administration import MAX_REQUEST_BYTES
 from proxy.quota_changes.json_form import MAX_CHANGES
 from proxy.quota_page import QuotaPage
+from proxy.quota_topic.watcher import QuotaTopic
 from proxy.server import Server
 from tests.support.quota_page import LISTENER, TOKEN, P, page
 from tests.support.stub_broker import eventually, on_uvloop
@@ -58,19 +58,19 @@ async def test_rules_are_told_with_where_they_are_set(tmp_path: Path) -> None:
             assert (await one.get(query)).status == 400
 
 
-async def test_of_rules_that_are_followed_those_are_told_that_hold() -> None:
-    server = Server(ProxyConfig(listeners=(LISTENER,), quotas_from=QuotasFrom()))
+async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
+    server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
     followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
-    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="kafka://b:9092/t")
-    server.config = replace(server.config, quotas=(followed,), ip_quotas=(address,))
+    monkeypatch.setattr(QuotaTopic, "rules", (followed,))
     quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
 
     told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
 
-    about = {"source": "kafka://b:9092/t", "can_change": False}
+    rate, bob = {"connection_creation_rate": 5.0}, {"user": "bob"}
     assert told["rules"] == [
-        {"entity": {"user": "bob"}, "limits": {P: 5.0}, **about},
-        {"entity": {"ip": "10.0.0.7"}, "limits": {"connection_creation_rate": 5.0}, **about},
+        {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
+        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
     ]
 
 
@@ -79,7 +79,7 @@ async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path)
     async with page(tmp_path) as one:
         done = await one.post(SET_ALICE)
         changed = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": {P: 2_000}}]})
-        (rule,) = [rule for rule in one.server.config.quotas if rule.user == "alice"]
+        (rule,) = [rule for rule in one.server.quota_desk.quotas if rule.user == "alice"]
         gone = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": None}]})
 
     alice, none = {"user": "alice"}, None
