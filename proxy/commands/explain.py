@@ -5,7 +5,6 @@ comes at time 0 of its clock, and under the rules that hold now, or at another i
 """
 
 import argparse
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,6 @@ from config.terms import parse_instant_ms
 from config.units import parse_ip
 from proxy.commands import priority
 from proxy.commands.timing import until_when, why_not
-from proxy.host_finder import find_hosts
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, Limits, QuotaKind, RuleTable, Tags, bounded
@@ -263,6 +261,15 @@ def _verdict(
     )
 
 
+def _look_for_hosts(both: InForce) -> None:
+    # Here, for it loads asyncio, which this command has no need of else.
+    import asyncio
+
+    from proxy.host_finder import find_hosts
+
+    both.know(asyncio.run(find_hosts(both.unknown_hosts)))
+
+
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
     """Return the file with the rules that hold then, among them those that its store has now.
 
@@ -278,7 +285,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
             sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
         both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
         if both.unknown_hosts:
-            both.know(asyncio.run(find_hosts(both.unknown_hosts)))
+            _look_for_hosts(both)
         for host in sorted(both.unknown_hosts):
             told = f"no address is known of {host}, which has quotas in the store"
             sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
