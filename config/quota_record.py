@@ -3,20 +3,24 @@
 A compacted topic of one partition. A key is JSON in UTF-8, without spaces, its keys in the order that is given here;
 null is the default entity, as in Kafka's own API, and an absent key is not part of the entity::
 
-    {"user":"alice","client-id":"etl"}                a rule, for every proxy
-    {"proxy":"p1","user":"alice","client-id":"etl"}   the share of one proxy
-    {"news":"balance"}                                news: shares hold for some time longer
+    {"user":"alice","client-id":"etl"}                              a rule, for every proxy; or {"ip":"192.0.2.7"}
+    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one key of a rule that was set at a proxy
+    {"proxy":"p1","user":"alice","client-id":"etl"}                 the share of one proxy
+    {"news":"balance"}                                              news: shares hold for some time longer
 
-A value is a JSON object. That of a rule or a share has quota keys, ``{"producer_byte_rate":5242880.0}``; that of news
-is ``{"published_ms":1767225600000,"lease_ms":10000}``. A null, empty or ``{}`` value deletes what the key had.
+A value is a JSON object. That of a rule or a share has quota keys, ``{"producer_byte_rate":5242880.0}``; that of a
+setting is ``{"value":5242880.0}``; that of news is ``{"published_ms":1767225600000,"lease_ms":10000}``. A null, empty
+or ``{}`` value deletes what the key had. A setting of the key ``terms`` has an object as its value: on what terms the
+limits of its entity hold, which are not read here.
 
 A key has one form only, or compaction would keep an old record beside the one that replaced it.
 """
 
 import json
 import re
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NoReturn
 
@@ -31,12 +35,19 @@ MAX_LEASE_MS: Final = 3_600_000
 _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 # Of byte rates, what "no limit" is as a float.
 _MOST: Final[Mapping[str, int]] = {
-    key: int(float(UNLIMITED)) if key in _BYTE_RATES else 2**31 - 1 for key in CLIENT_QUOTAS
+    key: int(float(UNLIMITED)) if key in _BYTE_RATES else 2**31 - 1
+    for key in (*CLIENT_QUOTAS, "connection_creation_rate")
 }
 _WHOLE: Final = ("connections",)
+_MOST_FLOAT: Final = sys.float_info.max
 _MAX_UNIX_MS: Final = 2**53
+_IP_QUOTAS: Final = ("connection_creation_rate",)
+TERMS: Final = "terms"
 _PROXY: Final = "proxy"
-_ENTITY_KEYS: Final = ("user", "client-id")
+_ENTITY_KEYS: Final = ("user", "client-id", "ip")
+_IP: Final = "ip"
+_KEY: Final = "key"
+_VALUE: Final = "value"
 _NEWS: Final = {"news": "balance"}
 # What names a proxy in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -54,19 +65,37 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What holds for an entity at every proxy. At least one of ``user`` and ``client_id`` is set.
+    """What holds for an entity at every proxy. ``user``, ``client_id`` or both are set, or ``ip`` alone.
 
     ``limits`` has quota keys as in the operator's file; empty: there is no rule any more.
     """
 
     user: EntityName = None
     client_id: EntityName = None
+    ip: EntityName = None
     limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One key of what was set for an entity at a proxy, for all of them; the entity is as of ``Rule``.
+
+    ``value`` is a limit, above 0 and finite, or with the key ``terms`` an object of JSON; None: it is not set any more.
+    """
+
+    user: EntityName = None
+    client_id: EntityName = None
+    ip: EntityName = None
+    key: str
+    value: float | Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What holds for an entity at one proxy, in place of the rule, for as long as news come; otherwise as ``Rule``."""
+    """What holds for an entity at one proxy, in place of the rule, for as long as news come; otherwise as ``Rule``.
+
+    An address has none.
+    """
 
     proxy: str
     user: EntityName = None
@@ -89,13 +118,13 @@ class RecordFault:
     kind: FaultKind
     key: str  # as much of it as a message has room for
     message: str
-    about: Rule | Share | News | None = None  # whose value it is, without one; None where the key is at fault
+    about: Rule | Setting | Share | News | None = None  # whose value it is, without one; None where the key is at fault
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
 
 
-QuotaRecord = Rule | Share | News
+QuotaRecord = Rule | Setting | Share | News
 
 
 class _NotUnderstoodError(ValueError):
@@ -132,15 +161,20 @@ def _key_of(record: QuotaRecord) -> bytes:
     if isinstance(record, News):
         return _write(_NEWS).encode()
     names: dict[str, str | None] = {_PROXY: record.proxy} if isinstance(record, Share) else {}
-    for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id), strict=True):
+    ip = None if isinstance(record, Share) else record.ip
+    for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id, ip), strict=True):
         if name is not None:
             names[key] = None if isinstance(name, Default) else name
+    if isinstance(record, Setting):
+        names[_KEY] = record.key
     return _write(names).encode()
 
 
 def _value_of(record: QuotaRecord) -> Mapping[str, object]:
     if isinstance(record, News):
         return {"published_ms": record.published_ms, "lease_ms": record.lease_ms} if record.lease_ms else {}
+    if isinstance(record, Setting):
+        return {} if record.value is None else {_VALUE: record.value}
     return dict(record.limits)
 
 
@@ -154,13 +188,19 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
     if names == _NEWS:
         record = News()
     else:
-        if not names.keys() <= {_PROXY, *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
-            raise _NotUnderstoodError("names no entity; user or client-id is wanted, with or without proxy")
-        user, client_id = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
-        if _PROXY in names:
+        if not names.keys() <= {_PROXY, _KEY, *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
+            raise _NotUnderstoodError(
+                "names no entity; user, client-id or ip is wanted, and of more nothing or proxy or key"
+            )
+        if _IP in names and not names.keys() <= {_IP, _KEY}:
+            raise _NotUnderstoodError("ip is an entity of its own, with no user, client-id or proxy beside it")
+        user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
+        if _KEY in names:
+            record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names[_KEY], is_ip=ip is not None))
+        elif _PROXY in names:
             record = Share(proxy=_proxy_name(names[_PROXY]), user=user, client_id=client_id)
         else:
-            record = Rule(user=user, client_id=client_id)
+            record = Rule(user=user, client_id=client_id, ip=ip)
     if _key_of(record) != key:
         raise _NotUnderstoodError("another form of a key; written without spaces, in UTF-8, in the order of the format")
     return record
@@ -171,8 +211,6 @@ def _entity_name(name: object) -> EntityName:
         return DEFAULT
     if not isinstance(name, str) or not name:
         raise _NotUnderstoodError("a name is text and not empty, or null for the default")
-    if name == DEFAULT.value:
-        raise _NotUnderstoodError(f"{DEFAULT.value} is no name; null is the default")
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError:
@@ -180,6 +218,13 @@ def _entity_name(name: object) -> EntityName:
     if size_bytes > MAX_NAME_BYTES:
         raise _NotUnderstoodError(f"a name has {size_bytes} bytes; {MAX_NAME_BYTES} is the most")
     return name
+
+
+def _quota_key(key: object, *, is_ip: bool) -> str:
+    known = (*(_IP_QUOTAS if is_ip else CLIENT_QUOTAS), TERMS)
+    if not isinstance(key, str) or key not in known:
+        raise _NotUnderstoodError(f"key {_cut(repr(key))} is not known to this version")
+    return key
 
 
 def _proxy_name(name: object) -> str:
@@ -196,13 +241,28 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
     given = _object(value)
     if isinstance(record, News):
         return _news(given) if given else record
-    unknown = given.keys() - _MOST.keys()
+    if isinstance(record, Setting):
+        return replace(record, value=_setting(record.key, given)) if given else record
+    known = _IP_QUOTAS if isinstance(record, Rule) and record.ip is not None else CLIENT_QUOTAS
+    unknown = given.keys() - set(known)
     if unknown:
         raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
     limits = {key: _limit(key, given[key]) for key in given}
-    if isinstance(record, Share):
-        return Share(proxy=record.proxy, user=record.user, client_id=record.client_id, limits=limits)
-    return Rule(user=record.user, client_id=record.client_id, limits=limits)
+    return replace(record, limits=limits)
+
+
+def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
+    """Return the value of a setting. A limit is whatever Kafka's own API takes, which is more than a file may say."""
+    value = given.get(_VALUE)
+    if given.keys() != {_VALUE}:
+        raise _NotUnderstoodError("a setting has value, and nothing beside it")
+    if key == TERMS:
+        if not isinstance(value, dict) or not value:
+            raise _NotUnderstoodError("terms are an object with something in it")
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_FLOAT:
+        raise _NotUnderstoodError("value is a number above 0, and finite")
+    return float(value)
 
 
 def _limit(key: str, number: object) -> float:

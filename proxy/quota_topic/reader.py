@@ -18,18 +18,20 @@ from time import monotonic_ns
 from typing import Final
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import (
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.offset import OffsetRequest
 
 from config.model import Address, QuotasFrom
+from proxy.quota_topic.asking import (
+    ANY_ISOLATION,
+    EARLIEST,
+    LATEST,
+    OwnAddressError,
+    leader_of,
+    offset_of,
+    raise_for,
+    words_of,
+)
 from proxy.quota_topic.batches import Batches
-from proxy.quota_topic.own_address import own_bind
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.topic_client import connection
 
@@ -46,17 +48,6 @@ _BACKOFF_S: Final = 0.25
 _MOST_BACKOFF_S: Final = 5.0
 # aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails.
 _NEVER_MS: Final = 2**31 - 1
-_EARLIEST: Final = -2
-_LATEST: Final = -1
-_ANY_ISOLATION: Final = 0
-
-
-class _NoTopicError(Exception):
-    """There is something of that name, and it is no quota topic."""
-
-
-class _OwnAddressError(Exception):
-    """The topic would be read through this proxy."""
 
 
 class Reader:
@@ -113,7 +104,7 @@ class Reader:
             try:
                 await self._read_anew()
             except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
-                failed = Failed(self._words(error), isinstance(error, _OwnAddressError))
+                failed = Failed(words_of(error), isinstance(error, OwnAddressError))
                 # Who hears it may be what has failed, and says so himself; the reader goes on.
                 with suppress(Exception):
                     await self._tell(failed)
@@ -134,9 +125,10 @@ class Reader:
         try:
             async with asyncio.timeout(2 * _ANSWER_MS / 1_000):
                 await client.bootstrap()
-                leader = await self._leader(client)
-                offset = await self._offset(client, leader, _EARLIEST)
-                self._least_end_offset = await self._offset(client, leader, _LATEST)
+                topic = self._settings.topic
+                leader = await leader_of(client, topic, self._binds)
+                offset = await offset_of(client, leader, topic, EARLIEST)
+                self._least_end_offset = await offset_of(client, leader, topic, LATEST)
             await self._tell(Began())
             self._has_told_end = False
             while True:
@@ -146,50 +138,21 @@ class Reader:
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
 
-    async def _leader(self, client: AIOKafkaClient) -> int:
-        """Return the node id of the one partition's leader."""
-        answer = await client.send(client.get_random_node(), MetadataRequest([self._settings.topic], False))
-        ((error_code, _, *_, partitions),) = answer.topics
-        _raise_for(error_code)
-        if len(partitions) != 1:
-            raise _NoTopicError(
-                f"it has {len(partitions)} partitions, between which there is no order: make it anew, with one"
-            )
-        ((error_code, _, leader, *_),) = partitions
-        _raise_for(error_code)
-        host, port = next(((host, port) for node_id, host, port, *_ in answer.brokers if node_id == leader), ("", 0))
-        address = Address(host=host, port=port)
-        bind = await own_bind(address, self._binds)
-        if bind is not None:
-            # Nobody is served there before the topic is read; and later its own quotas would hold the reader back.
-            raise _OwnAddressError(
-                f"its leader is reached at {address}, which is this proxy's own {bind}: in quotas_from, name a "
-                "listener of the brokers that no proxy is in front of"
-            )
-        return int(leader)
-
-    async def _offset(self, client: AIOKafkaClient, leader: int, which: int) -> int:
-        request = OffsetRequest(-1, _ANY_ISOLATION, [(self._settings.topic, [(0, which)])])
-        answer = await client.send(leader, request)
-        ((_, ((_, error_code, *_, offset),)),) = answer.topics
-        _raise_for(error_code)
-        return int(offset)
-
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
         """Read on from ``offset``, tell what there was, and return how far that was."""
         sent_ms = monotonic_ns() // 1_000_000
         request = FetchRequest(
-            _WAIT_MS, 1, _MAX_BYTES, _ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
+            _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
         )
         answer = await client.send(leader, request)
-        _raise_for(getattr(answer, "error_code", 0))  # from version 7 on
+        raise_for(getattr(answer, "error_code", 0))  # from version 7 on
         throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
         if not answer.topics:
             # What a broker answers at once to whom its own quotas hold back: of the topic it says nothing.
             await asyncio.sleep(max(throttle_time_ms, _WAIT_MS) / 1_000)
             return offset
         ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
-        _raise_for(error_code)
+        raise_for(error_code)
         # A broker that has just become the leader may tell of an end that it has passed long ago; asked for the latest
         # offset it answers with an error until it knows.
         end_offset = max(end_offset, self._least_end_offset)
@@ -197,12 +160,16 @@ class Reader:
             self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
         batches = Batches(data or b"", offset)
         records = batches.records()
+        told = offset
         while some := tuple(islice(records, _AT_ONCE)):
-            await self._tell(Read(some, self._since_ms))
+            told = some[-1].offset + 1
+            await self._tell(Read(some, self._since_ms, told))
+        if told < batches.next_offset and self._has_told_end:
+            await self._tell(Read((), self._since_ms, batches.next_offset))
         self._end_offset = max(batches.next_offset, end_offset)
         if batches.next_offset >= end_offset:
             if not self._has_told_end:
-                await self._tell(AtEnd())
+                await self._tell(AtEnd(batches.next_offset))
                 self._has_told_end = True
                 self._backoff_s = _BACKOFF_S
             self._since_ms = sent_ms
@@ -210,18 +177,3 @@ class Reader:
             # Until then the broker reads nothing of this connection, and the next answer would be late.
             await asyncio.sleep(throttle_time_ms / 1_000)
         return batches.next_offset
-
-    def _words(self, error: Exception) -> str:
-        if isinstance(error, UnknownTopicOrPartitionError):
-            return "there is no such topic"
-        if isinstance(error, TopicAuthorizationFailedError):
-            return "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"
-        if isinstance(error, TimeoutError):
-            return "no answer in time"
-        return str(error) or repr(error)
-
-
-def _raise_for(error_code: int) -> None:
-    error = for_code(error_code)
-    if error_code:
-        raise error

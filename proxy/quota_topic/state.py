@@ -3,6 +3,8 @@
 No I/O, no clock: records and the time go in, rules that have changed and what is to be said come out.
 
 * An entity that has a rule in the file is the file's alone.
+* Settings, which proxies of a fleet have written (``proxy.quota_keeper``), hold where there is no rule. Those of
+  addresses, and terms, are for proxies that have the topic as their store.
 * A share stands in the place of the rule of the same entity, quota key by quota key, while the lease holds.
 * The lease ends ``lease_ms`` after the last news was *published*. When that was, a proxy cannot know by its clock
   alone, for another's may differ. What is read live was written after the fetch before it had been sent, for that one
@@ -21,8 +23,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from config.model import DEFAULT, EntityName, QuotaRule
-from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share
+from config.quota_record import TERMS, FaultKind, News, QuotaRecord, RecordFault, Rule, Setting, Share, encode
 from proxy.quota.entity import Entity, bounded
+from proxy.quota_topic.table import RULE, Limits, Table
 
 # Of rules and of shares. Each takes about 1 kB at most, and a topic may have any number.
 MOST_ENTITIES: Final = 200_000
@@ -45,25 +48,17 @@ class Notice(NamedTuple):
     text: str
 
 
-class _Held(NamedTuple):
-    """What the topic says of one entity."""
-
-    limits: Mapping[str, float]
-    offset: int
-
-
-_Table = dict[Entity, _Held]
+_Shares = dict[Entity, Limits]
 
 
 class _Contents:
     """The topic, as far as it was read."""
 
-    __slots__ = ("deleted", "lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
+    __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
 
-    def __init__(self) -> None:
-        self.rules: _Table = {}
-        self.shares: _Table = {}  # of this proxy
-        self.deleted: set[Entity] = set()  # of the rules that hold until the end is reached, what is not carried over
+    def __init__(self, most: int) -> None:
+        self.rules: Table[Entity] = Table(most)
+        self.shares: _Shares = {}  # of this proxy
         self.news_offset = -1
         self.news_heard_ms: int | None = None
         self.lease_until_ms: int | None = None
@@ -97,7 +92,7 @@ class QuotaTopicState:
         self._topic = topic
         self._most = most
         self._file = _by_entity(file_rules)
-        self._now = _Contents()
+        self._now = _Contents(most)
         self._next: _Contents | None = None  # what is read anew, until its end is reached
         self._has_begun = False
         self._touched: dict[Entity, None] = {}  # what is to be looked at for changes, in the order it came
@@ -112,7 +107,7 @@ class QuotaTopicState:
     def begin(self) -> None:
         """Take it that what comes now is the topic from its beginning on."""
         # The first time there is nothing that would have to stay in force meanwhile.
-        self._next = _Contents() if self._has_begun else None
+        self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
 
     def take(self, seen: Iterable[Seen], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
@@ -133,11 +128,13 @@ class QuotaTopicState:
                 self._not_understood(one.offset, record, contents)
             elif isinstance(record, News):
                 self._hear(record, one, contents, since_ms=since_ms, now_ms=now_ms, wall_ms=wall_ms)
-            elif isinstance(record, Rule):
+            elif isinstance(record, Share):
+                if record.proxy == self._proxy:
+                    self._put_share(contents.shares, record, one.offset)
+            elif _is_for_stores(record):
+                self._not_understood(one.offset, _for_stores(record), contents)
+            else:
                 self._put(contents.rules, record, one.offset)
-                self._remember_deletion(record)
-            elif record.proxy == self._proxy:
-                self._put(contents.shares, record, one.offset)
         self.advance(now_ms=now_ms)
 
     def end_reached(self, *, now_ms: int) -> None:
@@ -145,11 +142,10 @@ class QuotaTopicState:
         if self._next is not None:
             before, self._now, self._next = self._now, self._next, None
             self._is_full = False
-            self._now.deleted.clear()
-            for old, new in ((before.rules, self._now.rules), (before.shares, self._now.shares)):
+            self._now.rules.forget_deletions()
+            for table in (before.rules, self._now.rules, before.shares, self._now.shares):
                 # Which of them differ is found out in portions: here it would take 10 ms for 10,000.
-                self._touched.update(dict.fromkeys(old))
-                self._touched.update(dict.fromkeys(new))
+                self._touched.update(dict.fromkeys(table))
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
@@ -235,14 +231,14 @@ class QuotaTopicState:
 
     # -- within --
 
-    def _rule(self, entity: Entity, held: _Held) -> QuotaRule:
+    def _rule(self, entity: Entity, held: Limits) -> QuotaRule:
         user, client_id = entity
         source = f"kafka://{self._topic}@{held.offset}"
         return QuotaRule(user=user, client_id=client_id, source=source, **held.limits)  # type: ignore[arg-type]
 
-    def _held(self, entity: Entity) -> _Held | None:
+    def _held(self, entity: Entity) -> Limits | None:
         """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""
-        rule = self._now.rules.get(entity)
+        rule = self._now.rules.limits(entity)
         share = self._now.shares.get(entity)
         overruling = self._file.get(entity)
         if overruling is not None:
@@ -253,24 +249,34 @@ class QuotaTopicState:
             share = None
         if rule is None or share is None:
             return share or rule
-        return _Held({**rule.limits, **share.limits}, share.offset)
+        return Limits({**rule.limits, **share.limits}, share.offset)
 
-    def _put(self, table: _Table, record: Rule | Share, offset: int) -> None:
+    def _put(self, table: Table[Entity], record: Rule | Setting, offset: int) -> None:
+        entity, key = _slot(record)
+        value = record.value if isinstance(record, Setting) else record.limits
+        if self._next is None:
+            self._touched[entity] = None
+        elif not value:
+            table.remember_deletion(self._now.rules, entity, key)
+        if not table.put(entity, key, value, offset):
+            self._pass_over(offset)
+
+    def _put_share(self, shares: _Shares, record: Share, offset: int) -> None:
         entity = _entity(record.user, record.client_id)
         if self._next is None:
             self._touched[entity] = None
         if not record.limits:
-            table.pop(entity, None)
-            return
-        if entity not in table and len(table) >= self._most:
-            self.not_understood += 1
-            if not self._is_full:
-                self._is_full = True
-                self._say(
-                    f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
-                )
-            return
-        table[entity] = _Held(record.limits, offset)
+            shares.pop(entity, None)
+        elif entity not in shares and len(shares) >= self._most:
+            self._pass_over(offset)
+        else:
+            shares[entity] = Limits(record.limits, offset)
+
+    def _pass_over(self, offset: int) -> None:
+        self.not_understood += 1
+        if not self._is_full:
+            self._is_full = True
+            self._say(f"has more than {self._most} entities: those above it are passed over, from offset {offset} on")
 
     def _hear(
         self, news: News, one: Seen, contents: _Contents, *, since_ms: int | None, now_ms: int, wall_ms: int
@@ -290,29 +296,16 @@ class QuotaTopicState:
         self.not_understood += 1
         about = fault.about
         if isinstance(about, Share) and about.proxy == self._proxy:
-            self._put(contents.shares, Share(proxy=about.proxy, user=about.user, client_id=about.client_id), offset)
-        elif isinstance(about, Rule):
-            self._carry_over(about)
+            self._put_share(
+                contents.shares, Share(proxy=about.proxy, user=about.user, client_id=about.client_id), offset
+            )
+        elif isinstance(about, Rule | Setting) and self._next is not None:
+            self._next.rules.carry_over(self._now.rules, *_slot(about))
         if fault.key in self._said_faults or len(self._said_faults) >= _MOST_SAID:
             return
         self._said_faults.add(fault.key)
         more = "; others are only counted from now on" if len(self._said_faults) == _MOST_SAID else ""
         self._say(f"offset {offset} was not understood: {fault}{more}")
-
-    def _remember_deletion(self, rule: Rule) -> None:
-        """Have garbage behind a tombstone bring back nothing. Of what there never was a tombstone needs no place."""
-        entity = _entity(rule.user, rule.client_id)
-        if self._next is not None and not rule.limits and entity in self._now.rules:
-            self._next.deleted.add(entity)
-
-    def _carry_over(self, about: Rule) -> None:
-        """Keep what the key had when it was understood last, where the topic itself has it no more."""
-        if self._next is None:
-            return
-        entity = _entity(about.user, about.client_id)
-        held = self._now.rules.get(entity)
-        if held is not None and entity not in self._next.deleted and len(self._next.rules) < self._most:
-            self._next.rules.setdefault(entity, held)
 
     def _tell_of_overruled(self, entity: Entity, rule: QuotaRule) -> None:
         if entity not in self._said_overruled and len(self._said_overruled) < _MOST_SAID:
@@ -333,6 +326,20 @@ def _entity(user: EntityName, client_id: EntityName) -> Entity:
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,
     )
+
+
+def _slot(record: Rule | Setting) -> tuple[Entity, str]:
+    return _entity(record.user, record.client_id), record.key if isinstance(record, Setting) else RULE
+
+
+def _is_for_stores(record: Rule | Setting) -> bool:
+    return record.ip is not None or (isinstance(record, Setting) and record.key == TERMS)
+
+
+def _for_stores(record: Rule | Setting) -> RecordFault:
+    what = "limits of addresses" if record.ip is not None else "terms of limits"
+    key = encode(record)[0].decode()
+    return RecordFault(kind=FaultKind.KEY, key=key, message=f"{what} hold where the topic is the proxy's store")
 
 
 def _by_entity(rules: Iterable[QuotaRule]) -> dict[Entity, QuotaRule]:

@@ -1,6 +1,6 @@
 """What a reader of a quota topic tells: ``Began``, some ``Read``, ``AtEnd``, more ``Read``; at any time ``Failed``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.quota_topic.state import Seen
 
@@ -16,11 +16,14 @@ class Read:
 
     records: tuple[Seen, ...]
     since_ms: int | None
+    next_offset: int = 0  # all before it has been told
 
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """All that was there has been told; what comes is told as it is written."""
+    """All that was there, before ``next_offset``, has been told; what comes is told as it is written."""
+
+    next_offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED
-from config.quota_record import FaultKind, News, QuotaRecord, RecordFault, Rule, Share, decode, encode
+from config.quota_record import TERMS, FaultKind, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode, encode
 
+RATE = "connection_creation_rate"
 NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())
 ENTITIES = st.tuples(NAMES, NAMES).filter(any)
 RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
@@ -20,10 +21,21 @@ RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
         lambda proxy, entity, limits: Share(proxy=proxy, user=entity[0], client_id=entity[1], limits=limits),
         PROXIES, ENTITIES, LIMITS,
     ),
+    st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), NAMES.filter(bool), st.dictionaries(st.just(RATE), RATES)),
+    st.builds(
+        lambda entity, key, value: Setting(user=entity[0], client_id=entity[1], key=key, value=value),
+        ENTITIES, st.sampled_from(CLIENT_QUOTAS), st.none() | st.floats(5e-324, 1.7e308),
+    ),
+    st.builds(lambda ip, value: Setting(ip=ip, key=RATE, value=value), NAMES.filter(bool), st.none() | RATES),
+    st.builds(
+        lambda terms: Setting(user=DEFAULT, key=TERMS, value=terms or None),
+        st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3),
+    ),
     st.builds(News, published_ms=st.integers(0, 2**53), lease_ms=st.integers(1, 3_600_000)),
     st.just(News()),
 )  # fmt: skip
 RULE = b'{"user":"alice"}'
+SETTING = b'{"user":"alice","key":"producer_byte_rate"}'
 
 
 def fault(key: bytes | None, value: bytes | None) -> RecordFault:
@@ -42,6 +54,19 @@ def fault(key: bytes | None, value: bytes | None) -> RecordFault:
         ),
         (Rule(user=DEFAULT, limits={"connections": 7}), '{"user":null}', '{"connections":7}'),
         (Rule(client_id="x"), '{"client-id":"x"}', None),
+        (Rule(ip="192.0.2.7", limits={RATE: 2.0}), '{"ip":"192.0.2.7"}', '{"connection_creation_rate":2.0}'),
+        (Rule(user="<default>"), '{"user":"<default>"}', None),
+        (
+            Setting(user="alice", client_id=DEFAULT, key="producer_byte_rate", value=1e300),
+            '{"user":"alice","client-id":null,"key":"producer_byte_rate"}',
+            '{"value":1e+300}',
+        ),
+        (Setting(ip=DEFAULT, key=RATE), '{"ip":null,"key":"connection_creation_rate"}', None),
+        (
+            Setting(client_id="x", key=TERMS, value={"expires": "2030-01-01T00:00:00Z"}),
+            '{"client-id":"x","key":"terms"}',
+            '{"value":{"expires":"2030-01-01T00:00:00Z"}}',
+        ),
         (
             Share(proxy="p1", user="ä\n", client_id=DEFAULT, limits={"consumer_byte_rate": 1.0}),
             '{"proxy":"p1","user":"ä\\n","client-id":null}',
@@ -70,14 +95,19 @@ def test_what_is_written_is_read(record: QuotaRecord) -> None:
 @pytest.mark.parametrize("value", [None, b"", b"{}"])
 def test_nothing_deletes(value: bytes | None) -> None:
     assert decode(RULE, value) == Rule(user="alice")
+    assert decode(SETTING, value) == Setting(user="alice", key="producer_byte_rate")
     assert decode(b'{"news":"balance"}', value) == News()
 
 
 @pytest.mark.parametrize(
     "key",
     [
-        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"other"}', b'{"ip":"10.0.0.7"}',
-        b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":"<default>"}', b'{"user":NaN}',
+        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"other"}', b'{"ip":""}',
+        b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":NaN}',
+        b'{"ip":"a","user":"b"}', b'{"proxy":"p1","ip":"a"}',
+        b'{"user":"a","key":"bad"}', b'{"user":"a","key":null}', b'{"user":"a","key":["terms"]}', b'{"key":"terms"}',
+        b'{"ip":"a","key":"producer_byte_rate"}', b'{"user":"a","key":"connection_creation_rate"}',
+        b'{"proxy":"p1","user":"a","key":"producer_byte_rate"}', b'{"user":"a","key":"' + b"k" * 50_000 + b'"}',
         b'{"proxy":"p1"}', b'{"proxy":"p 1","user":"a"}', b'{"proxy":null,"user":"a"}', b'{"proxy":7,"user":"a"}',
         b'{"proxy":"' + b"p" * 101 + b'","user":"a"}', b'{"user":"a","news":"balance"}', b'{"user":"\\ud800"}',
         b'{"user":"' + b"a" * 32_768 + b'"}', b'{"user":"' + b"a" * 1_000_000 + b'"}', b"[" * 100_000,
@@ -96,7 +126,7 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
     [
         b'{"user": "a"}', b' {"user":"a"}', b'{"user":"a"}\n', b'{"client-id":"b","user":"a"}', b'{"user":"\\u0061"}',
         b'{"user":"b","user":"a"}', b'{"user":"a","proxy":"p1"}', b'{"user":"\\u00e4"}', b'{"news": "balance"}',
-        b'\xef\xbb\xbf{"user":"a"}', b'{"user":"a\\/b"}',
+        b'{"key":"terms","user":"a"}', b'{"user":"a","key":"terms" }', b'\xef\xbb\xbf{"user":"a"}', b'{"user":"a\\/b"}',
     ],
 )  # fmt: skip
 def test_a_key_has_one_form_only(key: bytes) -> None:
@@ -124,6 +154,27 @@ def test_any_other_value_is_a_fault(value: bytes) -> None:
     assert (found.kind, found.about) == (FaultKind.VALUE, Rule(user="alice"))
     assert len(str(found)) < 300
     str(found).encode()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"7", b"[]", b'{"value":0}', b'{"value":-1}', b'{"value":true}', b'{"value":null}', b'{"value":{}}', b'{"a":1}',
+        b'{"value":1,"more":1}', b'{"value":1,"value":2}', b'{"value":NaN}', b'{"value":1e999}', b'{"value":"1MiB"}',
+        b'{"value":' + b"9" * 400 + b"}", b'{"producer_byte_rate":1.0}',
+    ],
+)  # fmt: skip
+def test_a_setting_is_one_number(value: bytes) -> None:
+    found = fault(SETTING, value)
+
+    assert (found.kind, found.about) == (FaultKind.VALUE, Setting(user="alice", key="producer_byte_rate"))
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"value":7}', b'{"value":[]}', b'{"value":null}', b'{"value":{}}', b'{"expires":1}']
+)
+def test_terms_are_an_object(value: bytes) -> None:
+    assert fault(b'{"user":"alice","key":"terms"}', value).kind is FaultKind.VALUE
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,20 @@ async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) 
     assert records(told) == [rule(1), rule(2)]
 
 
+async def test_how_far_it_is_is_told_also_where_nothing_is_left_to_tell(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2), gaps=2)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        assert next(one.next_offset for one in told if isinstance(one, AtEnd)) == 4
+        cluster.append(rule(9), is_control=True)
+        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 5)
+        cluster.append(rule(3))
+        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 6)
+
+    assert [one.next_offset for one in told if isinstance(one, Read)] == [2, 5, 6]
+
+
 async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Cluster) -> None:
     cluster.beginning = 0
     cluster.append(rule(1), rule(2), rule(3))
@@ -366,7 +380,7 @@ async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: C
         await until(lambda told: AtEnd() in told)
 
     assert told[0] == Failed(
-        "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: in quotas_from, name a "
+        "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: name a "
         "listener of the brokers that no proxy is in front of",
         is_own_fault=True,
     )

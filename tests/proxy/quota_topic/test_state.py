@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, EntityName, QuotaRule
-from config.quota_record import News, QuotaRecord, RecordFault, Rule, Share, decode
+from config.quota_record import TERMS, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
 from proxy.quota.entity import Entity
 from proxy.quota_topic.state import Notice, QuotaTopicState, Seen
 
@@ -159,6 +159,51 @@ def test_a_rule_for_a_long_name_is_the_one_that_a_table_of_rules_finds() -> None
     assert client_id is None
     assert isinstance(user, str)
     assert len(user) < 256
+
+
+# -- settings --
+
+
+def setting(key: str, value: float | None, user: str = "alice") -> Setting:
+    return Setting(user=user, key=key, value=value)
+
+
+def test_settings_of_one_entity_are_one_rule_and_each_has_its_own_end() -> None:
+    topic = Topic().started(setting("producer_byte_rate", 5.0), setting("consumer_byte_rate", 1e300))
+    source = "kafka://store@1"
+    assert topic.state.changes() == {
+        ALICE: QuotaRule(user="alice", producer_byte_rate=5.0, consumer_byte_rate=1e300, source=source)
+    }
+
+    topic.read(setting("consumer_byte_rate", None))
+    assert topic.rates() == {ALICE: 5.0}
+    topic.read(setting("producer_byte_rate", None))
+    assert topic.state.changes() == {ALICE: None}
+
+
+def test_a_rule_goes_before_settings_as_a_whole_and_leaves_them() -> None:
+    topic = Topic().started(setting("consumer_byte_rate", 5.0), alice(7.0))
+    assert topic.rates() == {ALICE: 7.0}
+    assert topic.state.in_force[ALICE].consumer_byte_rate is None
+
+    topic.read(Rule(user="alice"))
+    assert topic.state.changes()[ALICE] == QuotaRule(user="alice", consumer_byte_rate=5.0, source="kafka://store@0")
+
+
+def test_addresses_and_terms_are_counted_and_said_to_be_for_stores() -> None:
+    rate = {"connection_creation_rate": 1.0}
+    topic = Topic().started(
+        Rule(ip="192.0.2.7", limits=rate),
+        Setting(ip=DEFAULT, key="connection_creation_rate", value=1.0),
+        Setting(user="alice", key=TERMS, value={"expires": "2030-01-01T00:00:00Z"}),
+    )
+
+    assert topic.rates() == {}
+    assert topic.state.not_understood == 3
+    assert topic.said()[0] == (
+        'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses hold where the topic is '
+        "the proxy's store"
+    )
 
 
 # -- the file --
@@ -474,11 +519,18 @@ RATES = st.dictionaries(
 WRITTEN = st.one_of(
     st.builds(lambda user, limits: Rule(user=user, limits=limits), USERS, RATES),
     st.builds(
+        lambda user, key, value: Setting(user=user, key=key, value=value),
+        USERS, st.sampled_from(["producer_byte_rate", "consumer_byte_rate"]), st.sampled_from([None, 3.0, 4.0]),
+    ),
+    st.builds(
         lambda proxy, user, limits: Share(proxy=proxy, user=user, limits=limits),
         st.sampled_from(["p1", "p2"]), USERS, RATES,
     ),
     st.builds(News, published_ms=st.just(1), lease_ms=st.sampled_from([500, 2_000])),
-    st.sampled_from([garbage(b'{"user":"a"}'), garbage(b'{"proxy":"p1","user":"a"}'), garbage(b"?")]),
+    st.sampled_from([
+        garbage(b'{"user":"a"}'), garbage(b'{"user":"a","key":"producer_byte_rate"}'),
+        garbage(b'{"proxy":"p1","user":"a"}'), garbage(b"?"),
+    ]),
 )  # fmt: skip
 
 
@@ -496,10 +548,25 @@ class Oracle:
         news = [index for index, record in enumerate(known) if isinstance(record, News)]
         last = known[news[-1]] if news else None
         has_lease = isinstance(last, News) and now_ms < self.heard_ms[news[-1]] + last.lease_ms
-        rules = {record.user: record.limits for record in known if isinstance(record, Rule)}
+        rules = settings_of(known)
+        rules |= {user: limits for user, limits in rules_of(known).items() if limits}
         shares = dict(given for given in map(of_share, known) if given) if has_lease else {}
         limits = {user: {**rules.get(user, {}), **shares.get(user, {})} for user in {*rules, *shares}}
         return {(user, None): of_user for user, of_user in limits.items() if of_user and user not in self.file}
+
+
+def rules_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, Mapping[str, float]]:
+    return {record.user: record.limits for record in records if isinstance(record, Rule)}
+
+
+def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, Mapping[str, float]]:
+    """What hand-written code would make of settings: of each key the last one."""
+    last = {(record.user, record.key): record.value for record in records if isinstance(record, Setting)}
+    found: dict[EntityName, dict[str, float]] = {}
+    for (user, key), value in last.items():
+        if isinstance(value, float):
+            found.setdefault(user, {})[key] = value
+    return dict(found)
 
 
 def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
@@ -513,10 +580,14 @@ def compacted(records: Iterable[tuple[int, QuotaRecord | RecordFault]]) -> list[
     last: dict[object, tuple[int, QuotaRecord | RecordFault]] = {}
     for offset, record in records:
         about = record.about if isinstance(record, RecordFault) else record
-        key = (type(about), getattr(about, "proxy", None), getattr(about, "user", None))
+        key = (type(about), getattr(about, "proxy", None), getattr(about, "user", None), getattr(about, "key", None))
         last.pop(key, None)
         last[key] = (offset, record)
-    return [one for one in last.values() if isinstance(one[1], News | RecordFault) or one[1].limits]
+    return [one for one in last.values() if isinstance(one[1], News | RecordFault) or says_something(one[1])]
+
+
+def says_something(record: Rule | Setting | Share) -> bool:
+    return record.value is not None if isinstance(record, Setting) else bool(record.limits)
 
 
 class Run:

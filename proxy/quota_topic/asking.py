@@ -1,0 +1,92 @@
+"""What the clients of a quota topic ask a cluster, by hand: where the topic is, and how far it goes.
+
+Nobody may make the topic by asking for it, as brokers do for clients of the usual kind: it would not be compacted.
+Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+
+from config.model import Address
+from proxy.quota_topic.own_address import own_bind
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+# What is written is read, committed or not.
+ANY_ISOLATION: Final = 0
+
+
+class NoTopicError(Exception):
+    """There is something of that name, and it is no quota topic."""
+
+
+class OwnAddressError(Exception):
+    """The topic would be read through this proxy."""
+
+
+async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address]) -> int:
+    """Return the node id of the one partition's leader. ``binds``: where this proxy listens.
+
+    Raises:
+        NoTopicError: It has several partitions.
+        OwnAddressError: The leader is reached through this proxy.
+        KafkaError: It is not there, or cannot be asked for.
+    """
+    answer = await client.send(client.get_random_node(), MetadataRequest([topic], False))
+    ((error_code, _, *_, partitions),) = answer.topics
+    raise_for(error_code)
+    if len(partitions) != 1:
+        raise NoTopicError(
+            f"it has {len(partitions)} partitions, between which there is no order: make it anew, with one"
+        )
+    ((error_code, _, leader, *_),) = partitions
+    raise_for(error_code)
+    host, port = next(((host, port) for node_id, host, port, *_ in answer.brokers if node_id == leader), ("", 0))
+    address = Address(host=host, port=port)
+    bind = await own_bind(address, binds)
+    if bind is not None:
+        # Nobody is served there before the topic is read; and later its own quotas would hold the reader back.
+        raise OwnAddressError(
+            f"its leader is reached at {address}, which is this proxy's own {bind}: name a listener of the brokers "
+            "that no proxy is in front of"
+        )
+    return int(leader)
+
+
+async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:
+    """Return the first offset of the topic, or the one behind its last record.
+
+    Raises:
+        KafkaError: The broker does not say.
+    """
+    answer = await client.send(leader, OffsetRequest(-1, ANY_ISOLATION, [(topic, [(0, which)])]))
+    ((_, ((_, error_code, *_, offset),)),) = answer.topics
+    raise_for(error_code)
+    return int(offset)
+
+
+def raise_for(error_code: int) -> None:
+    """Raise what a broker answers with.
+
+    Raises:
+        KafkaError: It is an error.
+    """
+    error = for_code(error_code)
+    if error_code:
+        raise error
+
+
+def words_of(error: Exception) -> str:
+    """Return why a topic cannot be read or written, for people."""
+    if isinstance(error, UnknownTopicOrPartitionError):
+        return "there is no such topic"
+    if isinstance(error, TopicAuthorizationFailedError):
+        return "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return str(error) or repr(error)
