@@ -50,6 +50,7 @@ from config.schema import (
     QuotasFromSection,
     ReplicationSection,
     Section,
+    StoreSection,
     UsageLogSection,
 )
 from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
@@ -168,7 +169,7 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     if "quotas_from" in given:
         given["quotas_from"] = _quotas_from(section.quotas_from, Path(document.file).parent)
     if "store" in given:
-        given["store"] = Store(**_with_paths(section.store, Path(document.file).parent))
+        given["store"] = _store(section.store, Path(document.file).parent)
     given["admin"] = Admin(**_with_paths(section.admin, Path(document.file).parent)) if section.admin else None
     given["log"] = Log(**section.log.given()) if section.log else Log()
     return ProxyConfig(**given)
@@ -223,6 +224,12 @@ def _quotas_from(section: QuotasFromSection, directory: Path) -> QuotasFrom | Qu
     client = _with_paths(section.broker, directory)
     every = {"every_ms": client.pop("every_ms")} if "every_ms" in client else {}
     return QuotasFromBroker(**every, client=AdminClient(**client))
+
+
+def _store(section: StoreSection, directory: Path) -> Store:
+    given = _with_paths(section, directory)
+    topic = given.pop("kafka", None)
+    return Store(**given, topic=None if topic is None else QuotasFrom(**_topic(topic, directory)))
 
 
 def _topic(section: Section, directory: Path) -> dict[str, Any]:

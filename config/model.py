@@ -497,11 +497,25 @@ class QuotasFromBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where quotas are kept that were changed through the proxy."""
+    """Where quotas are kept that were changed through the proxy: a directory, a topic, or both.
 
-    directory: str
+    With a topic the directory has what was known of it last.
+    """
+
+    directory: str | None = None
+    topic: QuotasFrom | None = None
     changes_per_second: float | None = 100.0  # entities, of whoever changes them; None: any number
     audit_log: str | None = None  # the path of a file; None: who changed what stands in the log alone
+
+    @property
+    def path(self) -> str | None:
+        """Return where the files are: those of a topic have a directory of their own in the one that is named."""
+        if self.directory is None or self.topic is None:
+            return self.directory
+        return f"{self.directory}/{self.topic.topic}"
+
+    def __str__(self) -> str:
+        return str(self.directory if self.topic is None else self.topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ _TOPIC: Final = ("quotas_from",)
 _WANTED: Final = (
     (("usage_log", "kafka"), "aiokafka", "usage-topic"),
     (_TOPIC, "aiokafka", "usage-topic"),
+    (("store", "kafka"), "aiokafka", "usage-topic"),
 )
 
 

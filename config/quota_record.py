@@ -260,6 +260,8 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
         if not isinstance(value, dict) or not value:
             raise _NotUnderstoodError("terms are an object with something in it")
         return value
+    if key in _WHOLE:
+        return _limit(key, value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_FLOAT:
         raise _NotUnderstoodError("value is a number above 0, and finite")
     return float(value)

@@ -1,7 +1,7 @@
-"""``quotas_from``: keys that need each other."""
+"""``quotas_from`` and ``store``: keys that need each other, and topics behind this proxy."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from config.document import Document, Location
@@ -10,15 +10,29 @@ from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_
 from config.replication_checks import check_client
 
 _AT: Final = ("quotas_from",)
+_TOPICS: Final = (_AT, ("store",))
 
 
 def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
-    """Tell of every fault of the section that concerns more than one key, and of what leads back to this proxy."""
+    """Tell of every fault of the sections that concerns more than one key, and of what leads back to this proxy."""
     _warn_of_own_address(document, warn)
     _warn_of_plaintext(document, warn)
     section = mapping_at(document, *_AT)
-    if section is None:
-        return
+    if section is not None:
+        _check_section(section, document, say)
+    for at in _TOPICS:
+        topic, location = mapping_at(document, *at, "kafka"), (*at, "kafka")
+        if topic is None:
+            continue
+        if "bootstrap_servers" not in topic:
+            say(
+                (*location, "bootstrap_servers"),
+                "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT",
+            )
+        check_client(topic, location, say)
+
+
+def _check_section(section: Mapping[str, object], document: Document, say: Say) -> None:
     if "kafka" not in section and "broker" not in section:
         say(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
     if "kafka" in section and "broker" in section:
@@ -26,14 +40,6 @@ def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
     broker = mapping_at(document, *_AT, "broker")
     if broker is not None:
         check_client(broker, (*_AT, "broker"), say)
-    topic, location = mapping_at(document, *_AT, "kafka"), (*_AT, "kafka")
-    if topic is not None:
-        if "bootstrap_servers" not in topic:
-            say(
-                (*location, "bootstrap_servers"),
-                "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT",
-            )
-        check_client(topic, location, say)
 
 
 def _warn_of_own_address(document: Document, warn: Say) -> None:
@@ -72,9 +78,9 @@ def _servers(document: Document) -> Iterator[tuple[Location, Address, str]]:
     if isinstance(given, str):
         servers, _, _ = given.removeprefix("kafka://").partition("/")
         yield from ((_AT, server, "topic") for server in addresses_of(servers))
-    for key, what in (("kafka", "topic"), ("broker", "quotas")):
-        section = mapping_at(document, *_AT, key) or {}
-        location = (*_AT, key, "bootstrap_servers")
+    for path, what in (((*_AT, "kafka"), "topic"), ((*_AT, "broker"), "quotas"), (("store", "kafka"), "topic")):
+        section = mapping_at(document, *path) or {}
+        location = (*path, "bootstrap_servers")
         yield from ((location, server, what) for server in addresses_of(section.get("bootstrap_servers")))
 
 

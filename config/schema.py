@@ -695,7 +695,7 @@ class UsageLogSection(Section):
 
 
 class QuotaTopicSection(AdminClientSection):
-    """``quotas_from.kafka``: a topic with rules, and how its cluster is spoken to."""
+    """``quotas_from.kafka`` and ``store.kafka``: a topic with rules, and how its cluster is spoken to."""
 
     topic: Annotated[str, PlainValidator(_topic)] = ""
 
@@ -732,7 +732,8 @@ def _quotas_from(value: object) -> object:
 class StoreSection(Section):
     """``store``."""
 
-    directory: Annotated[str, PlainValidator(_directory)]
+    directory: Annotated[str, PlainValidator(_directory)] = ""
+    kafka: QuotaTopicSection = Field(cast("QuotaTopicSection", None))
     changes_per_second: Annotated[float | None, PlainValidator(_or_null(_CHANGE_RATE))] = None
     audit_log: FilePath = None
 
@@ -806,6 +807,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("quotas_from", "kafka"): QuotaTopicSection,
     ("quotas_from", "broker"): QuotasFromBrokerSection,
     ("store",): StoreSection,
+    ("store", "kafka"): QuotaTopicSection,
     ("admin",): AdminSection,
     ("log",): LogSection,
 }

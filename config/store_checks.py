@@ -1,5 +1,6 @@
 """``store``, and who may change what is in it: keys that need or rule out each other, and who is no administrator."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from config.document import Document
@@ -40,6 +41,7 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
         if has_token:
             warn(_TOKEN, "is for changing quotas, of which none can be changed here: there is no store for them")
         return
+    _check_place(store, say, warn)
     if has_topic:
         say(_AT, "stands beside quotas_from; one of them has the quotas that are not in this file")
     elif not admins and not has_token:
@@ -48,3 +50,10 @@ def check_store(document: Document, say: Say, warn: Say) -> None:
     location = (*_AT, "changes_per_second")
     if location[-1] in store and store[location[-1]] is None and not document.text(location):
         say(location, "has no value; write a number such as 100, or null for no limit")
+
+
+def _check_place(store: Mapping[str, object], say: Say, warn: Say) -> None:
+    if store.keys().isdisjoint(("directory", "kafka")):
+        say(_AT, "names no place; give directory, or for a fleet kafka, with bootstrap_servers and topic")
+    elif "directory" not in store:
+        warn(_AT, "has no directory: started while the topic is away, this proxy would have no quotas but the file's")

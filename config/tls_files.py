@@ -23,6 +23,7 @@ _ADMIN_CLIENTS: Final = (
     ("usage_log", "kafka"),
     ("quotas_from", "kafka"),
     ("quotas_from", "broker"),
+    ("store", "kafka"),
 )
 ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 

@@ -184,6 +184,8 @@ class QuotaTopic:
                 lease_ms = record.lease_ms or lease_ms
             elif isinstance(record, Share):
                 _keep(shares, (record.proxy, record.user, record.client_id), record)
+            elif not isinstance(record, Rule):
+                continue  # what was set at a proxy is that proxy's matter
             elif publisher is not None:
                 _keep(rules, (record.user, record.client_id), record)
             else:

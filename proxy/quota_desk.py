@@ -27,8 +27,9 @@ from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
 from proxy.quota_changes.ledger import Ledger
 from proxy.quota_changes.outcome import Origin, outcomes
-from proxy.quota_keeper.directory import DirectoryKeeper
+from proxy.quota_keeper.choice import keeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
+from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
@@ -84,21 +85,25 @@ class QuotaDesk:
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
         store = config.store
         self._wall_ms = wall_ms
-        self._in_force = InForce(config, name="" if store is None else store.directory, now_ms=wall_ms())
+        self._in_force = InForce(config, name=str(store or ""), now_ms=wall_ms())
         self._timer = QuotaTimer(self._in_force, on_changes=self._by_time, wall_ms=wall_ms)
-        self._keeper: Keeper | None = None
-        if store is not None:
-            self._keeper = DirectoryKeeper(store.directory, self._hold, self._in_force.stored)
+        self._keeper: Keeper | None = keeper(config, self._hold, self._in_force.stored)
         self.ledger = None if store is None else Ledger(store)
         self._on_changes = on_changes
         self._hosts = HostFinder(on_found=self._know)
-        # What is read of the rules in this thread nobody changes meanwhile.
+        # What is read of the rules in this thread nobody changes meanwhile: who reads or changes them has the lock.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
+        self._using_rules = asyncio.Lock()
         self._waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
         self._is_open = False
         self._untold: list[Changes] = []
         self._addresses: Addresses = {}  # of the hosts in the request that was looked at last
+
+    @property
+    def topic(self) -> TopicKeeper | None:
+        """The topic that quotas are kept in, if they are in one."""
+        return self._keeper if isinstance(self._keeper, TopicKeeper) else None
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
@@ -131,11 +136,13 @@ class QuotaDesk:
         # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
         of_file = cast("ChainMap[Entity, StoredRule]", in_force.rules).maps[0]
         sources, stored = in_force.sources, in_force.stored.copy()
+        elsewhere = {} if keeper is None else dict(keeper.sources)
         for entity, rule in of_file.items():
             yield entity, rule, sources.get(entity, ""), False
         for entity, rule in stored.items():
             if entity not in of_file:
-                yield entity, rule, in_force.name, keeper is not None
+                source = elsewhere.get(entity)
+                yield entity, rule, source or in_force.name, keeper is not None and source is None
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""
@@ -242,7 +249,8 @@ class QuotaDesk:
 
     async def _answer(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
         if isinstance(request, DescribeRequest):
-            return await self._off_loop(_described, self._in_force.rules, request)
+            async with self._using_rules:
+                return await self._off_loop(_described, self._in_force.rules, request)
         altered = await self._alter(request, origin, {}, is_small)
         return await self._beside(is_small, _altered, altered, request)
 
@@ -278,19 +286,25 @@ class QuotaDesk:
         """Return what became of a request, and whether it was refused as a whole."""
         hosts = hosts_of(request)
         addresses = await find_hosts(hosts) if hosts else {}
-        decision, altered = await self._beside(is_small, self._decide, request, addresses, terms)
-        if not decision.changes or request.validate_only:
-            return altered, False
-        wait_ms = ledger.wait_ms(origin)
-        if wait_ms:
-            told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
-            code = THROTTLING_QUOTA_EXCEEDED
-            refused = await self._beside(is_small, self._refused, request, terms, code, told)
-            return refused._replace(throttle_time_ms=wait_ms), True
-        ledger.charge(len(decision.changes))
-        self._addresses = addresses
         try:
-            await keeper.keep(decision.changes)
+            await keeper.catch_up()
+            async with self._using_rules:
+                decision, altered = await self._beside(
+                    is_small, self._decide, request, addresses, terms, keeper.sources
+                )
+                stored = self._in_force.stored
+                before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
+            if not decision.changes or request.validate_only:
+                return altered, False
+            wait_ms = ledger.wait_ms(origin)
+            if wait_ms:
+                told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
+                code = THROTTLING_QUOTA_EXCEEDED
+                refused = await self._beside(is_small, self._refused, request, terms, code, told)
+                return refused._replace(throttle_time_ms=wait_ms), True
+            ledger.charge(len(decision.changes))
+            self._addresses = addresses
+            await keeper.keep(decision.changes, before)
         except NotKeptError as error:
             return await self._beside(is_small, self._refused, request, terms, error.error_code, str(error)), True
         _say(origin.principal, decision.changes)
@@ -305,18 +319,20 @@ class QuotaDesk:
     async def _hold(self, changes: Sequence[Change]) -> None:
         """Put in force what is kept."""
         for begin in range(0, len(changes), _AT_ONCE):
-            told = self._in_force.change(changes[begin : begin + _AT_ONCE], self._addresses, now_ms=self._wall_ms())
+            some = changes[begin : begin + _AT_ONCE]
+            async with self._using_rules:
+                told = self._in_force.change(some, self._addresses, now_ms=self._wall_ms())
             self._untold.append(told)
             if not self._is_open:
                 continue
             self._tell()
-            if told.ips:
+            if any(entity.ip is not None for entity, _ in some):
                 self._hosts.follow(self._in_force.unknown_hosts)
             await asyncio.sleep(0)
         self._timer.wake()
 
     def _decide(
-        self, request: AlterRequest, addresses: Addresses, terms: Mapping[Entity, Terms]
+        self, request: AlterRequest, addresses: Addresses, terms: Mapping[Entity, Terms], sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
         """Return what is to be changed, or would be, and what became of the request if it is."""
         in_force = self._in_force
@@ -324,7 +340,7 @@ class QuotaDesk:
             in_force.stored,
             request._replace(validate_only=False),
             is_host=addresses.__contains__,
-            sources=in_force.sources,
+            sources=ChainMap(in_force.sources, cast("dict[Entity, str]", sources)),
             terms=terms,
         )
         told = outcomes(request.alterations, decision.results, decision.changes, in_force.rules, terms)

@@ -323,7 +323,7 @@ class Server:
         self, bound: list[list[socket.socket]], beside: Callable[[], Coroutine[None, None, None]] | None
     ) -> None:
         if self.config.store is not None:
-            await self.quota_desk.read()
+            await self._read_store()
             self.apply(self._file)
         background: list[asyncio.Task[None]] = []
         if self.quota_topic is not None:
@@ -369,6 +369,18 @@ class Server:
         self._follow_cluster(None)
         for task in background:
             task.cancel()
+
+    async def _read_store(self) -> None:
+        """Wait for the quotas that are kept, or until this is to stop: a topic may be away for a while."""
+        # None of the group's: its failure is told by who waits for it.
+        reading = asyncio.ensure_future(self.quota_desk.read())
+        stopping = self._tasks.create_task(self._stopping.wait())
+        await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if reading.done():
+            reading.result()
+        else:
+            reading.cancel()
 
     async def _read_quotas(self, rules: QuotaTopic | BrokerFollower) -> None:
         """Wait for the rules of a topic or of the brokers, for a while, or until this is to stop."""

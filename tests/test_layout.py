@@ -41,9 +41,14 @@ EXCEPTIONS = {
     "proxy/quota_changes/ledger.py": "tests/proxy/test_quota_desk.py",
     # What is told, by those who hear it.
     "proxy/quota_topic/told.py": "tests/proxy/quota_topic/test_watcher.py",
-    # What is asked of a keeper; and a disk on the loop, tested with the desk that it keeps for.
+    # What clients of a topic ask: tested with those who ask.
+    "proxy/quota_topic/asking.py": "tests/proxy/quota_topic/test_reader.py",
+    # What is asked of a keeper, and of who writes for it.
     "proxy/quota_keeper/keeper.py": "tests/proxy/test_quota_desk.py",
+    "proxy/quota_keeper/written.py": "tests/proxy/quota_keeper/test_topic.py",
+    # A disk on the loop: tested with the desk that it keeps for.
     "proxy/quota_keeper/directory.py": "tests/proxy/test_quota_desk.py",
+    "proxy/quota_keeper/disk.py": "tests/proxy/test_quota_desk.py",
     # A record that the dialler keeps.
     "proxy/upstream.py": "tests/proxy/test_dialler.py",
     # Kafka's numbers and words: tested where they are told.

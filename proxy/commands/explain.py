@@ -278,11 +278,11 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         ForeignStoreError: Another program has written it.
     """
     store = loaded.config.store
-    both = InForce(loaded.config, name="" if store is None else store.directory, now_ms=now_ms)
-    if store is not None and Path(store.directory).exists():
-        restored = StoreDirectory(Path(store.directory)).look()
+    both = InForce(loaded.config, name=str(store or ""), now_ms=now_ms)
+    if store is not None and store.path is not None and Path(store.path).exists():
+        restored = StoreDirectory(Path(store.path)).look()
         for fault in restored.faults:
-            sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.directory}/{fault}\n")
+            sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.path}/{fault}\n")
         both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
         if both.unknown_hosts:
             _look_for_hosts(both)

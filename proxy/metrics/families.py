@@ -18,6 +18,7 @@ from proxy.metrics import (
     quota_store,
     quota_topic,
     replication,
+    store_topic,
     usage_log,
 )
 from proxy.metrics.text import Family, Rest, labels, paced, rest
@@ -117,6 +118,7 @@ class Families:
         yield from broker_quotas.families(self._server.broker_quotas)
         yield from quota_store.families(self._server.quota_desk)
         yield from quota_changes.families(self._server.quota_desk.ledger)
+        yield from store_topic.families(self._server.quota_desk.topic)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}

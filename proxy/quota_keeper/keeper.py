@@ -1,9 +1,10 @@
 """What a desk asks of whoever keeps its quotas."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
 
 # Is awaited with what has been kept, in its order and one at a time; it is in force when this returns.
 Hold: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
@@ -28,6 +29,10 @@ class Keeper(Protocol):
     def name(self) -> str:
         """Where that is, as a rule's source is told."""
 
+    @property
+    def sources(self) -> Mapping[Entity, str]:
+        """Entities whose quotas come from somebody else, who alone can change them, and where they are."""
+
     async def open(self) -> None:
         """Have what is kept in force, before anybody is served.
 
@@ -39,8 +44,19 @@ class Keeper(Protocol):
     async def run(self) -> None:
         """Do what is to be done meanwhile, until cancelled."""
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def catch_up(self) -> None:
+        """Have in force what anybody has been told that it is kept, before the next change is decided on.
+
+        Raises:
+            NotKeptError: That cannot be known, so that nothing can be kept, either.
+        """
+
+    async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Keep these at once, or not at all. They are safe and in force when this returns. Called one at a time.
+
+        Args:
+            changes: What has been decided.
+            before: The rules that it was decided on, of the same entities; what is the same there has not changed.
 
         Raises:
             NotKeptError: They are not.

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from config.errors import TermsError
+from config.model import CLIENT_QUOTAS
 from config.terms import read_terms, written_terms
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of, names_of
@@ -182,7 +183,8 @@ def _entity(names: object) -> Entity:
 def _limits(entity: Entity, limits: object) -> Mapping[str, float]:
     if not isinstance(limits, dict) or not limits:
         raise ForeignLineError("not the limits of a rule")
-    unknown = limits.keys() - keys_of(entity).keys()
+    # More than may be set through Kafka's API: a publisher's rule in a topic may have all that a file's has.
+    unknown = limits.keys() - set(CLIENT_QUOTAS if entity.ip is None else keys_of(entity).keys())
     if unknown:
         raise ForeignLineError(f"{min(unknown)!r} is no key of {entity}")
     return {key: _limit(key, value) for key, value in limits.items()}
@@ -191,7 +193,7 @@ def _limits(entity: Entity, limits: object) -> Mapping[str, float]:
 def _limit(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ForeignLineError(f"{key} is not a number above 0")
-    return float(value)
+    return int(value) if key == "connections" else float(value)
 
 
 def _whole(number: object) -> int:

@@ -17,12 +17,12 @@ E = TypeVar("E")
 class Limits(NamedTuple):
     """What holds for an entity.
 
-    ``offset``: of the latest record of it; ``terms``: on which, as JSON has them; ``is_published``: it is a rule.
+    ``offset``: of the latest record of it; ``terms``: on which, as they were put; ``is_published``: it is a rule.
     """
 
     limits: Mapping[str, float]
     offset: int
-    terms: Mapping[str, object] | None = None
+    terms: object = None
     is_published: bool = False
 
 

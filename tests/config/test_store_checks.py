@@ -31,6 +31,41 @@ def test_a_store_and_who_may_change_it_are_taken() -> None:
     assert found.warnings == ()
 
 
+def test_a_topic_is_taken_and_has_its_own_files_in_the_directory() -> None:
+    found = loaded(
+        "store:\n"
+        "  kafka: {bootstrap_servers: 'k:9092', topic: t.q, security_protocol: SSL, ssl_cafile: ca.pem}\n"
+        "  directory: quotas.d\n"
+        "principals: {admins: [admin]}\n"
+    )
+
+    store = found.config.store
+    assert store is not None
+    assert (store.directory, store.path, str(store)) == ("conf/quotas.d", "conf/quotas.d/t.q", "kafka://k:9092/t.q")
+    assert store.topic is not None
+    assert store.topic.client.ssl_cafile == "conf/ca.pem"
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "store: {kafka: {bootstrap_servers: 'k:9092'}}\n",
+            "conf/f.yaml:2: store: warning: has no directory: started while the topic is away, this proxy would have",
+        ),
+        (
+            "store: {directory: d, kafka: {bootstrap_servers: '127.0.0.1:9092'}}\n",
+            "conf/f.yaml:2: store.kafka.bootstrap_servers: warning: 127.0.0.1:9092 is bound by this proxy in line 1",
+        ),
+    ],
+)
+def test_what_is_likely_not_meant_of_a_topic_is_said(text: str, said: str) -> None:
+    (warning,) = loaded(text + "principals: {admins: [a]}\n").warnings
+
+    assert str(warning).startswith(said)
+
+
 def test_without_them_there_is_no_store_and_nobody_may_change_it() -> None:
     config = loaded("").config
 
@@ -59,7 +94,10 @@ def test_who_has_a_token_may_change_what_is_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("store: {}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: is missing"),
+        (
+            "store: {}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store: names no place; give directory, or for a fleet kafka",
+        ),
         ("store: {directory: ''}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: "),
         ("store: quotas.d\n", "conf/f.yaml:2: store: must be a mapping"),
         (
@@ -77,6 +115,23 @@ def test_who_has_a_token_may_change_what_is_kept() -> None:
         (
             "admin: {bind: '127.0.0.1:0', quotas_token_file: 7}\nstore: {directory: d}\n",
             "conf/f.yaml:2: admin.quotas_token_file: must be the path of a file",
+        ),
+        (
+            "store: {directory: d, kafka: {topic: t}}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster",
+        ),
+        (
+            "store: {directory: d, kafka: {bootstrap_servers: 'k:9', topic: '..'}}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.kafka.topic: '..' is no name of a topic",
+        ),
+        (
+            "store:\n  directory: d\n  kafka: {bootstrap_servers: 'k:9', sasl_mechanism: PLAIN}\n"
+            "principals: {admins: [a]}\n",
+            "conf/f.yaml:4: store.kafka.",
+        ),
+        (
+            "quotas_from: kafka://k:9092/t\nstore: {kafka: {bootstrap_servers: 'k:9092'}, directory: d}\n",
+            "conf/f.yaml:3: store: stands beside quotas_from",
         ),
         (
             "store: {directory: d, format: json}\nprincipals: {admins: [a]}\n",

@@ -39,7 +39,7 @@ def sizes(directory: Path) -> dict[str, int]:
 
 async def changed(desk: QuotaDesk, *entities: Entity) -> None:
     assert desk.keeper is not None
-    await desk.keeper.keep([Change(entity, RULE) for entity in entities])
+    await desk.keeper.keep([Change(entity, RULE) for entity in entities], {})
 
 
 @on_uvloop
@@ -61,7 +61,7 @@ async def test_they_tell_what_there_is_and_whether_it_can_be_kept(
     await changed(desk, Entity("alice"), Entity("bob"))
     await changed(desk, Entity("alice"))
     host = StoredRule(limits={"connection_creation_rate": 1.0})
-    await desk.keeper.keep([Change(Entity(ip="nobody.example"), host)])
+    await desk.keeper.keep([Change(Entity(ip="nobody.example"), host)], {})
     kept = values(desk)
     assert kept.pop("journal_bytes") == sizes(tmp_path)["00000000000000000000.journal"] > begun["journal_bytes"]
     with monkeypatch.context() as patched:

@@ -187,3 +187,12 @@ def test_a_checksum_does_not_make_json_of_it(text: bytes) -> None:
     assert line == b"%08x " % crc32(b'""') + b'""\n'
     with pytest.raises(ForeignLineError):
         read_line(b"%08x " % crc32(text) + text, 0)
+
+
+def test_a_rule_that_somebody_has_published_may_limit_what_a_file_may() -> None:
+    rule = StoredRule(limits={"request_rate": 7.5, "connections": 3})
+
+    read = read_rule(written_rule(Entity(user="alice"), rule))[1]
+
+    assert read == rule
+    assert isinstance(read.limits["connections"], int)

@@ -1,0 +1,95 @@
+"""What a topic had when it was last read, on a disk of this proxy's own: for when the topic is away at the start."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from proxy.quota_keeper.disk import Disk
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
+
+log = logging.getLogger(__name__)
+
+# What comes within this time is one line, and one fsync.
+_GATHER_S: Final = 0.1
+_AT_ONCE: Final = 10_000
+# How long until a disk that failed is tried again.
+_AGAIN_S: Final = 5.0
+
+
+class LastKnown:
+    """Follows the topic, some tenths of a second behind: nobody waits for it. All of it belongs to the loop.
+
+    Args:
+        directory: Where.
+        stored: The rules in force.
+
+    Attributes:
+        failures: How often the disk took nothing.
+    """
+
+    def __init__(self, directory: str, stored: Mapping[Entity, StoredRule]) -> None:
+        self.failures = 0
+        self._directory = directory
+        self._disk = Disk(directory, stored)
+        self._waiting: dict[Entity, StoredRule | None] = {}
+        self._has_come = asyncio.Event()
+        self._is_failing = False
+
+    async def open(self) -> Mapping[Entity, StoredRule]:
+        """Return what was known last.
+
+        Raises:
+            OSError: The directory cannot be used, or another process does.
+            ForeignStoreError: Another program has written it.
+        """
+        return (await self._disk.open()).rules
+
+    def put(self, changes: Iterable[Change]) -> None:
+        """Take what is in force from now on."""
+        self._waiting.update(changes)
+        self._has_come.set()
+
+    async def run(self) -> None:
+        """Write it down, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._disk.run())
+            while True:
+                await self._has_come.wait()
+                await asyncio.sleep(_GATHER_S)
+                self._has_come.clear()
+                try:
+                    await self._write()
+                except OSError as error:
+                    self._fail(error)
+                    await asyncio.sleep(_AGAIN_S)
+                    self._has_come.set()
+
+    async def close(self) -> None:
+        """Write down what has not been, and let go of the directory."""
+        with suppress(OSError):
+            await self._write()
+        await self._disk.close()
+
+    async def _write(self) -> None:
+        while self._waiting:
+            some = dict(islice(self._waiting.items(), _AT_ONCE))
+            await self._disk.append([Change(entity, rule) for entity, rule in some.items()])
+            for entity, rule in some.items():
+                # What has changed meanwhile waits for the next turn.
+                if self._waiting[entity] is rule:
+                    del self._waiting[entity]
+            self._is_failing = False
+            await self._disk.begin_snapshot_if_due()
+
+    def _fail(self, error: OSError) -> None:
+        self.failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "%s cannot be written: %s; quotas hold, but were the topic away at the next start, older ones would",
+                self._directory, error,
+            )  # fmt: skip

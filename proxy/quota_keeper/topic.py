@@ -1,0 +1,331 @@
+"""Quotas in a topic that the proxies of a fleet share: written there, read back, and then in force, at each of them.
+
+A change is decided on when all that is in the topic is in force here, is one batch, and is answered when this proxy's
+own reader has come past it. So of changes that follow each other, at whichever proxies, none is decided on without
+those before; and all proxies put them in force in the order of the topic.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import starmap
+from time import monotonic
+from typing import Final, Protocol, TypeAlias
+
+from config.quota_record import Setting, encode
+from config.terms import written_terms
+from proxy.quota_keeper.keeper import Hold, NotKeptError
+from proxy.quota_keeper.last_known import LastKnown
+from proxy.quota_keeper.topic_state import StoreTopicState, Told, settings_of
+from proxy.quota_keeper.written import NotWrittenError, Record, TopicWriter
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read
+from proxy.quota_topic.told import Told as ToldByReader
+
+log = logging.getLogger(__name__)
+
+# How long nobody is served for want of what the topic has.
+_FIRST_S: Final = 15.0
+# How long a change may take from the topic until it is in force here.
+_READ_BACK_S: Final = 5.0
+# How many entities are looked at before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+_STOP_S: Final = 1.0
+# How often it is looked whether the topic is compacted, at most.
+_LOOK_S: Final = 5.0
+_UNPACKED: Final = ("producer", "uncompressed", "gzip")
+
+Tell: TypeAlias = Callable[[ToldByReader], Awaitable[None]]
+
+
+class Reader(Protocol):
+    """What reads the topic, in a thread of its own: ``proxy.quota_topic.reader``."""
+
+    def start(self) -> None:
+        """Begin to tell."""
+
+    def stop(self) -> None:
+        """Have it end, soon."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has."""
+
+
+class TopicKeeper:
+    """See ``Keeper``. All of it belongs to the loop, but for ``_tell``.
+
+    Args:
+        name: ``kafka://SERVERS/TOPIC``.
+        hold: See ``Hold``.
+        last_known: What keeps it on a disk; None: nothing does.
+        reader: Returns what reads the topic and awaits what it is given here with each thing that it tells.
+        writer: What writes to it.
+
+    Attributes:
+        state: What is known of the topic.
+        has_read: Whether it has been read to its end.
+        is_connected: Whether it is being read, and was read to its end.
+        offset: All before it is in force.
+        failures: How often it could not be read.
+        refused: Changes that were not kept, or of which nobody knows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hold: Hold,
+        last_known: LastKnown | None,
+        *,
+        reader: Callable[[Tell], Reader],
+        writer: TopicWriter,
+    ) -> None:
+        self.name = name
+        self.state = StoreTopicState(name=name)
+        self.has_read = self.is_connected = False
+        self.failures = self.refused = self.offset = 0
+        self.last_known = last_known
+        self._hold = hold
+        self._reader = reader(self._tell)
+        self._writer = writer
+        self._writing = asyncio.Lock()
+        self._is_failing = False
+        self._reason = "it has not been read yet"  # why it is not connected
+        self._may_serve = asyncio.Event()
+        self._has_moved = asyncio.Event()
+        self._is_to_be_looked_at = asyncio.Event()
+        self._said: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop
+
+    @property
+    def sources(self) -> Mapping[Entity, str]:
+        """See ``Keeper``."""
+        return self.state.sources
+
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it."""
+        return {
+            "topic": self.name,
+            "connected": self.is_connected,
+            **({} if self.is_connected else {"reason": self._reason}),
+            "read": self.has_read,
+            "entities": self.state.entities,
+            "offset": self.offset,
+        }
+
+    async def open(self) -> None:
+        """See ``Keeper``: read the topic to its end, or, where it is away, take what was known last."""
+        self._loop = asyncio.get_running_loop()
+        if self.last_known is not None:
+            self.state.know(await self.last_known.open())
+        known = self.state.entities
+        self._reader.start()
+        began_s = monotonic()
+        try:
+            async with asyncio.timeout(_FIRST_S):
+                await self._may_serve.wait()
+        except TimeoutError:
+            pass
+        if self.has_read:
+            return
+        await self._settle(is_said=False)
+        within = f" within {monotonic() - began_s:.0f} s"
+        log.warning(
+            "store %s: not read to its end%s: clients are served with the quotas of %d entities, as they were known "
+            "last; none can be changed until it is read",
+            self.name, within, known,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Keep what is known on the disk, and look after how the topic is configured, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.last_known is not None:
+                tasks.create_task(self.last_known.run())
+            while True:
+                await self._is_to_be_looked_at.wait()
+                self._is_to_be_looked_at.clear()
+                await self._look()
+                await asyncio.sleep(_LOOK_S)
+
+    async def catch_up(self) -> None:
+        """See ``Keeper``."""
+        self._check_connected()
+        try:
+            async with self._writing:
+                end_offset = await self._writer.end_offset()
+        except NotWrittenError as error:
+            raise self._not_kept(error) from error
+        if not await self._is_read_to(end_offset):
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
+
+    async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
+        """See ``Keeper``."""
+        self._check_connected()
+        settings = settings_of(changes, before)
+        records = await self._encoded(settings)
+        try:
+            async with self._writing:
+                offset = await self._writer.append(records)
+        except NotWrittenError as error:
+            raise self._not_kept(error) from error
+        if not await self._is_read_to(offset + len(records)):
+            told = f"The change is in {self.name} at offset {offset}, and not in force at this proxy yet"
+            raise self._refusal(REQUEST_TIMED_OUT, told)
+        if not self.state.has(settings, offset=offset):
+            told = f"The change is in {self.name} at offset {offset}, and was not understood when it was read back"
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"{told}; see the proxy's log")
+
+    async def close(self) -> None:
+        """See ``Keeper``."""
+        self._reader.stop()
+        await asyncio.to_thread(self._reader.join, _STOP_S)
+        await self._writer.close()
+        if self.last_known is not None:
+            await self.last_known.close()
+
+    # -- writing --
+
+    def _check_connected(self) -> None:
+        if not self.is_connected:
+            told = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
+            raise self._refusal(KAFKA_STORAGE_ERROR, told)
+
+    async def _encoded(self, settings: Sequence[Setting]) -> Sequence[Record]:
+        try:
+            return await asyncio.to_thread(lambda: list(map(encode, settings)))
+        except ValueError as error:
+            told = f"A quota cannot be kept in {self.name}: {error}"
+            raise self._refusal(POLICY_VIOLATION, told) from error
+
+    def _not_kept(self, error: NotWrittenError) -> NotKeptError:
+        if error.may_be_there:
+            return self._refusal(
+                REQUEST_TIMED_OUT, f"The change may be in {self.name} or not, and in force later: {error}"
+            )
+        error_code = POLICY_VIOLATION if error.is_final else KAFKA_STORAGE_ERROR
+        return self._refusal(error_code, f"No quota was changed: {self.name} cannot be written: {error}")
+
+    def _refusal(self, error_code: int, message: str) -> NotKeptError:
+        self.refused += 1
+        log.warning("store: %s", message)
+        return NotKeptError(error_code, message)
+
+    async def _is_read_to(self, offset: int) -> bool:
+        """Wait until all before ``offset`` is in force here; False: it takes too long."""
+        try:
+            async with asyncio.timeout(_READ_BACK_S):
+                while self.offset < offset:
+                    self._has_moved.clear()
+                    await self._has_moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _look(self) -> None:
+        """Say once what is wrong with the topic's configuration."""
+        try:
+            async with self._writing:
+                found = await self._writer.configuration()
+        except NotWrittenError:
+            return
+        if found is None:
+            self._warn(
+                "the cluster does not say whether it is compacted; grant DESCRIBE_CONFIGS for the topic, or see to "
+                "cleanup.policy=compact"
+            )
+            return
+        policy, compression = found.get("cleanup.policy", "compact"), found.get("compression.type", "producer")
+        if policy != "compact":
+            self._warn(
+                f"has cleanup.policy={policy}, and quotas would expire with its retention; set cleanup.policy=compact "
+                "(kafka-configs --alter --add-config)"
+            )
+        if compression not in _UNPACKED:
+            self._warn(
+                f"has compression.type={compression}, which no proxy reads: no change would come into force; set "
+                "compression.type=producer (kafka-configs --alter --add-config)"
+            )
+
+    def _warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("store %s: %s", self.name, text)
+
+    # -- reading --
+
+    async def _tell(self, told: ToldByReader) -> None:
+        """Have the loop hear, and wait until it has. In the reader's thread."""
+        if self._loop.is_closed():
+            raise asyncio.CancelledError
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
+
+    async def _hear(self, told: ToldByReader) -> None:
+        if isinstance(told, Began):
+            self.state.begin()
+        elif isinstance(told, Read):
+            self.state.take(told.records, next_offset=told.next_offset)
+        elif isinstance(told, AtEnd):
+            self.state.end_reached(next_offset=told.next_offset)
+        else:
+            self._fail(told)
+        await self._settle(is_said=isinstance(told, Read))
+        self.offset = self.state.next_offset
+        if isinstance(told, AtEnd):
+            self._succeed()
+        self._has_moved.set()
+
+    async def _settle(self, *, is_said: bool) -> None:
+        """Put in force what has changed, and say so one by one where it is news."""
+        while self.state.is_unsettled:
+            told = self.state.changes(_AT_ONCE)
+            self._say()
+            if told:
+                await self._put_in_force(told)
+            for one in told if is_said else ():
+                _tell_of(self.name, one)
+        self._say()
+
+    async def _put_in_force(self, told: Sequence[Told]) -> None:
+        changes = [one.change for one in told]
+        try:
+            await self._hold(changes)
+        except Exception:
+            # The reader begins anew, and then they are told again.
+            self.state.take_back(told)
+            log.exception("store %s: quotas could not be put in force; it is tried again", self.name)
+            raise
+        if self.last_known is not None:
+            self.last_known.put(changes)
+
+    def _succeed(self) -> None:
+        if not self.is_connected:
+            log.info("store %s: read, %d entities have quotas", self.name, self.state.entities)
+        self.has_read = self.is_connected = True
+        self._is_failing = False
+        self._may_serve.set()
+        self._is_to_be_looked_at.set()
+
+    def _fail(self, told: Failed) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "store %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                self.name, told.reason,
+            )  # fmt: skip
+        self.failures += 1
+        self.is_connected = False
+        self._reason = told.reason
+        if told.is_own_fault:
+            self._may_serve.set()
+
+    def _say(self) -> None:
+        for notice in self.state.notices():
+            log.warning("store %s: %s", self.name, notice.text)
+
+
+def _tell_of(name: str, told: Told) -> None:
+    entity, rule = told.change
+    said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+    words = ", ".join(starmap("{}={}".format, said.items())) or "none"
+    log.info("%s@%d sets the quotas of %s: %s", name, told.offset, entity, words)

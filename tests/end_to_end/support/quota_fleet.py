@@ -1,0 +1,112 @@
+"""Proxies that keep their quotas in one topic, and who asks them about quotas."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.error import HTTPError
+
+from protocol.client_quotas import (
+    Alteration,
+    Altered,
+    AlterRequest,
+    DescribeRequest,
+    EntityParts,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.proxy import Proxy
+
+Quotas = dict[frozenset[tuple[str, str | None]], dict[str, float]]
+
+_ALTER_VERSION: Final = 1
+_SET: Final = re.compile(r"(\S+) .*kafka://\S+@(\d+) sets the quotas of (.+)$", re.MULTILINE)
+
+
+class Admin:
+    """Somebody on a connection of his own, who may alter quotas."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def alter(self, entity: EntityParts, limits: Mapping[str, float | None]) -> Altered:
+        """Ask for one entity's limits, and return what is answered."""
+        return self.alter_all([(entity, limits)])[0]
+
+    def alter_all(self, changes: Sequence[tuple[EntityParts, Mapping[str, float | None]]]) -> tuple[Altered, ...]:
+        """Ask for those of several at once."""
+        self._correlation_id += 1
+        alterations = tuple(
+            Alteration(entity, tuple(Op(key, value) for key, value in limits.items())) for entity, limits in changes
+        )
+        request = AlterRequest(_ALTER_VERSION, self._correlation_id, alterations, validate_only=False)
+        frame = self._asked(write_alter_request(request, client_id="admin"))
+        return read_alter_response(frame, _ALTER_VERSION).results
+
+    def describe(self) -> Quotas:
+        """Return all quotas."""
+        self._correlation_id += 1
+        request = DescribeRequest(_ALTER_VERSION, self._correlation_id, (), is_strict=False)
+        answer = read_describe_response(self._asked(write_describe_request(request, client_id="admin")), _ALTER_VERSION)
+        return {frozenset(entity): dict(limits) for entity, limits in answer.entries or ()}
+
+    def _asked(self, frame: bytes) -> bytes:
+        self._socket.sendall(frame)
+        return self._received(4 + int.from_bytes(self._received(4, peek=True)))
+
+    def _received(self, count: int, *, peek: bool = False) -> bytes:
+        data = b""
+        while len(data) < count:
+            data = self._socket.recv(count, socket.MSG_PEEK) if peek else data + self._socket.recv(count - len(data))
+        return data
+
+
+def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | None = None) -> dict[str, Any]:
+    """Return what a proxy of a fleet is told; ``servers``: where it finds the topic's cluster."""
+    store = {"kafka": {"bootstrap_servers": servers or kafka.bootstrap_servers, "topic": topic}}
+    return {
+        "listeners": [
+            {"name": "PROXIED", "bind": f"127.0.0.1:{free_port()}", "upstream": kafka.listener().address},
+        ],
+        "principals": {"admins": ["ANONYMOUS"]},
+        "store": store if directory is None else {**store, "directory": str(directory)},
+    }
+
+
+@contextmanager
+def fleet(kafka: Kafka, topic: str, directory: Path, count: int) -> Iterator[list[Proxy]]:
+    """Run so many of them."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(Proxy(settings(kafka, topic, directory / f"p{number}"))) for number in range(count)]
+
+
+def detail(proxy: Proxy) -> dict[str, Any]:
+    """Return what ``/readyz`` says of the store."""
+    try:
+        answer = proxy.admin("/readyz")
+    except HTTPError as error:  # the broker behind is away, too
+        answer = error.read().decode()
+    found: dict[str, Any] = json.loads(answer)["store"]
+    return found
+
+
+def came_into_force(proxy: Proxy) -> list[tuple[str, int, str]]:
+    """Return when each change came into force, its offset and what it was, in the order of the log."""
+    return [(at, int(offset), what) for at, offset, what in _SET.findall(proxy.log)]

@@ -1,0 +1,308 @@
+"""Quotas that are set at any proxy of a fleet, in a topic of a real cluster: in force at each, in the same order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from config.model import Address, Listener, ProxyConfig, QuotasFrom, Store
+from config.model import AdminClient as Client
+from config.quota_record import Setting, encode
+from config.units import parse_addresses
+from protocol.client_quotas import EntityParts
+from proxy.quota_desk import QuotaDesk
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.load import KIB, batch_of
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
+from tests.end_to_end.support.relay import Relay
+
+_P, _C = "producer_byte_rate", "consumer_byte_rate"
+_RATE = "connection_creation_rate"
+_ETL: EntityParts = (("client-id", "etl"),)
+_ALICE: EntityParts = (("user", "alice"), ("client-id", None))
+_IP: EntityParts = (("ip", "192.0.2.7"),)
+_STORAGE_ERROR = 56
+_TOPIC = "kafka_quota_proxy_store_topic"
+
+
+def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> None:
+    wait_until(lambda: bool(is_so()), timeout_s=timeout_s, what=what)
+
+
+def _store(kafka: Kafka, **config: str) -> str:
+    return create_topic(kafka, config={"cleanup.policy": "compact", **config})
+
+
+def _limits(proxy: Proxy) -> list[float]:
+    return proxy.metrics().values("kafka_quota_proxy_quota_limit", client_id="etl", kind="produce")
+
+
+def _is_connected(proxy: Proxy) -> bool:
+    return proxy.metrics().total("kafka_quota_proxy_store_topic_connected") == 1
+
+
+def _waits(client: RawClient, topic: str) -> bool:
+    """Whether a request of 64 KiB is throttled."""
+    return client.produce(topic, batch_of(64 * KIB)).throttle_time_ms > 0
+
+
+def test_what_is_set_at_one_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, tmp_path: Path) -> None:
+    topic, store = create_topic(mortal_kafka), _store(mortal_kafka)
+    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
+        with (
+            Admin(one.port()) as at_one,
+            Admin(other.port()) as at_other,
+            raw_client(other.port(), client_id="etl") as client,
+        ):
+            assert not _waits(client, topic)
+            changes = [(_ETL, {_P: 1_000.0}), (_ALICE, {_P: 7.0, _C: 8.0}), (_IP, {_RATE: 5.0})]
+            assert [one.error_code for one in at_one.alter_all(changes)] == [0, 0, 0]
+            _until("the change is in force at the other", lambda: detail(other)["entities"] == 3)
+            assert _waits(client, topic)
+
+            # Each deletes and changes what the other has set; nobody's change undoes the other's.
+            assert at_other.alter(_ALICE, {_P: None}).error_code == at_one.alter(_ALICE, {_C: 9.0}).error_code == 0
+            assert at_other.alter(_IP, {_RATE: None}).error_code == 0
+            wanted = {frozenset(_ETL): {_P: 1_000.0}, frozenset(_ALICE): {_C: 9.0}}
+            assert at_other.describe() == wanted
+            _until("both have the same", lambda: at_one.describe() == wanted)
+            refused = at_one.alter(_ALICE, {"bad": 1.0})
+            assert refused.error_message == "Invalid configuration key bad"
+
+        # Killed, it has read it all again before it serves.
+        other.kill()
+        other.start()
+        with Admin(other.port()) as admin:
+            assert admin.describe() == wanted
+        assert detail(other) == {
+            "topic": f"kafka://{mortal_kafka.bootstrap_servers}/{store}",
+            "connected": True, "read": True, "entities": 2, "offset": 7, "unknown_hosts": 0,
+        }  # fmt: skip
+        assert "Traceback" not in one.log + other.log
+
+
+@pytest.mark.long
+def test_a_topic_that_is_away_changes_nothing_and_nothing_can_be_changed(mortal_kafka: Kafka, tmp_path: Path) -> None:
+    store = _store(mortal_kafka)
+    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
+        with Admin(one.port()) as admin:
+            assert admin.alter(_ETL, {_P: 1_000.0}).error_code == 0
+        _until("the change is in force at the other", lambda: _limits(other) == [1_000])
+
+        mortal_kafka.broker.kill()
+        _until("says that it is away", lambda: not _is_connected(one))
+        assert detail(one)["reason"]
+        other.kill()
+        other.start()
+        assert "clients are served with the quotas of 1 entities, as they were known last" in other.log
+        for proxy in (one, other):
+            assert _limits(proxy) == [1_000]
+            with Admin(proxy.port()) as admin:
+                refused = admin.alter(_ETL, {_P: 1.0})
+                assert refused.error_code == _STORAGE_ERROR
+                assert (refused.error_message or "").startswith("No quota can be changed while kafka://127.0.0.1:")
+                assert admin.describe() == {frozenset(_ETL): {_P: 1_000.0}}
+
+        mortal_kafka.broker.restart()
+        _until("both read it again", lambda: _is_connected(one) and _is_connected(other), 60)
+        with Admin(other.port()) as admin:
+            assert admin.alter(_ETL, {_P: 2_000.0}).error_code == 0
+        _until("the change is in force at the one", lambda: _limits(one) == [2_000])
+        assert "Traceback" not in one.log + other.log
+
+
+# -- ten proxies --
+
+
+def _changed_at(proxy: Proxy, prefix: str) -> dict[str, tuple[float, int]]:
+    """Return when each client-id of that prefix came into force first, in Unix seconds, and at which offset."""
+    found: dict[str, tuple[float, int]] = {}
+    for at, offset, what in came_into_force(proxy):
+        name = what.removeprefix("client-id ").partition(":")[0]
+        if name.startswith(prefix):
+            found.setdefault(name, (datetime.fromisoformat(at).timestamp(), offset))
+    return found
+
+
+def _alters(proxy: Proxy, prefix: str, count: int, sent_at: dict[str, float]) -> None:
+    with Admin(proxy.port()) as admin:
+        for number in range(count):
+            name = f"{prefix}-{number}"
+            sent_at[name] = time.time()
+            assert admin.alter((("client-id", name),), {_P: 1_000.0 + number}).error_code == 0
+
+
+def _duel(proxy: Proxy, values: range) -> None:
+    with Admin(proxy.port()) as admin:
+        for value in values:
+            assert admin.alter(_ETL, {_P: float(value)}).error_code == 0
+
+
+def _at_once(*works: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(len(works)) as pool:
+        for done in [pool.submit(work) for work in works]:
+            done.result(300)
+
+
+def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
+    """Wait until all have read as far, and return the quotas that each of them tells."""
+    _until("all are as far", lambda: len({proxy.metrics().total(f"{_TOPIC}_offset") for proxy in proxies}) == 1)
+    told = []
+    for proxy in proxies:
+        with Admin(proxy.port()) as admin:
+            told.append(admin.describe())
+    assert all(one == told[0] for one in told)
+    return told[0]
+
+
+@pytest.mark.long
+def test_ten_proxies_have_each_change_within_two_seconds_and_in_the_same_order(
+    mortal_kafka: Kafka, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    store = _store(mortal_kafka)
+    cluster = mortal_kafka.listener()
+    here, there = (int(address.rpartition(":")[2]) for address in (cluster.advertised_address, cluster.address))
+    with (
+        Relay({here: there}) as relay,
+        fleet(mortal_kafka, store, tmp_path, 9) as proxies,
+        Proxy(settings(mortal_kafka, store, tmp_path / "cut", cluster.advertised_address)) as cut,
+    ):
+        everybody = [*proxies, cut]
+        sent_at: dict[str, float] = {}
+        _at_once(
+            *(partial(_alters, everybody[number], f"c{number}", 60, sent_at) for number in (0, 9)),
+            partial(_alters, proxies[4], "c4", 120, sent_at),
+        )
+        _until("all are as far", lambda: all(len(_changed_at(proxy, "c")) == 240 for proxy in everybody))
+        changes = [_changed_at(proxy, "c") for proxy in everybody]
+        orders = [sorted(of_one, key=lambda name, of_one=of_one: of_one[name][1]) for of_one in changes]  # type: ignore[misc]
+        assert all(list(of_one) == order for of_one, order in zip(changes, orders, strict=True))
+        assert all(order == orders[0] for order in orders)
+        took_s = sorted(max(of_one[name][0] for of_one in changes) - sent_at[name] for name in sent_at)
+        record_property(
+            "in force everywhere", f"p50 {took_s[120]:.3f} s, p99 {took_s[237]:.3f} s, most {took_s[-1]:.3f} s"
+        )
+        assert took_s[237] < 2
+
+        # Two at once, of the same key.
+        _at_once(partial(_duel, proxies[1], range(1, 51)), partial(_duel, proxies[2], range(51, 101)))
+        assert _all_equal(everybody)[frozenset(_ETL)][_P] in (50.0, 100.0)
+
+        relay.cut()
+        _until("says that it is cut off", lambda: not _is_connected(cut))
+        with Admin(proxies[0].port()) as admin:
+            assert admin.alter(_ETL, {_P: 7.0, _C: 8.0}).error_code == 0
+        with Admin(cut.port()) as admin:
+            assert admin.alter(_ETL, {_P: 1.0}).error_code == _STORAGE_ERROR
+            assert admin.describe()[frozenset(_ETL)] in ({_P: 50.0}, {_P: 100.0})
+        assert detail(cut)["connected"] is False
+        relay.mend()
+        _until("has caught up", lambda: _is_connected(cut), 40)
+        assert _all_equal(everybody)[frozenset(_ETL)] == {_P: 7.0, _C: 8.0}
+        with Admin(cut.port()) as admin:
+            assert admin.alter(_ETL, {_C: None}).error_code == 0
+        assert _all_equal(everybody)[frozenset(_ETL)] == {_P: 7.0}
+        assert not any("Traceback" in proxy.log for proxy in everybody)
+
+
+@pytest.mark.long
+def test_a_topic_that_is_compacted_garbled_deleted_and_made_anew(mortal_kafka: Kafka, tmp_path: Path) -> None:
+    quickly = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}
+    store = _store(mortal_kafka, **quickly)
+    client = AdminClient({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
+    producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
+    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
+        with Admin(one.port()) as admin:
+            for number in range(50):
+                assert admin.alter(_ETL, {_P: 100.0 + number}).error_code == 0
+            assert admin.alter_all([(_ALICE, {_P: 7.0}), (_IP, {_RATE: 5.0})])[1].error_code == 0
+            assert admin.alter(_ALICE, {_P: None}).error_code == 0
+            for key in (b"?", b'{"client-id":"etl","key":"producer_byte_rate"}', b""):
+                producer.produce(store, key=key, value=b"garbage")
+                assert producer.flush(30) == 0
+            # What compaction leaves alone is the last segment.
+            time.sleep(0.2)
+            assert admin.alter(_IP, {_RATE: 6.0}).error_code == 0
+            wanted = {frozenset(_ETL): {_P: 149.0}, frozenset(_IP): {_RATE: 6.0}}
+            assert admin.describe() == _all_equal([one, other]) == wanted
+        assert one.metrics().total(f"{_TOPIC}_not_understood_records_total") == 3
+
+        # The good value under the garbage goes by compaction; who has known it keeps it, from his disk, too.
+        _until("it is compacted", lambda: _record_count(mortal_kafka, store) < 10, 120)
+        other.stop()
+        other.start()
+        assert _all_equal([one, other]) == wanted
+        with Proxy(settings(mortal_kafka, store, None)) as late:
+            with Admin(late.port()) as admin:
+                assert admin.describe() == {frozenset(_IP): {_RATE: 6.0}}
+                assert admin.alter(_ETL, {_P: 3.0}).error_code == 0
+            wanted = {frozenset(_ETL): {_P: 3.0}, frozenset(_IP): {_RATE: 6.0}}
+            assert _all_equal([one, other, late]) == wanted
+
+        client.delete_topics([store])[store].result(30)
+        _until("says that it has gone", lambda: "there is no such topic" in one.log and not _is_connected(one))
+        with Admin(one.port()) as admin:
+            refused = admin.alter(_ETL, {_P: 1.0})
+            assert (refused.error_code, str(refused.error_message)[-22:]) == (_STORAGE_ERROR, "there is no such topic")
+            assert admin.describe() == wanted
+        assert store not in client.list_topics(timeout=10).topics
+        client.create_topics([NewTopic(store, 1, 1, config={"cleanup.policy": "delete"})])[store].result(30)
+        _until("both read it", lambda: _is_connected(one) and _is_connected(other), 40)
+        assert _all_equal([one, other]) == {}
+        assert "those of 2 entities that were known are taken back" in one.log
+        _until("says that it is not compacted", lambda: "has cleanup.policy=delete" in one.log)
+        assert "Traceback" not in one.log + other.log
+
+
+def _record_count(kafka: Kafka, topic: str) -> int:
+    """Return how many records a topic has now."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count", **QUIET})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    count, last = 0, -1
+    while last < end - 1:
+        message = consumer.poll(30)
+        assert message is not None
+        count, last = count + 1, message.offset() or 0
+    consumer.close()
+    return count
+
+
+@pytest.mark.long
+async def test_ten_thousand_entities_are_in_force_in_less_than_two_seconds(
+    mortal_kafka: Kafka, record_property: Callable[[str, object], None]
+) -> None:
+    store = _store(mortal_kafka)
+    producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
+    for number in range(10_000):
+        key, value = encode(Setting(client_id=f"client-{number}", key=_P, value=number + 1.0))
+        producer.produce(store, key=key, value=value)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    servers = parse_addresses(mortal_kafka.bootstrap_servers)
+    topic = QuotasFrom(topic=store, client=Client(bootstrap_servers=servers))
+    listener = Listener(name="a", bind=Address(host="127.0.0.1", port=1), upstream=servers[0])
+    desk = QuotaDesk(ProxyConfig(listeners=(listener,), store=Store(topic=topic)), on_changes=lambda *_: None)
+
+    # Of this process, so that it is the same on a machine that is busy with other things.
+    before_s, began_s = time.process_time(), time.monotonic()
+    await desk.read()
+    took_s, waited_s = time.process_time() - before_s, time.monotonic() - began_s
+    await desk.stop()
+
+    record_property("10,000 entities", f"{waited_s:.2f} s, of which {took_s:.2f} s of CPU")
+    assert len(desk.quotas) == 10_000
+    assert took_s < 2

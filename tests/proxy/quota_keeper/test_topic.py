@@ -1,0 +1,288 @@
+"""A store in a topic: what is set at one proxy holds at all, and is answered when it holds. The topic is made up."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.model import DEFAULT
+from config.quota_record import Rule, Setting
+from proxy.quota_keeper import topic as topic_module
+from proxy.quota_keeper.keeper import NotKeptError
+from proxy.quota_keeper.last_known import LastKnown
+from proxy.quota_keeper.topic import TopicKeeper
+from proxy.quota_keeper.written import NotWrittenError
+from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from tests.support.stub_broker import eventually, on_uvloop
+from tests.support.topic_log import LogReader, LogWriter, TopicLog
+
+P, C = "producer_byte_rate", "consumer_byte_rate"
+ALICE = Entity(user="alice")
+NAME = "kafka://k:9092/store"
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+class Bed:
+    """A keeper, and what it put in force."""
+
+    def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
+        self.stored: dict[Entity, StoredRule] = {}
+        self.held: list[list[Entity]] = []
+        self.fails = 0
+        self.writer = LogWriter(log)
+        last_known = None if directory is None else LastKnown(str(directory), self.stored)
+        self.keeper = TopicKeeper(
+            NAME, self.hold, last_known, reader=lambda tell: LogReader(log, tell), writer=self.writer
+        )
+
+    async def hold(self, changes: Sequence[Change]) -> None:
+        await asyncio.sleep(0)
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("not now")
+        self.held.append([entity for entity, _ in changes])
+        for entity, changed in changes:
+            if changed is None:
+                del self.stored[entity]
+            else:
+                self.stored[entity] = changed
+
+    async def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
+        await self.keeper.catch_up()
+        change = Change(entity, StoredRule(limits=limits) if limits else None)
+        await self.keeper.keep([change], dict(self.stored))
+
+
+@asynccontextmanager
+async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed]:
+    one = Bed(log, directory)
+    await one.keeper.open()
+    running = asyncio.ensure_future(one.keeper.run())
+    try:
+        yield one
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await one.keeper.close()
+        assert one.writer.is_closed
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is waited for in vain."""
+    monkeypatch.setattr(topic_module, "_READ_BACK_S", 0.2)
+    monkeypatch.setattr(topic_module, "_LOOK_S", 0.001)
+
+
+@on_uvloop
+async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then_everywhere() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await one.set(ALICE, {P: 5.0, C: 6.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0, C: 6.0})}
+
+        # Decided on what the one has set, whether the other had read it or not.
+        await other.set(ALICE, {P: 5.0, C: 7.0})
+        await one.set(Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
+        await eventually(lambda: one.stored == other.stored)
+        assert one.stored[ALICE] == rule(**{P: 5.0, C: 7.0})
+        assert len(log.records) == 4
+        await other.set(ALICE, {})
+        assert ALICE not in other.stored
+    assert log.records[-2:] == [
+        (b'{"user":"alice","key":"consumer_byte_rate"}', None),
+        (b'{"user":"alice","key":"producer_byte_rate"}', None),
+    ]
+
+
+@on_uvloop
+async def test_of_two_who_write_at_once_both_survive_and_of_one_key_the_last() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await asyncio.gather(one.set(ALICE, {P: 1.0}), other.set(ALICE, {C: 2.0}))
+        await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 1.0, C: 2.0})})
+
+        sets = [bed.set(ALICE, {P: float(value), C: 2.0}) for value, bed in enumerate((one, other) * 10, start=3)]
+        await asyncio.gather(*sets[::2], *sets[1::2])
+        await eventually(lambda: one.stored == other.stored)
+        last = float(str(log.records[-1][1] or b"").partition(":")[2].rstrip("}'"))
+        assert one.stored == {ALICE: rule(**{P: last, C: 2.0})}
+
+
+@on_uvloop
+async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
+    log = TopicLog()
+    log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(600)))
+
+    async with bed(log) as one:
+        assert one.keeper.has_read
+        assert len(one.stored) == 600
+        assert max(map(len, one.held)) == 250
+        assert one.keeper.detail() == {
+            "topic": NAME, "connected": True, "read": True, "entities": 600, "offset": 600,
+        }  # fmt: skip
+
+
+@on_uvloop
+async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await one.set(ALICE, {P: 5.0})
+        await eventually(lambda: other.stored)
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+
+        with pytest.raises(NotKeptError, match="while kafka://k:9092/store cannot be read: the cluster is away") as no:
+            await one.set(ALICE, {P: 6.0})
+        assert no.value.error_code == KAFKA_STORAGE_ERROR
+        assert one.keeper.detail()["reason"] == "the cluster is away"
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert one.keeper.refused == 1
+
+        log.write(Setting(user="alice", key=P, value=7.0), Setting(user="alice", key=C, value=8.0))
+        log.is_away = False
+        await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 7.0, C: 8.0})})
+        await one.set(ALICE, {C: 8.0})
+        assert one.stored == {ALICE: rule(**{C: 8.0})}
+
+
+@on_uvloop
+async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = TopicLog()
+    async with bed(log, tmp_path) as one:
+        await one.set(ALICE, {P: 5.0})
+        await one.set(Entity(user="bob"), {P: 5.0})
+        await one.set(Entity(user="bob"), {})
+    log.is_away = True
+    monkeypatch.setattr(topic_module, "_FIRST_S", 0.01)
+
+    async with bed(log, tmp_path) as one:
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert not one.keeper.has_read
+        assert "clients are served with the quotas of 1 entities, as they were known last" in caplog.text
+        log.write(Setting(user="carol", key=P, value=1.0), Setting(user="alice", key=P))
+        log.is_away = False
+        await eventually(lambda: one.keeper.is_connected)
+        assert one.stored == {Entity(user="carol"): rule(**{P: 1.0})}
+    assert StoreDirectory(tmp_path).look().rules == one.stored
+
+
+@on_uvloop
+async def test_what_could_not_be_written_is_refused_with_why() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        log.error = NotWrittenError("not enough replicas")
+        with pytest.raises(NotKeptError, match=r"No quota was changed: .* cannot be written: not enough") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == KAFKA_STORAGE_ERROR
+        log.error = NotWrittenError("ask for less", is_final=True)
+        with pytest.raises(NotKeptError, match="ask for less") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == POLICY_VIOLATION
+        log.error = NotWrittenError("no answer", may_be_there=True)
+        with pytest.raises(NotKeptError, match=r"may be in kafka://k:9092/store or not.*: no answer") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == REQUEST_TIMED_OUT
+        await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
+        with pytest.raises(NotKeptError, match="a name has 32768 bytes; 32767 is the most") as no:
+            await one.set(Entity(user="a" * 32_768), {P: 5.0})
+        assert no.value.error_code == POLICY_VIOLATION
+
+
+@on_uvloop
+async def test_what_is_written_and_not_read_back_is_told_as_such() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        log.is_reading = False
+        with pytest.raises(NotKeptError, match="at offset 0, and not in force at this proxy yet") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == REQUEST_TIMED_OUT
+        with pytest.raises(NotKeptError, match=r"No quota was changed: .* is behind"):
+            await one.set(ALICE, {P: 6.0})
+        log.is_reading, log.garbles = True, True
+        await eventually(lambda: one.stored)
+        with pytest.raises(NotKeptError, match="at offset 1, and was not understood when it was read back"):
+            await one.set(ALICE, {P: 6.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+
+
+@on_uvloop
+async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        one.fails = 2
+        log.write(Setting(user="alice", key=P, value=5.0))
+        await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
+    assert caplog.text.count("quotas could not be put in force; it is tried again") == 2
+
+
+@on_uvloop
+async def test_a_rule_of_a_publisher_is_told_as_anothers() -> None:
+    log = TopicLog()
+    log.write(Rule(user="alice", limits={P: 5.0}))
+    async with bed(log) as one:
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert one.keeper.sources == {ALICE: f"{NAME}@0"}
+
+
+@on_uvloop
+async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = TopicLog()
+    log.write(Setting(user="old", key=P, value=1.0))
+    async with bed(log) as one:
+        log.write(Setting(user="alice", key=P, value=5.0), Setting(user="alice", key=P))
+        await eventually(lambda: one.keeper.offset == 3)
+        log.write(Setting(user="bob", key=C, value=5.5))
+        await eventually(lambda: one.keeper.offset == 4)
+    assert "old" not in caplog.text
+    assert f"{NAME}@3 sets the quotas of user bob: consumer_byte_rate=5.5" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"cleanup.policy": "delete"}, "has cleanup.policy=delete, and quotas would expire with its retention"),
+        ({"cleanup.policy": "compact,delete"}, "has cleanup.policy=compact,delete, and quotas would expire"),
+        ({"compression.type": "zstd"}, "has compression.type=zstd, which no proxy reads"),
+        (None, "grant DESCRIBE_CONFIGS for the topic"),
+        ({"cleanup.policy": "compact", "compression.type": "gzip"}, ""),
+    ],
+)
+@on_uvloop
+async def test_a_topic_that_would_lose_quotas_is_said_to(
+    config: Mapping[str, str] | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = TopicLog(config=config)
+    async with bed(log) as one:
+        for _ in range(2):
+            log.is_away = True
+            await eventually(lambda: not one.keeper.is_connected)
+            log.is_away = False
+            await eventually(lambda: one.keeper.is_connected)
+            await asyncio.sleep(0.005)
+
+    warnings = [record.getMessage() for record in caplog.records if "cannot be read" not in record.getMessage()]
+    assert len(warnings) == bool(said)
+    assert said in "".join(warnings)
+
+
+@on_uvloop
+async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
+    log = TopicLog()
+    async with bed(log, tmp_path):
+        other = Bed(log, tmp_path)
+        with pytest.raises(OSError, match="another process has the quota store"):
+            await other.keeper.open()
+        await other.keeper.close()

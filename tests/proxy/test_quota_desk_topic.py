@@ -1,0 +1,143 @@
+"""Administrators' requests where quotas are kept in a topic: decided on what all have set, told when it holds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
+from config.quota_record import Rule, Setting
+from proxy import quota_desk as desk_module
+from proxy.quota_keeper.keeper import Hold
+from proxy.quota_keeper.last_known import LastKnown
+from proxy.quota_keeper.topic import TopicKeeper
+from proxy.quota_store.entity import Entity, StoredRule
+from proxy.server import Server
+from tests.proxy.test_quota_desk import ALICE, RATE, Bed, P
+from tests.support.stub_broker import eventually, on_uvloop
+from tests.support.topic_log import LogReader, LogWriter, TopicLog
+
+NAME = "kafka://k:9092/store"
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
+    """A topic in place of that of the configuration."""
+    made_up = TopicLog()
+
+    def keeper(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicKeeper:
+        path = config.store.path if config.store is not None else None
+        return TopicKeeper(
+            NAME,
+            hold,
+            None if path is None else LastKnown(path, stored),
+            reader=lambda tell: LogReader(made_up, tell),
+            writer=LogWriter(made_up),
+        )
+
+    monkeypatch.setattr(desk_module, "keeper", keeper)
+    return made_up
+
+
+@asynccontextmanager
+async def bed(*quotas: QuotaRule) -> AsyncIterator[Bed]:
+    config = ProxyConfig(listeners=(), quotas=quotas, store=Store(topic=QuotasFrom(topic="store")))
+    one = Bed(config)
+    await one.desk.read()
+    one.desk.follow_file(config)
+    running = asyncio.ensure_future(one.desk.run())
+    try:
+        yield one
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await one.desk.stop()
+
+
+@on_uvloop
+async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: other.desk.quotas)
+        assert other.desk.quotas == (QuotaRule(user="alice", producer_byte_rate=5.0, source=one.desk.quotas[0].source),)
+        assert other.changes == one.changes
+        assert (await other.told()).entries == (await one.told()).entries
+
+        # Nothing changes, nothing is written, and all that is in force was read before that was decided.
+        log.write(Setting(user="alice", key=P, value=6.0))
+        assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
+        assert len(log.records) == 2
+        assert other.desk.quotas[0].producer_byte_rate == 6.0
+
+
+@on_uvloop
+async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) -> None:
+    """In the thread that answers, rules must not change under whoever goes through them."""
+    async with bed() as one:
+        desk = one.desk
+        async with desk._using_rules:
+            log.write(Setting(user="alice", key=P, value=5.0))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            assert desk.quotas == ()
+        await eventually(lambda: desk.quotas)
+
+
+@on_uvloop
+async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_set(log: TopicLog) -> None:
+    log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
+    async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
+        assert {(rule.user, rule.producer_byte_rate) for rule in one.desk.quotas} == {("alice", 7.0), ("filed", 9.0)}
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
+        (refused,) = await one.set((("user", "filed"),), {P: 5.0})
+        assert refused.error_message == "The quotas of user filed are set in f.yaml:7; change them there"
+        assert len(log.records) == 2
+
+        log.write(Rule(user="alice"))
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+
+
+@on_uvloop
+async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: TopicLog) -> None:
+    async with bed() as one:
+        await one.set(ALICE, {P: 5.0})
+        log.is_away = True
+        topic = one.desk.topic
+        assert topic is not None
+        await eventually(lambda: not topic.is_connected)
+
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert (refused.error_code, str(refused.error_message).partition(" while ")[0]) == (
+            56,
+            "No quota can be changed",
+        )
+        (refused,) = await one.set(ALICE, {P: 5.0}, validate_only=True)
+        assert refused.error_code == 56
+        assert len((await one.told()).entries or ()) == 1
+
+
+@on_uvloop
+async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> None:
+    async with bed() as one:
+        log.write(Setting(ip="localhost", key=RATE, value=5.0), Setting(ip="no.such.host.invalid", key=RATE, value=6.0))
+        await eventually(lambda: one.desk.ip_quotas)
+
+        assert {str(rule.ip) for rule in one.desk.ip_quotas} <= {"127.0.0.1", "::1"}
+        assert one.desk.unknown_hosts == 1
+
+
+@on_uvloop
+async def test_who_is_to_stop_does_not_wait_for_a_topic_that_is_away(log: TopicLog, tmp_path: Path) -> None:
+    log.is_away = True
+    one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
+    running = asyncio.ensure_future(one.run())
+    topic = one.quota_desk.topic
+    assert topic is not None
+    await eventually(lambda: topic.failures)
+
+    one.stop()
+
+    await asyncio.wait_for(running, 5)

@@ -1,0 +1,111 @@
+"""A topic that is made up: who writes to it, and who reads it from the beginning and then as it is written."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from config.quota_record import QuotaRecord, decode, encode
+from proxy.quota_keeper.topic import Tell
+from proxy.quota_keeper.written import NotWrittenError, Record
+from proxy.quota_topic.state import Seen
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read
+
+
+@dataclass
+class TopicLog:
+    """The records, and what is wrong with whoever asks.
+
+    Attributes:
+        records: All of them, from offset 0 on.
+        is_away: Readers fail, and writers.
+        is_reading: Whether readers go on.
+        error: What becomes of the next batch; ``is_there``: it is written all the same.
+        garbles: What is written comes back as something else.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    is_away: bool = False
+    is_reading: bool = True
+    error: NotWrittenError | None = None
+    garbles: bool = False
+    config: Mapping[str, str] | None = field(default_factory=lambda: {"cleanup.policy": "compact"})
+    readers: int = 0
+
+    def write(self, *records: QuotaRecord) -> None:
+        self.records += map(encode, records)
+
+
+class LogWriter:
+    """See ``TopicWriter``."""
+
+    def __init__(self, log: TopicLog) -> None:
+        self.log = log
+        self.is_closed = False
+
+    async def end_offset(self) -> int:
+        if self.log.is_away:
+            raise NotWrittenError("no answer in time")
+        return len(self.log.records)
+
+    async def append(self, records: Sequence[Record]) -> int:
+        await asyncio.sleep(0)
+        error, self.log.error = self.log.error, None
+        offset = len(self.log.records)
+        if error is None or error.may_be_there:
+            self.log.records += [(key, b"garbage") for key, _ in records] if self.log.garbles else records
+        if error is not None:
+            raise error
+        return offset
+
+    async def configuration(self) -> Mapping[str, str] | None:
+        return self.log.config
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class LogReader:
+    """Reads on the loop of who starts it, 250 records at a time at most."""
+
+    def __init__(self, log: TopicLog, tell: Tell) -> None:
+        self.log = log
+        self._tell = tell
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.log.readers += 1
+        self._task = asyncio.ensure_future(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def join(self, timeout_s: float) -> None:
+        """Nothing: it ends with the loop's next turn."""
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._read_anew()
+            except Exception as error:  # noqa: BLE001 - as the real one
+                with suppress(Exception):
+                    await self._tell(Failed(str(error)))
+            await asyncio.sleep(0.001)
+
+    async def _read_anew(self) -> None:
+        if self.log.is_away:
+            raise ConnectionError("the cluster is away")
+        await self._tell(Began())
+        offset, is_at_end = 0, False
+        while not self.log.is_away:
+            some = self.log.records[offset : offset + 250] if self.log.is_reading else []
+            if some:
+                seen = tuple(Seen(offset + index, 0, decode(*record)) for index, record in enumerate(some))
+                offset += len(some)
+                await self._tell(Read(seen, None, offset))
+            elif not is_at_end:
+                is_at_end = True
+                await self._tell(AtEnd(offset))
+            await asyncio.sleep(0.001)
+        raise ConnectionError("the cluster is away")
