@@ -13,15 +13,15 @@ from proxy.quota_store.entity import Entity, StoredRule
 
 log = logging.getLogger(__name__)
 
-# What comes within this time is one line, and one fsync.
-_GATHER_S: Final = 0.1
 _AT_ONCE: Final = 10_000
 # How long until a disk that failed is tried again.
 _AGAIN_S: Final = 5.0
 
 
 class LastKnown:
-    """Follows the topic, some tenths of a second behind: nobody waits for it. All of it belongs to the loop.
+    """Follows the topic, by what the disk takes: nobody waits for it. All of it belongs to the loop.
+
+    What comes while it writes is one line, and one fsync.
 
     Args:
         directory: Where.
@@ -59,7 +59,6 @@ class LastKnown:
             tasks.create_task(self._disk.run())
             while True:
                 await self._has_come.wait()
-                await asyncio.sleep(_GATHER_S)
                 self._has_come.clear()
                 try:
                     await self._write()

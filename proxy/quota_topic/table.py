@@ -77,7 +77,7 @@ class Table(Generic[E]):
         if not limits:
             return None
         terms = held[TERMS].value if TERMS in held else None
-        return Limits(limits, max(one.offset for one in held.values()), terms)  # type: ignore[arg-type]
+        return Limits(limits, max(one.offset for one in held.values()), terms)
 
     # -- read anew, beside the table that holds until the end is reached
 

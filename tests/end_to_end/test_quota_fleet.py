@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from config.quota_record import Setting, encode
 from config.units import parse_addresses
 from protocol.client_quotas import EntityParts
 from proxy.quota_desk import QuotaDesk
+from proxy.quota_store.directory import StoreDirectory
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -101,6 +103,7 @@ def test_a_topic_that_is_away_changes_nothing_and_nothing_can_be_changed(mortal_
         with Admin(one.port()) as admin:
             assert admin.alter(_ETL, {_P: 1_000.0}).error_code == 0
         _until("the change is in force at the other", lambda: _limits(other) == [1_000])
+        _until("it is on the other's disk", lambda: StoreDirectory(tmp_path / "p1" / store).look().rules)
 
         mortal_kafka.broker.kill()
         _until("says that it is away", lambda: not _is_connected(one))
@@ -216,6 +219,40 @@ def test_ten_proxies_have_each_change_within_two_seconds_and_in_the_same_order(
             assert admin.alter(_ETL, {_C: None}).error_code == 0
         assert _all_equal(everybody)[frozenset(_ETL)] == {_P: 7.0}
         assert not any("Traceback" in proxy.log for proxy in everybody)
+
+
+@pytest.mark.long
+def test_a_proxy_that_is_killed_while_it_writes_leaves_nothing_half_and_loses_nothing(
+    mortal_kafka: Kafka, tmp_path: Path
+) -> None:
+    """Each request sets two keys of two entities to one number."""
+    store = _store(mortal_kafka)
+    with fleet(mortal_kafka, store, tmp_path, 2) as (killed, other):
+        number = acknowledged = 0
+
+        def alters() -> None:
+            nonlocal number, acknowledged
+            with suppress(OSError), Admin(killed.port()) as admin:
+                while True:
+                    number += 1
+                    limits = {_P: float(number), _C: float(number)}
+                    assert all(one.error_code == 0 for one in admin.alter_all([(_ETL, limits), (_ALICE, limits)]))
+                    acknowledged = number
+
+        for wait_s in (0.3, 0.31, 0.32, 0.33, 0.34):
+            before = acknowledged
+            with ThreadPoolExecutor(1) as pool:
+                altering = pool.submit(alters)
+                time.sleep(wait_s)
+                killed.kill()
+                altering.result(60)
+            assert acknowledged > before
+            killed.start()
+            told = _all_equal([killed, other])
+            values = {value for limits in told.values() for value in limits.values()}
+            assert set(told) == {frozenset(_ETL), frozenset(_ALICE)}
+            assert values <= {float(acknowledged), float(number)}
+            assert len(values) == 1
 
 
 @pytest.mark.long

@@ -74,7 +74,10 @@ class Admin:
     def _received(self, count: int, *, peek: bool = False) -> bytes:
         data = b""
         while len(data) < count:
-            data = self._socket.recv(count, socket.MSG_PEEK) if peek else data + self._socket.recv(count - len(data))
+            some = self._socket.recv(count, socket.MSG_PEEK) if peek else self._socket.recv(count - len(data))
+            if not some:
+                raise ConnectionResetError("the proxy has closed the connection")
+            data = some if peek else data + some
         return data
 
 

@@ -24,7 +24,6 @@ def rule(rate: float) -> StoredRule:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_known_module, "_GATHER_S", 0.001)
     monkeypatch.setattr(last_known_module, "_AGAIN_S", 0.01)
 
 

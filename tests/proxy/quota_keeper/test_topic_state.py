@@ -380,7 +380,8 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
 
 def test_terms_that_are_none_leave_those_before() -> None:
     reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)))
-    for offset, value in enumerate(({"expires": 7}, {"news": 1}, {"schedule": {"otherwise": {RATE: 1}}}), start=2):
+    bad: list[Mapping[str, object]] = [{"expires": 7}, {"news": 1}, {"schedule": {"otherwise": {RATE: 1}}}]
+    for offset, value in enumerate(bad, start=2):
         reader.takes(Setting(user="alice", key=TERMS, value=value), first=offset)
     reader.takes(Setting(ip="::1", key=TERMS, value={"enforcement": "observe"}), first=5)
     reader.settles()
