@@ -18,8 +18,6 @@ _OF_ALL: Final[tuple[tuple[str, str, str, Callable[[QuotaDesk], float]], ...]] =
      lambda desk: desk.unknown_hosts),
 )  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[tuple[str, str, str, Callable[[DirectoryKeeper], float]], ...]] = (
-    ("changes_total", "counter", "Entities whose quotas were changed here; one that was twice counts twice.",
-     lambda keeper: keeper.changes),
     ("writable", "gauge", "Whether what was changed last could be written down.", lambda keeper: keeper.is_writable),
     ("write_failures_total", "counter", "Changes that could not be written down, and were refused.",
      lambda keeper: keeper.failures),

@@ -23,7 +23,6 @@ class DirectoryKeeper:
 
     Attributes:
         store: Its files.
-        changes: How many entities had their quotas changed here.
         failures: How often what was decided could not be written.
         last_failure_s: When that was last so, Unix time; None: never.
         is_writable: Whether what was written last could be.
@@ -32,7 +31,6 @@ class DirectoryKeeper:
     def __init__(self, directory: str, hold: Hold, stored: Mapping[Entity, StoredRule]) -> None:
         self.name = directory
         self.sources: Mapping[Entity, str] = {}
-        self.changes = 0
         self.failures = 0
         self.last_failure_s: float | None = None
         self.is_writable = True
@@ -66,7 +64,6 @@ class DirectoryKeeper:
             told = f"The quotas cannot be kept: {error.strerror or error}"
             raise NotKeptError(KAFKA_STORAGE_ERROR, told) from error
         self.is_writable = True
-        self.changes += len(changes)
         await self._hold(changes)
         await self._disk.begin_snapshot_if_due()
 
