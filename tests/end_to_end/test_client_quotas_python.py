@@ -90,11 +90,14 @@ def test_kafka_python_is_told_the_same_by_the_proxy_as_by_a_broker(kafka_4: Kafk
         closing(Client(kafka_4.listener(DIRECT).address)) as theirs,
     ):
         said = [ours.alter(command) for command in _SAID]
+        shown = [ours.describe(command) for command in _SHOWN]
+        # Three entities were set here, and the broker has heard of none.
+        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 3
+        assert theirs.describe(Describe([])) == (0, "", [])
         assert said == [theirs.alter(command) for command in _SAID]
         assert [answer[0][0] for answer in said] == [0, 0, 0, 0, 42, 42, 42]
 
         # A broker hears of a change some time after it was answered.
-        shown = [ours.describe(command) for command in _SHOWN]
         wait_until(
             lambda: [theirs.describe(command) for command in _SHOWN] == shown, timeout_s=5, what="the broker agrees"
         )

@@ -16,6 +16,7 @@ import pytest
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.quota_fleet import Admin
 
 _QUOTAS: Final = Path(__file__).parent / "java" / "Quotas.java"
 _P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
@@ -261,16 +262,24 @@ class Said(NamedTuple):
     params=[pytest.param(KAFKA_2_8, marks=pytest.mark.long), pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4],
 )
 def said(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Said:
-    commands = [step.command for steps in _CASES.values() for step in (Step("clear"), *steps)] + ["clear"]
+    # What is left at the end the broker would show at its beginning, if the proxy had passed it on.
+    left = f"alter|client-id=left|{_P}=1"
+    commands = [step.command for steps in _CASES.values() for step in (Step("clear"), *steps)] + ["clear", left]
+    broker = kafka_4.listener(DIRECT).address
     settings = {
         "principals": {"admins": ["ANONYMOUS"]},
         "store": {"directory": str(tmp_path_factory.mktemp("store"))},
     }
     with Proxy(settings, kafka_4) as proxy:
-        both = f"{proxy.address()},{kafka_4.listener(DIRECT).address}"
+        both = f"{proxy.address()},{broker}"
         said = kafka_4.run_java(str(_QUOTAS), both, *commands, classpath=kafka_classpath(request.param))
+        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > len(_CASES)
+    with Admin(int(broker.rpartition(":")[2])) as admin:
+        assert admin.alter((("client-id", "left"),), {_P: None}).error_code == 0
     blocks = [block.splitlines() for block in said.removesuffix("--\n").split("--\n")]
     assert len(blocks) == 2 * len(commands)
+    assert blocks[len(commands) - 1] == ["client-id=left done"]
+    assert not any(line.startswith("client-id=left") for line in blocks[len(commands)])
     return Said(_by_case(blocks[: len(commands)]), _by_case(blocks[len(commands) :]))
 
 
@@ -279,7 +288,7 @@ def _by_case(blocks: Sequence[list[str]]) -> dict[str, list[list[str]]]:
     for case, steps in _CASES.items():
         found[case] = list(blocks[at + 1 : at + 1 + len(steps)])
         at += 1 + len(steps)
-    assert len(blocks) == at + 1
+    assert len(blocks) == at + 2
     return found
 
 
