@@ -26,6 +26,8 @@ def execute(args: argparse.Namespace) -> int:
     config = loaded.config
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     whose = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
+    if config.store is not None:  # and so no quotas_from
+        whose = config.store.topic
     more = f", and those of {whose}" if whose else ""
     sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}\n")
     return 0

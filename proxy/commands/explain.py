@@ -26,6 +26,7 @@ from config.model import (
     QuotaRule,
     QuotasFromBroker,
     Shaping,
+    Store,
 )
 from config.terms import parse_instant_ms
 from config.units import parse_ip
@@ -394,7 +395,9 @@ def _with_line(rule: QuotaRule | None, loaded: Loaded) -> QuotaRule | None:
 def _as_json(found: Explanation, queues: priority.Queues | None, config: ProxyConfig) -> str:
     fields = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     of_queues = {} if queues is None else {"fair_call_queue": queues}
-    of_topic = {} if config.quotas_from is None else {"quotas_from": str(config.quotas_from)}
+    of_topic: dict[str, object] = {} if config.quotas_from is None else {"quotas_from": str(config.quotas_from)}
+    if config.store is not None and config.store.topic is not None:
+        of_topic["store"] = {"topic": str(config.store.topic), "known_last": _known_last(config.store)}
     return f"{json.dumps(fields | {_OF_IPS: _ip_fields(found.of_ip)} | of_topic | of_queues, indent=2)}\n"
 
 
@@ -543,7 +546,29 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
         yield f"               {reason}"
 
 
+def _known_last(store: Store) -> str | None:
+    """Return the directory with what this machine knew last of a store's topic; None where there is nothing."""
+    return store.path if store.path is not None and Path(store.path).exists() else None
+
+
+def _store_hint(store: Store) -> Iterator[str]:
+    """Say how old the topic's rules may be; a store that is a directory is this machine's, and never older."""
+    if store.topic is None:
+        return
+    known_last = _known_last(store)
+    told = (
+        "this is what the file says; the topic may have rules for other entities"
+        if known_last is None
+        else f"its rules are shown as this machine knew it last ({known_last}); it may have others by now"
+    )
+    yield ""
+    others = "kafka-quota-proxy quotas describe asks a proxy that runs"
+    yield f"store {store.topic}: {told}, and is not asked here: {others}"
+
+
 def _topic_hint(config: ProxyConfig) -> Iterator[str]:
+    if config.store is not None:
+        yield from _store_hint(config.store)
     if config.quotas_from is not None:
         others = (
             "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe"

@@ -37,6 +37,16 @@ def test_so_are_brokers_with_more_rules(tmp_path: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr() == (f"{path}: valid, 1 listener, 0 quotas, and those of the brokers\n", "")
 
 
+def test_so_is_a_store_in_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        f"{VALID}principals: {{admins: [admin]}}\nstore: {{kafka: {{bootstrap_servers: 'k1:9092', topic: store}}}}\n"
+    )
+
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: valid, 1 listener, 0 quotas, and those of kafka://k1:9092/store\n"
+
+
 def test_every_fault_is_a_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(f"{VALID}shapng: paced\nburst: 5\n")

@@ -538,8 +538,8 @@ def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.
 # -- a store
 
 
-def stored(path: Path, *, limit: float) -> None:
-    store = StoreDirectory(path / "quotas.d")
+def stored(path: Path, *, limit: float, directory: str = "quotas.d") -> None:
+    store = StoreDirectory(path / directory)
     store.open()
     store.append(
         [
@@ -613,6 +613,50 @@ def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
     assert said.err == "kafka-quota-proxy explain: no address is known of no such host, which has quotas in the store\n"
+
+
+OF_A_TOPIC = """\
+listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]
+principals: {admins: [admin]}
+store: {kafka: {bootstrap_servers: 'k1:9092', topic: store}}
+"""
+
+
+def test_a_store_in_a_topic_is_said_not_to_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(OF_A_TOPIC)
+
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nstore kafka://k1:9092/store: this is what the file says; the topic may have rules for other entities, and "
+        "is not asked here: kafka-quota-proxy quotas describe asks a proxy that runs\n"
+    )
+    assert main(["explain", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
+
+
+def test_what_was_known_of_a_topic_last_is_said_to_be_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
+    (tmp_path / "quotas.d").mkdir()
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert "this is what the file says; " in capsys.readouterr().out
+    stored(tmp_path, limit=1_000.0, directory="quotas.d/store")
+
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    said = capsys.readouterr().out
+    assert main(["explain", str(path), "--user", "alice", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
+    assert said.endswith(
+        "\nstore kafka://k1:9092/store: its rules are shown as this machine knew it last "
+        f"({tmp_path}/quotas.d/store); it may have others by now, and is not asked here: kafka-quota-proxy "
+        "quotas describe asks a proxy that runs\n"
+    )
+    assert told["producer_byte_rate"]["limit"] == 1_000
+    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
 
 
 TIMED = """\
