@@ -402,8 +402,9 @@ def _as_json(found: Explanation, queues: priority.Queues | None, config: ProxyCo
 
 
 def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
+    not_now = [_not_now_fields(verdict.key, one) for one in verdict.not_now]
     if verdict.rule is None or verdict.level is None:
-        return None
+        return _only_at_other_times(not_now) if not found.is_exempt else None
     return {
         "limit": _number(verdict.limit),
         "rule": _entity(verdict.rule),
@@ -432,8 +433,12 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
             for candidate in verdict.lost
             if candidate.rule is not None
         ],
-        **({"not_now": [_not_now_fields(verdict.key, one) for one in verdict.not_now]} if verdict.not_now else {}),
+        **({"not_now": not_now} if not_now else {}),
     }
+
+
+def _only_at_other_times(not_now: list[dict[str, object]]) -> dict[str, object] | None:
+    return {"limit": None, "rule": None, "not_now": not_now} if not_now else None
 
 
 def _not_now_fields(key: str, one: NotNow) -> dict[str, object]:
@@ -447,23 +452,28 @@ def _not_now_fields(key: str, one: NotNow) -> dict[str, object]:
 
 
 def _ip_fields(found: IpVerdict | None) -> dict[str, object] | None:
-    if found is None or found.rule is None:
+    if found is None:
         return None
+    not_now: list[dict[str, object]] = [_ip_rule_fields(rule, reason) for rule, reason in found.not_now]
+    if found.rule is None:
+        return _only_at_other_times(not_now)
     return {
         "limit": _number(found.rule.connection_creation_rate),
         "rule": {"ip": str(found.rule.ip)},
         "source": found.rule.source,
+        **({"times": list(found.times)} if found.times else {}),
         "bucket": {"ip": found.ip},
-        "lost": [
-            {
-                "rule": {"ip": str(lost.ip)},
-                "limit": _number(lost.connection_creation_rate),
-                "source": lost.source,
-                "reason": _OWN_RULE,
-            }
-            for lost in (found.lost,)
-            if lost is not None
-        ],
+        "lost": [] if found.lost is None else [_ip_rule_fields(found.lost, _OWN_RULE)],
+        **({"not_now": not_now} if not_now else {}),
+    }
+
+
+def _ip_rule_fields(rule: IpRule, reason: str) -> dict[str, object]:
+    return {
+        "rule": {"ip": str(rule.ip)},
+        "limit": _number(rule.connection_creation_rate),
+        "source": rule.source,
+        "reason": reason,
     }
 
 

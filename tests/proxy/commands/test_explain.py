@@ -671,9 +671,9 @@ quotas:
 """
 
 
-def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str) -> str:
+def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str, rules: str = TIMED) -> str:
     path = tmp_path / "c.yaml"
-    path.write_text(TIMED)
+    path.write_text(rules)
     assert main(["explain", str(path), "--user", "alice", "--client-id", "etl", "--at", instant, *more]) == 0
     return capsys.readouterr().out.replace(f"{tmp_path}/", "")
 
@@ -718,6 +718,38 @@ def test_scripts_are_told_of_times_too(capsys: pytest.CaptureFixture[str], tmp_p
         "level": 7,
         "source": "c.yaml:4",
         "reason": "outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
+    }
+
+
+def test_scripts_are_told_of_addresses_times_and_of_rules_that_all_hold_at_other_times(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = (capsys, tmp_path, "--json", "--ip", "10.0.0.7")
+    own = "  - {ip: 10.0.0.7, connection_creation_rate: 9, schedule: {hours: 08:00-18:00, time_zone: UTC}}\n"
+    monday = json.loads(said_at("2026-11-30T20:00:00Z", *command, rules=f"{TIMED}{own}"))["connection_creation_rate"]
+    tuesday = json.loads(said_at("2026-12-01T01:30:00Z", *command))["connection_creation_rate"]
+    alone = "\n".join(TIMED.splitlines()[:3])
+    of_alice = json.loads(said_at("2026-12-01T01:30:00Z", *command, rules=alone))["producer_byte_rate"]
+
+    assert monday["times"] == ["expires at 2026-12-01T00:00:00Z"]
+    assert monday["not_now"] == [
+        {
+            "rule": {"ip": "10.0.0.7"},
+            "limit": 9,
+            "source": "c.yaml:9",
+            "reason": "outside its schedule (mon-sun 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
+        }
+    ]
+    expired = {"reason": "expired since 2026-12-01T00:00:00Z"}
+    assert tuesday == {
+        "limit": None,
+        "rule": None,
+        "not_now": [{"rule": {"ip": "<default>"}, "limit": 5, "source": "c.yaml:8", **expired}],
+    }
+    assert of_alice == {
+        "limit": None,
+        "rule": None,
+        "not_now": [{"rule": {"user": "alice"}, "limit": 1_000, "level": 3, "source": "c.yaml:3", **expired}],
     }
 
 
