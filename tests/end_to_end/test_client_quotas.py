@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,14 +10,14 @@ from typing import Final
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.proxy import Proxy
 
-_CONFIGS: Final = Path(__file__).parent / "java" / "Configs.java"
 _P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 _RATE = "connection_creation_rate"
 # No client of a test is one of these: what is set for them changes nothing.
@@ -106,23 +105,6 @@ def _commands() -> list[str]:
     return [*commands, *_ALL]
 
 
-def _said(kafka: Kafka, version: str, bootstrap_servers: str, *commands: str) -> list[list[str]]:
-    """Return what each command says, its exit status first; entities in a list come in no order.
-
-    Where it asked is not told, nor where in its code an error came from, nor lines with nothing on them.
-    """
-    said = kafka.run_java(
-        str(_CONFIGS), bootstrap_servers, *commands, classpath=kafka_classpath(version), timeout_s=300
-    )
-    # A block ends with an empty line, and may have others in it; the next begins with a status.
-    blocks = re.split(r"\n\n(?=\d+\n)", said.replace(bootstrap_servers, "BOOTSTRAP"))
-    assert len(blocks) == len(commands), said
-    told = []
-    for status, *lines in map(str.splitlines, blocks):
-        told.append([status, *sorted(line for line in lines if line and not line.startswith("\tat "))])
-    return told
-
-
 def _proxy(kafka: Kafka, store: Path, **more: object) -> Proxy:
     settings = {"principals": {"admins": ["ANONYMOUS"]}, "store": {"directory": str(store)}}
     return Proxy({**settings, **more}, kafka)
@@ -147,13 +129,13 @@ def _table(commands: Sequence[str], ours: Sequence[list[str]], theirs: Sequence[
 def test_kafkas_command_says_the_same_of_the_proxy_as_of_a_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *(_SPELLED if version == KAFKA_4 else ())]
     with _proxy(kafka_4, tmp_path) as proxy:
-        *ours, _, left = _said(kafka_4, version, proxy.address(), *commands, *_LEFT)
+        *ours, _, left = said(kafka_4, version, proxy.address(), *commands, *_LEFT)
         # Each entity was set and changed here, and the broker has heard of nothing.
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") > 2 * len(_ENTITIES)
         assert f"{_P}=7654321" in "\n".join(left)
-        said = _said(kafka_4, version, kafka_4.listener(DIRECT).address, *_ALL, *commands)
-        before, theirs = said[: len(_ALL)], said[len(_ALL) :]
-        assert not any(key in line for told in before for line in told for key in (_P, _C, _R, _M, _RATE))
+        told = said(kafka_4, version, kafka_4.listener(DIRECT).address, *_ALL, *commands)
+        before, theirs = told[: len(_ALL)], told[len(_ALL) :]
+        assert not any(key in line for one in before for line in one for key in (_P, _C, _R, _M, _RATE))
 
         sys.stdout.write(f"kafka-configs.sh of {version}, at the proxy and at a broker:\n")
         sys.stdout.write(_table(commands, ours, theirs))
@@ -174,7 +156,7 @@ def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka
     with _proxy(kafka_4, tmp_path, quotas=[{"client-id": "filed", _P: 10**9}]) as proxy:
         with raw_client(proxy.port(), client_id="etl") as client:
             assert not _waits(client, topic)
-            set_, shown, refused, of_file = _said(
+            set_, shown, refused, of_file = said(
                 kafka_4,
                 KAFKA_4,
                 proxy.address(),
@@ -197,7 +179,7 @@ def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka
 
         with raw_client(proxy.port(), client_id="etl") as client:
             assert _waits(client, topic)
-        removed, gone = _said(
+        removed, gone = said(
             kafka_4,
             KAFKA_4,
             proxy.address(),
@@ -214,9 +196,9 @@ def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, t
     set_ = f"--alter|--add-config|{_P}=7|--entity-type|clients|--entity-name|none"
     principals = {"admins": ["admin"]}
     with _proxy(kafka_4, tmp_path, principals=principals) as proxy:
-        refused = _said(kafka_4, KAFKA_4, proxy.address(), show, set_)[:2]
+        refused = said(kafka_4, KAFKA_4, proxy.address(), show, set_)[:2]
 
         assert all("Cluster authorization failed." in "\n".join(one) for one in refused)
         forwards = principals | {"forward_quota_requests": True}
         assert proxy.reload({"principals": forwards, "store": {"directory": str(tmp_path)}})
-        assert _said(kafka_4, KAFKA_4, proxy.address(), show)[0] == ["0"]
+        assert said(kafka_4, KAFKA_4, proxy.address(), show)[0] == ["0"]

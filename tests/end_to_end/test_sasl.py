@@ -23,7 +23,8 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.logins import add_scram_users, log_in_plain, shake_hands
+from tests.end_to_end.support.kafka_configs import said
+from tests.end_to_end.support.logins import add_scram_users, log_in_plain, secret_of, shake_hands
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
@@ -376,3 +377,36 @@ def test_no_password_and_no_token_is_in_the_log_or_the_metrics(proxy: Proxy) -> 
 
     for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
         assert secret not in said
+
+
+def _as(user: str, directory: Path) -> str:
+    """Return the words by which Kafka's commands log in as a user."""
+    file = directory / f"{user}.properties"
+    login = f'{_LOGIN_MODULE}.scram.ScramLoginModule required username="{user}" password="{secret_of(user)}";'
+    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={login}\n")
+    return f"--command-config|{file}"
+
+
+def test_who_logs_in_as_an_administrator_may_alter_quotas_and_nobody_else(kafka: Kafka, tmp_path: Path) -> None:
+    of_nobody = "--entity-type|users|--entity-name|nobody"
+    alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
+    shows = f"--describe|{of_nobody}"
+    settings = {"principals": {"admins": ["alice"]}, "store": {"directory": str(tmp_path / "quotas.d")}}
+    with Proxy(settings, kafka) as proxy:
+        set_, refused, not_told, shown = said(
+            kafka,
+            KAFKA_4,
+            proxy.address(SASL),
+            f"{alters}|{_as('alice', tmp_path)}",
+            f"{alters.replace('7000', '9000')}|{_as('bob', tmp_path)}",
+            f"{shows}|{_as('bob', tmp_path)}",
+            f"{shows}|{_as('alice', tmp_path)}",
+        )
+
+        assert set_[0] == shown[0] == "0"
+        assert "Completed updating config for user nobody." in set_
+        for told in (refused, not_told):
+            assert told[0] == "1"
+            assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(told)
+        assert "Quota configs for user-principal 'nobody' are producer_byte_rate=7000.0" in shown
+        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1

@@ -1,0 +1,30 @@
+"""Kafka's own command for configs, several times in one process."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tests.end_to_end.support.artifacts import kafka_classpath
+from tests.end_to_end.support.kafka import Kafka
+
+_CONFIGS: Final = Path(__file__).parents[1] / "java" / "Configs.java"
+
+
+def said(kafka: Kafka, version: str, bootstrap_servers: str, *commands: str) -> list[list[str]]:
+    """Return what each command says, its exit status first; entities in a list come in no order.
+
+    The words of a command are separated by ``|``. Where it asked is not told, nor where in its code an error came from,
+    nor lines with nothing on them.
+    """
+    text = kafka.run_java(
+        str(_CONFIGS), bootstrap_servers, *commands, classpath=kafka_classpath(version), timeout_s=300
+    )
+    # A block ends with an empty line, and may have others in it; the next begins with a status.
+    blocks = re.split(r"\n\n(?=\d+\n)", text.replace(bootstrap_servers, "BOOTSTRAP"))
+    assert len(blocks) == len(commands), text
+    told = []
+    for status, *lines in map(str.splitlines, blocks):
+        told.append([status, *sorted(line for line in lines if line and not line.startswith("\tat "))])
+    return told
