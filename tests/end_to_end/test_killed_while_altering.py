@@ -1,0 +1,101 @@
+"""A proxy that is killed while it answers Alters: what it has acknowledged is in its store, and nothing is by half."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from protocol.client_quotas import EntityParts
+from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.quota_fleet import Admin
+
+_KEYS: Final = ("producer_byte_rate", "consumer_byte_rate")
+_ALTERS: Final = 100
+_KILLED_AT: Final = (30, 60, 90)  # when the answer to this one has come, and the next is asked for
+
+
+@contextmanager
+def _proxy(store: Path) -> Iterator[Proxy]:
+    """Run one whose broker takes connections and never answers: quotas are none of its business."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as broker:
+        settings = {
+            "listeners": [
+                {
+                    "name": "PROXIED",
+                    "bind": f"127.0.0.1:{free_port()}",
+                    "upstream": f"127.0.0.1:{broker.getsockname()[1]}",
+                }
+            ],
+            "principals": {"admins": ["ANONYMOUS"]},
+            "store": {"directory": str(store)},
+        }
+        with Proxy(settings) as proxy:
+            yield proxy
+
+
+def _entities(number: int) -> tuple[EntityParts, EntityParts]:
+    """Return the two that a request sets."""
+    return (("user", f"u{number}"),), (("client-id", f"c{number}"),)
+
+
+def _limits(number: int) -> dict[str, float]:
+    return dict.fromkeys(_KEYS, float(number))
+
+
+class Altering:
+    """Somebody who sends one request after another, each of which sets two keys of two entities to its number."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.acknowledged: list[int] = []
+
+    def go_on(self, port: int, tell_at: int, told: Event) -> None:
+        """Send them until the proxy has gone or all are sent; tell when one is acknowledged."""
+        with suppress(OSError), Admin(port) as admin:
+            while len(self.sent) < _ALTERS:
+                number = len(self.sent) + 1
+                self.sent.append(number)
+                changes = [(entity, _limits(number)) for entity in _entities(number)]
+                assert [result.error_code for result in admin.alter_all(changes)] == [0, 0]
+                self.acknowledged.append(number)
+                if number >= tell_at:
+                    told.set()
+
+
+def _told(proxy: Proxy) -> dict[int, int]:
+    """Return how many entities there are of each request that is there at all, each of them whole."""
+    with Admin(proxy.port()) as admin:
+        found = admin.describe()
+    counts: dict[int, int] = {}
+    for entity, limits in found.items():
+        number = int(limits[_KEYS[0]])
+        assert entity in map(frozenset, _entities(number))
+        assert limits == _limits(number)
+        counts[number] = counts.get(number, 0) + 1
+    return counts
+
+
+def test_killed_while_it_alters_each_that_was_acknowledged_is_there_and_none_half(tmp_path: Path) -> None:
+    altering = Altering()
+    with _proxy(tmp_path / "quotas.d") as proxy, ThreadPoolExecutor(1) as pool:
+        for tell_at in (*_KILLED_AT, _ALTERS):
+            told = Event()
+            done = pool.submit(altering.go_on, proxy.port(), tell_at, told)
+            assert told.wait(30)
+            proxy.kill()
+            done.result(30)
+            proxy.start()
+
+            counts = _told(proxy)
+            assert set(altering.acknowledged) <= counts.keys() <= set(altering.sent)
+            assert set(counts.values()) == {2}
+            assert "is damaged" not in proxy.log
+    # No more than the one that was on its way when it was killed.
+    assert len(altering.sent) == _ALTERS
+    assert len(altering.acknowledged) >= _ALTERS - len(_KILLED_AT)
