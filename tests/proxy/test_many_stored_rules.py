@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Never
 
 import pytest
 
-from config.model import Address, Listener, ProxyConfig, Store
+from config.model import DEFAULT, Address, Listener, ProxyConfig, QuotaRule, Store
 from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response, write_alter_request
 from proxy.quota.broker import BrokerQuotas
+from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota.entity import QuotaKind
 from proxy.quota_changes.outcome import Origin
 from proxy.quota_store.alter import Change
@@ -27,7 +29,8 @@ MANY = 100_000
 LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
 RULE = StoredRule(limits={"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6})
 MOST_S = 0.005
-# The tables no longer fit the processor's caches; what looks at all of them takes a thousand times as long.
+# The tables no longer fit the processor's caches; what looks at all of them takes a thousand times as long. How often
+# they are looked at is counted, below.
 MOST_TIMES = 5
 
 
@@ -89,6 +92,56 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
 
         assert len(handed_over) == 1
         assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [1e6 + 1]
+
+
+class Counted(dict[RuleEntity, QuotaRule]):
+    """The rules of a table, which count how often one is looked up, and cannot be gone through."""
+
+    def __init__(self, rules: dict[RuleEntity, QuotaRule]) -> None:
+        super().__init__(rules)
+        self.count = 0
+
+    def get(self, entity: RuleEntity) -> QuotaRule | None:  # type: ignore[override]
+        self.count += 1
+        return super().get(entity)
+
+    def __contains__(self, entity: object) -> bool:
+        self.count += 1
+        return super().__contains__(entity)
+
+    def gone_through(self, *_: object) -> Never:
+        raise AssertionError("all rules were looked at")
+
+    __iter__ = keys = values = items = gone_through
+
+
+def looked_up(count: int) -> tuple[list[int], list[int]]:
+    """Return how often tables of so many rules are looked at where somebody connects, and where he asks.
+
+    Of each kind of table: by one whose rule is of the first level, and by one whose rule is of the last.
+    """
+    rules = [QuotaRule(user=f"user-{n}", client_id="etl", producer_byte_rate=1e6) for n in range(count - 1)]
+    rules.append(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6))
+    quotas = BrokerQuotas(ProxyConfig(listeners=(LISTENER,), quotas=tuple(rules)))
+    counted = []
+    for manager in quotas.managers:
+        manager.table._rules = Counted(manager.table._rules)
+        counted.append(manager.table._rules)
+    assert max(map(len, counted)) == count
+    buckets = [quotas.buckets(principal=user, client_id="etl", now_ms=0) for user in ("user-7", "stranger")]
+    assert [bucket.level and bucket.level.number for bucket, *_ in buckets] == [1, 8]
+    connects = [rules.count for rules in counted]
+    for bucket in (bucket for of_user in buckets for bucket in of_user):
+        bucket.charge(1, now_ms=1)
+    return connects, [rules.count - before for rules, before in zip(counted, connects, strict=True)]
+
+
+def test_who_connects_looks_at_as_many_rules_of_a_hundred_thousand_as_of_a_hundred_and_who_asks_at_none() -> None:
+    connects, asks = looked_up(MANY)
+
+    assert connects == looked_up(100)[0]
+    assert 2 <= max(connects) <= 16  # eight levels, of two users
+    assert not any(asks)
 
 
 @contextmanager
