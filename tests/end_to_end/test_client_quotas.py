@@ -167,6 +167,7 @@ def test_what_is_set_holds_for_the_next_request_and_after_a_crash(kafka_4: Kafka
             )[:4]
 
             assert set_[0] == shown[0] == of_file[0] == "0"
+            assert "Completed updating config for user ANONYMOUS." in set_
             assert shown[1:] == [f"Quota configs for user-principal 'ANONYMOUS', the default client-id are {_P}=1000.0"]
             assert of_file[1:] == [f"Quota configs for client-id 'filed' are {_P}=1.0E9"]
             assert refused[0] != "0"
