@@ -10,9 +10,9 @@ there twice or elsewhere is found out. What the JSON may be::
     {"n":101,"changes":[[KEY,VALUE],[KEY,null]]}                        a journal: what was changed at once
     [KEY,VALUE]                                                         a snapshot: one rule
 
-A KEY is an entity, ``{"user":"alice","client-id":null}``; null is the default. A VALUE is what a rule says,
-``{"producer_byte_rate":5242880.0}``; null: there is no rule any more. Both are those of the quota topic, which has no
-addresses. Where a rule has terms, its VALUE has them as ``config.terms`` writes them, ``"terms":{"expires":…}``. The
+A KEY is an entity, ``{"user":"alice","client-id":null}`` or ``{"ip":"192.0.2.7"}``; null is the default. A VALUE is
+what a rule says, ``{"producer_byte_rate":5242880.0}``; null: there is no rule any more. Both are those of a rule in the
+quota topic. Where a rule has terms, its VALUE has them as ``config.terms`` writes them, ``"terms":{"expires":…}``. The
 version stays what it was: a program that knows no terms says so and leaves the store alone, as it is to.
 """
 
