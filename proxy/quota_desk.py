@@ -304,11 +304,32 @@ class QuotaDesk:
                 return refused._replace(throttle_time_ms=wait_ms), True
             ledger.charge(len(decision.changes))
             self._addresses = addresses
-            await keeper.keep(decision.changes, before)
+            error = await self._keep(keeper, decision.changes, before)
         except NotKeptError as error:
             return await self._beside(is_small, self._refused, request, terms, error.error_code, str(error)), True
+        if error is not None:
+            return await self._beside(is_small, _unknown, altered, error), False
         _say(origin.principal, decision.changes)
         return altered, False
+
+    async def _keep(
+        self, keeper: Keeper, changes: Sequence[Change], before: Mapping[Entity, StoredRule]
+    ) -> NotKeptError | None:
+        """Keep changes; return an error where nobody knows whether they are kept and in force.
+
+        Raises:
+            NotKeptError: They are not kept.
+        """
+        try:
+            await keeper.keep(changes, before)
+        except NotKeptError as error:
+            if not error.may_hold:
+                raise
+            return error
+        except Exception:
+            log.exception("quotas may be kept, and could not be put in force")
+            return NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
+        return None
 
     def _refused(
         self, request: AlterRequest, terms: Mapping[Entity, Terms], error_code: int, message: str
@@ -384,6 +405,20 @@ def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> 
 def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
     response = AlterResponse(altered.throttle_time_ms, altered.results)
     return write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+
+
+def _unknown(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
+    """Return what is told of a request of whose changes nobody knows whether they hold. ``altered``: if they did."""
+    results, told = [], []
+    for result, outcome in zip(altered.results, altered.outcomes, strict=True):
+        if outcome.new == outcome.old:
+            results.append(result)
+            told.append(outcome)
+        else:
+            code, message = error.error_code, str(error)
+            results.append(result._replace(error_code=code, error_message=message))
+            told.append(outcome._replace(error_code=code, error_message=message, is_unknown=True))
+    return altered._replace(results=tuple(results), outcomes=tuple(told))
 
 
 def _say(principal: str, changes: Iterable[Change]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from proxy.metrics.text import Family, labels
-from proxy.quota_changes.ledger import RESULTS, Ledger
+from proxy.quota_changes.ledger import COUNTED, Ledger
 
 _PREFIX: Final = "kafka_quota_proxy_quota"
 
@@ -14,7 +14,7 @@ def families(ledger: Ledger | None) -> Iterator[Family]:
     if ledger is None:
         return
     help_ = "Entities whose quotas were to be changed, by what became of it."
-    samples = [(labels(result=result), float(ledger.counts[result])) for result in RESULTS]
+    samples = [(labels(result=result), float(ledger.counts[result])) for result in COUNTED]
     yield Family(f"{_PREFIX}_changes_total", "counter", help_, samples)
     if ledger.is_audited:
         help_ = "Lines of the audit log that could not be written, and are lost."

@@ -5,10 +5,10 @@
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
 ``null`` as a name is the default entity, as a limit that is asked for its removal, as ``old`` and ``new`` no rule.
-``result`` is ``applied``, ``validated`` (nothing was to be changed) or ``refused``, with
-``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``. Where a request was refused as a whole, one line has
-``"entities":5000`` in the place of ``entity``, ``asked``, ``old`` and ``new``: a flood of refusals is not to be a flood
-of lines.
+``result`` is ``applied``, ``validated`` (nothing was to be changed), ``refused`` or, where nobody knows whether ``new``
+holds or will, ``unknown``; the last two with ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
+Where a request was refused as a whole, one line has ``"entities":5000`` in the place of ``entity``, ``asked``, ``old``
+and ``new``: a flood of refusals is not to be a flood of lines.
 """
 
 import json
@@ -77,9 +77,7 @@ def _terms(terms: Terms | None) -> dict[str, object]:
 
 
 def _result(outcome: Outcome, is_dry_run: bool) -> Mapping[str, object]:
-    # An entity that comes twice has an error, and the first of its changes is made: Kafka's way.
-    is_done = outcome.error_code == NONE or outcome.new != outcome.old
-    result = {"result": ("validated" if is_dry_run else "applied") if is_done else "refused"}
+    result = {"result": outcome.result(is_dry_run=is_dry_run)}
     if outcome.error_code == NONE:
         return result
     error = {

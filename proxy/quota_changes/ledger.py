@@ -14,16 +14,14 @@ from config.model import Store
 from proxy.quota_changes.audit import audit_lines
 from proxy.quota_changes.audit_file import AuditFile
 from proxy.quota_changes.limit import ChangeLimit
-from proxy.quota_changes.outcome import Origin, Outcome
-from proxy.quota_store.errors import NONE, THROTTLING_QUOTA_EXCEEDED
+from proxy.quota_changes.outcome import RESULTS, Origin, Outcome
+from proxy.quota_store.errors import THROTTLING_QUOTA_EXCEEDED
 
 log = logging.getLogger(__name__)
 
-APPLIED: Final = "applied"
-VALIDATED: Final = "validated"
-REFUSED: Final = "refused"
+# What was refused because there were too many.
 THROTTLED: Final = "throttled"
-RESULTS: Final = (APPLIED, VALIDATED, REFUSED, THROTTLED)
+COUNTED: Final = (*RESULTS, THROTTLED)
 _AGAIN_AFTER_MS: Final = 60_000
 
 
@@ -36,7 +34,7 @@ class Ledger:
     """Of one proxy.
 
     Attributes:
-        counts: Of entities, by what became of them: one of ``RESULTS``.
+        counts: Of entities, by what became of them: one of ``COUNTED``.
     """
 
     def __init__(self, store: Store) -> None:
@@ -84,10 +82,8 @@ class Ledger:
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
         """Count what became of a request."""
         for outcome in outcomes:
-            if outcome.error_code == NONE or outcome.new != outcome.old:
-                self.counts[VALIDATED if is_dry_run else APPLIED] += 1
-            else:
-                self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else REFUSED] += 1
+            is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
+            self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
 
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int

@@ -7,9 +7,16 @@ from config.terms import Terms
 from protocol.client_quotas import Alteration, Altered, EntityParts, Op
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
+from proxy.quota_store.errors import NONE
 
 # Where a change came in that did not come through a listener.
 ADMIN: Final = "admin"
+
+APPLIED: Final = "applied"
+VALIDATED: Final = "validated"
+REFUSED: Final = "refused"
+UNKNOWN: Final = "unknown"
+RESULTS: Final = (APPLIED, VALIDATED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
@@ -36,6 +43,7 @@ class Outcome(NamedTuple):
         new: Its rule afterwards; where nothing was to be changed, as it would be. Of one that is refused, ``old``.
         error_code: Kafka's; 0 is none.
         error_message: Why.
+        is_unknown: Nobody knows whether it is ``old`` or ``new``, or when it will be ``new``.
     """
 
     entity: EntityParts
@@ -45,6 +53,16 @@ class Outcome(NamedTuple):
     new: StoredRule | None
     error_code: int
     error_message: str | None
+    is_unknown: bool = False
+
+    def result(self, *, is_dry_run: bool) -> str:
+        """Return what became of it, in a word of ``RESULTS``."""
+        if self.is_unknown:
+            return UNKNOWN
+        # An entity that comes twice has an error, and the first of its changes is made: Kafka's way.
+        if self.error_code != NONE and self.new == self.old:
+            return REFUSED
+        return VALIDATED if is_dry_run else APPLIED
 
 
 def outcomes(

@@ -15,11 +15,13 @@ class NotKeptError(Exception):
 
     Attributes:
         error_code: Kafka's, one after which a client may ask again.
+        may_hold: They may be kept, or will be: what becomes of them nobody here knows.
     """
 
-    def __init__(self, error_code: int, message: str) -> None:
+    def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
         super().__init__(message)
         self.error_code = error_code
+        self.may_hold = may_hold
 
 
 class Keeper(Protocol):
@@ -59,7 +61,7 @@ class Keeper(Protocol):
             before: The rules that it was decided on, of the same entities; what is the same there has not changed.
 
         Raises:
-            NotKeptError: They are not.
+            NotKeptError: They are not, or with ``may_hold`` perhaps.
         """
 
     def detail(self) -> dict[str, object]:

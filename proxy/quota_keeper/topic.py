@@ -171,10 +171,11 @@ class TopicKeeper:
             raise self._not_kept(error) from error
         if not await self._is_read_to(offset + len(records)):
             told = f"The change is in {self.name} at offset {offset}, and not in force at this proxy yet"
-            raise self._refusal(REQUEST_TIMED_OUT, told)
+            raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
         if not self.state.has(settings, offset=offset):
             told = f"The change is in {self.name} at offset {offset}, and was not understood when it was read back"
-            raise self._refusal(KAFKA_STORAGE_ERROR, f"{told}; see the proxy's log")
+            # Another version may understand it.
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"{told}; see the proxy's log", may_hold=True)
 
     async def close(self) -> None:
         """See ``Keeper``."""
@@ -200,16 +201,15 @@ class TopicKeeper:
 
     def _not_kept(self, error: NotWrittenError) -> NotKeptError:
         if error.may_be_there:
-            return self._refusal(
-                REQUEST_TIMED_OUT, f"The change may be in {self.name} or not, and in force later: {error}"
-            )
+            told = f"The change may be in {self.name} or not, and in force later: {error}"
+            return self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
         error_code = POLICY_VIOLATION if error.is_final else KAFKA_STORAGE_ERROR
         return self._refusal(error_code, f"No quota was changed: {self.name} cannot be written: {error}")
 
-    def _refusal(self, error_code: int, message: str) -> NotKeptError:
+    def _refusal(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
         self.refused += 1
         log.warning("store: %s", message)
-        return NotKeptError(error_code, message)
+        return NotKeptError(error_code, message, may_hold=may_hold)
 
     async def _is_read_to(self, offset: int) -> bool:
         """Wait until all before ``offset`` is in force here; False: it takes too long."""

@@ -318,7 +318,8 @@ async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answ
 
 @on_uvloop
 async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path) -> None:
-    async with bed(tmp_path) as one:
+    audit_log = tmp_path / "audit.jsonl"
+    async with bed(None, store=Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))) as one:
 
         def fails(*_: object) -> None:
             raise ValueError("a fault")
@@ -326,6 +327,8 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.desk, "_on_changes", fails)
             assert (await one.set(ALICE, {P: 5.0}))[0].error_code == -1
+        (line,) = audit_log.read_text().splitlines()
+        assert (json.loads(line)["result"], json.loads(line)["new"]) == ("unknown", {P: 5.0})
         bob: EntityParts = (("user", "bob"),)
         assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
         # What was kept, and could not be put in force then, is with the next.

@@ -1,6 +1,7 @@
 """Administrators' requests where quotas are kept in a topic: decided on what all have set, told when it holds."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 
 from config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
 from config.quota_record import Rule, Setting
+from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from proxy import quota_desk as desk_module
 from proxy.quota_keeper.keeper import Hold
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic import TopicKeeper
+from proxy.quota_keeper.written import NotWrittenError
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
 from tests.proxy.test_quota_desk import ALICE, RATE, Bed, P
@@ -42,8 +45,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
 
 
 @asynccontextmanager
-async def bed(*quotas: QuotaRule) -> AsyncIterator[Bed]:
-    config = ProxyConfig(listeners=(), quotas=quotas, store=Store(topic=QuotasFrom(topic="store")))
+async def bed(*quotas: QuotaRule, audit_log: str | None = None) -> AsyncIterator[Bed]:
+    store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log)
+    config = ProxyConfig(listeners=(), quotas=quotas, store=store)
     one = Bed(config)
     await one.desk.read()
     one.desk.follow_file(config)
@@ -117,6 +121,32 @@ async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: Topi
         (refused,) = await one.set(ALICE, {P: 5.0}, validate_only=True)
         assert refused.error_code == 56
         assert len((await one.told()).entries or ()) == 1
+
+
+@on_uvloop
+async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refused(
+    log: TopicLog, tmp_path: Path
+) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    bob, carol = (("user", "bob"),), (("user", "carol"),)
+    some = ((ALICE, {P: 5.0}), (bob, {P: 1.0}), (carol, {"bad": 1.0}))
+    alterations = tuple(Alteration(entity, tuple(Op(*limit) for limit in limits.items())) for entity, limits in some)
+    async with bed(audit_log=str(audit_log)) as one:
+        await one.set(bob, {P: 1.0})
+        log.error = NotWrittenError("no answer in time", may_be_there=True)
+        answer = await one.ask(AlterRequest(1, 7, alterations, False))
+        await eventually(lambda: len(one.desk.quotas) == 2)
+        ledger = one.desk.ledger
+
+    told = [json.loads(line) for line in audit_log.read_text().splitlines()][1:]
+    by_user = {line["entity"]["user"]: line for line in told}
+    alice = by_user["alice"]
+    assert (alice["result"], alice["asked"], alice["old"], alice["new"]) == ("unknown", {P: 5.0}, None, {P: 5.0})
+    assert alice["error"]["name"] == "REQUEST_TIMED_OUT"
+    assert by_user["carol"]["result"] == "refused"
+    assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
+    assert ledger is not None
+    assert ledger.counts["unknown"] == 1
 
 
 @on_uvloop
