@@ -284,6 +284,14 @@ class QuotaDesk:
         ledger: Ledger,
     ) -> tuple[QuotasAltered, bool]:
         """Return what became of a request, and whether it was refused as a whole."""
+        # Before anything is done for it: a disk, a broker or a name server is not to feel an automaton gone wild.
+        wait_ms = ledger.wait_ms(origin)
+        if wait_ms:
+            told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
+            code = THROTTLING_QUOTA_EXCEEDED
+            refused = await self._beside(is_small, self._refused, request, terms, code, told)
+            return refused._replace(throttle_time_ms=wait_ms), True
+        ledger.charge(1)
         hosts = hosts_of(request)
         addresses = await find_hosts(hosts) if hosts else {}
         try:
@@ -296,13 +304,7 @@ class QuotaDesk:
                 before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
             if not decision.changes or request.validate_only:
                 return altered, False
-            wait_ms = ledger.wait_ms(origin)
-            if wait_ms:
-                told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
-                code = THROTTLING_QUOTA_EXCEEDED
-                refused = await self._beside(is_small, self._refused, request, terms, code, told)
-                return refused._replace(throttle_time_ms=wait_ms), True
-            ledger.charge(len(decision.changes))
+            ledger.charge(len(decision.changes) - 1)
             self._addresses = addresses
             error = await self._keep(keeper, decision.changes, before)
         except NotKeptError as error:

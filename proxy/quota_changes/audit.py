@@ -5,10 +5,11 @@
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
 ``null`` as a name is the default entity, as a limit that is asked for its removal, as ``old`` and ``new`` no rule.
-``result`` is ``applied``, ``validated`` (nothing was to be changed), ``refused`` or, where nobody knows whether ``new``
-holds or will, ``unknown``; the last two with ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
+``result`` is ``applied``, ``validated`` (nothing was to be changed), ``unchanged`` (it was so already), ``refused`` or,
+where nobody knows whether ``new`` holds or will, ``unknown``; the last two with
+``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
 Where a request was refused as a whole, one line has ``"entities":5000`` in the place of ``entity``, ``asked``, ``old``
-and ``new``: a flood of refusals is not to be a flood of lines.
+and ``new``, and so has the one line of those that are unchanged: a flood of these is not to be a flood of lines.
 """
 
 import json
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from config.terms import NO_TERMS, Terms, written_terms
-from proxy.quota_changes.outcome import Origin, Outcome
+from proxy.quota_changes.outcome import UNCHANGED, Origin, Outcome
 from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.errors import NONE, name_of
 
@@ -51,8 +52,15 @@ def audit_lines(
     if is_refused_whole and outcomes:
         yield _line({**about, "entities": len(outcomes), **_result(outcomes[0], is_dry_run)})
         return
+    unchanged = []
     for outcome in outcomes:
-        yield _line({**about, **_entity(outcome), **_result(outcome, is_dry_run)})
+        if outcome.result(is_dry_run=is_dry_run) == UNCHANGED:
+            unchanged.append(outcome)
+        else:
+            yield _line({**about, **_entity(outcome), **_result(outcome, is_dry_run)})
+    if unchanged:
+        whose = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
+        yield _line({**about, **whose, "result": UNCHANGED})
 
 
 def _line(fields: Mapping[str, object]) -> bytes:

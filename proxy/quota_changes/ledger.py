@@ -64,7 +64,7 @@ class Ledger:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how long who asks has to wait before he may change something; 0: he may now."""
+        """Return how long who asks has to wait before he may ask for something; 0: he may now."""
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._told_ms >= _AGAIN_AFTER_MS:
             self._told_ms = now_ms()
@@ -76,7 +76,7 @@ class Ledger:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Take it that so many entities are changed."""
+        """Take it that so many entities are changed; a request that changes nothing counts as one."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:

@@ -14,9 +14,10 @@ ADMIN: Final = "admin"
 
 APPLIED: Final = "applied"
 VALIDATED: Final = "validated"
+UNCHANGED: Final = "unchanged"
 REFUSED: Final = "refused"
 UNKNOWN: Final = "unknown"
-RESULTS: Final = (APPLIED, VALIDATED, REFUSED, UNKNOWN)
+RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
@@ -60,8 +61,8 @@ class Outcome(NamedTuple):
         if self.is_unknown:
             return UNKNOWN
         # An entity that comes twice has an error, and the first of its changes is made: Kafka's way.
-        if self.error_code != NONE and self.new == self.old:
-            return REFUSED
+        if self.new == self.old:
+            return UNCHANGED if self.error_code == NONE else REFUSED
         return VALIDATED if is_dry_run else APPLIED
 
 

@@ -45,8 +45,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
 
 
 @asynccontextmanager
-async def bed(*quotas: QuotaRule, audit_log: str | None = None) -> AsyncIterator[Bed]:
-    store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log)
+async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_second: float = 100) -> AsyncIterator[Bed]:
+    store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log, changes_per_second=changes_per_second)
     config = ProxyConfig(listeners=(), quotas=quotas, store=store)
     one = Bed(config)
     await one.desk.read()
@@ -147,6 +147,23 @@ async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refu
     assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
     assert ledger is not None
     assert ledger.counts["unknown"] == 1
+
+
+@on_uvloop
+async def test_who_asks_too_often_does_not_have_the_topic_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def end_offset(writer: LogWriter) -> int:
+        nonlocal asked
+        asked += 1
+        return len(writer.log.records)
+
+    monkeypatch.setattr(LogWriter, "end_offset", end_offset)
+    async with bed(changes_per_second=0.1) as one:
+        codes = [(await one.set(ALICE, {P: 5.0}))[0].error_code for _ in range(4)]
+
+    assert codes == [0, 0, 89, 89]
+    assert asked == 2
 
 
 @on_uvloop

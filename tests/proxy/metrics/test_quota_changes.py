@@ -25,6 +25,7 @@ def test_changes_are_told_by_what_became_of_them_and_lost_lines_where_there_may_
         [
             ('{result="applied"}', 0.0),
             ('{result="validated"}', 0.0),
+            ('{result="unchanged"}', 0.0),
             ('{result="refused"}', 0.0),
             ('{result="unknown"}', 0.0),
             ('{result="throttled"}', 7.0),
