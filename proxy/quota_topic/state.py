@@ -4,7 +4,8 @@ No I/O, no clock: records and the time go in, rules that have changed and what i
 
 * An entity that has a rule in the file is the file's alone.
 * Settings, which proxies of a fleet have written (``proxy.quota_keeper``), hold where there is no rule. Those of
-  addresses, and terms, are for proxies that have the topic as their store.
+  addresses are for proxies that have the topic as their store, and so are all of an entity that has terms, for without
+  these they say something else: what is only observed would be enforced, what has expired would hold.
 * A share stands in the place of the rule of the same entity, quota key by quota key, while the lease holds.
 * The lease ends ``lease_ms`` after the last news was *published*. When that was, a proxy cannot know by its clock
   alone, for another's may differ. What is read live was written after the fetch before it had been sent, for that one
@@ -131,10 +132,11 @@ class QuotaTopicState:
             elif isinstance(record, Share):
                 if record.proxy == self._proxy:
                     self._put_share(contents.shares, record, one.offset)
-            elif _is_for_stores(record):
-                self._not_understood(one.offset, _for_stores(record), contents)
             else:
-                self._put(contents.rules, record, one.offset)
+                if _is_for_stores(record):
+                    self._not_understood(one.offset, _for_stores(record), contents)
+                if record.ip is None:
+                    self._put(contents.rules, record, one.offset)
         self.advance(now_ms=now_ms)
 
     def end_reached(self, *, now_ms: int) -> None:
@@ -239,6 +241,8 @@ class QuotaTopicState:
     def _held(self, entity: Entity) -> Limits | None:
         """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""
         rule = self._now.rules.limits(entity)
+        if rule is not None and rule.terms is not None:
+            rule = None
         share = self._now.shares.get(entity)
         overruling = self._file.get(entity)
         if overruling is not None:
@@ -333,13 +337,17 @@ def _slot(record: Rule | Setting) -> tuple[Entity, str]:
 
 
 def _is_for_stores(record: Rule | Setting) -> bool:
-    return record.ip is not None or (isinstance(record, Setting) and record.key == TERMS)
+    return record.ip is not None or (isinstance(record, Setting) and record.key == TERMS and record.value is not None)
 
 
 def _for_stores(record: Rule | Setting) -> RecordFault:
-    what = "limits of addresses" if record.ip is not None else "terms of limits"
-    key = encode(record)[0].decode()
-    return RecordFault(kind=FaultKind.KEY, key=key, message=f"{what} hold where the topic is the proxy's store")
+    where = "hold where the topic is the proxy's store"
+    message = (
+        f"terms {where}; here none of the limits that were set for this entity do"
+        if record.ip is None
+        else f"limits of addresses {where}"
+    )
+    return RecordFault(kind=FaultKind.KEY, key=encode(record)[0].decode(), message=message)
 
 
 def _by_entity(rules: Iterable[QuotaRule]) -> dict[Entity, QuotaRule]:

@@ -199,11 +199,36 @@ def test_addresses_and_terms_are_counted_and_said_to_be_for_stores() -> None:
     )
 
     assert topic.rates() == {}
-    assert topic.state.not_understood == 3
+    assert topic.state.not_understood == 3  # and alice has no limit that terms could be for
     assert topic.said()[0] == (
         'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses hold where the topic is '
         "the proxy's store"
     )
+
+
+def test_settings_that_have_terms_do_not_hold_without_them() -> None:
+    """Else what is observed there would be enforced here, and what has expired would hold."""
+    terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
+    topic = Topic().started(setting("producer_byte_rate", 5.0), setting("producer_byte_rate", 6.0, "bob"), terms)
+    bob: Entity = ("bob", None)
+    assert topic.rates() == {bob: 6.0}
+    (said,) = topic.said()
+    assert said == (
+        'warning: offset 2 was not understood: key of {"user":"alice","key":"terms"}: terms hold where the topic is '
+        "the proxy's store; here none of the limits that were set for this entity do"
+    )
+
+    topic.read(setting("producer_byte_rate", 7.0), terms)
+    assert (topic.rates(), topic.said()) == ({bob: 6.0}, [])
+    topic.read(setting(TERMS, None))
+    assert topic.rates() == {ALICE: 7.0, bob: 6.0}
+    topic.read(terms)
+    assert topic.state.changes() == {ALICE: None}
+
+    topic.read(alice(8.0), NEWS, share(4.0))
+    assert topic.rates() == {ALICE: 4.0, bob: 6.0}
+    topic.read(Rule(user="alice"))
+    assert topic.rates() == {ALICE: 4.0, bob: 6.0}, "a share is its publisher's"
 
 
 # -- the file --
@@ -523,6 +548,10 @@ WRITTEN = st.one_of(
         USERS, st.sampled_from(["producer_byte_rate", "consumer_byte_rate"]), st.sampled_from([None, 3.0, 4.0]),
     ),
     st.builds(
+        lambda user, value: Setting(user=user, key=TERMS, value=value),
+        USERS, st.sampled_from([None, {"enforcement": "observe"}]),
+    ),
+    st.builds(
         lambda proxy, user, limits: Share(proxy=proxy, user=user, limits=limits),
         st.sampled_from(["p1", "p2"]), USERS, RATES,
     ),
@@ -560,13 +589,13 @@ def rules_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, M
 
 
 def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName, Mapping[str, float]]:
-    """What hand-written code would make of settings: of each key the last one."""
+    """What hand-written code would make of settings: of each key the last one, and nothing where there are terms."""
     last = {(record.user, record.key): record.value for record in records if isinstance(record, Setting)}
     found: dict[EntityName, dict[str, float]] = {}
     for (user, key), value in last.items():
         if isinstance(value, float):
             found.setdefault(user, {})[key] = value
-    return dict(found)
+    return {user: limits for user, limits in found.items() if last.get((user, TERMS)) is None}
 
 
 def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
