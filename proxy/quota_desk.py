@@ -132,17 +132,11 @@ class QuotaDesk:
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str, bool]]:
         """Yield every rule as it was set, with where it is set, and whether it can be changed here. For any thread."""
-        in_force, keeper = self._in_force, self._keeper
-        # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
-        of_file = cast("ChainMap[Entity, StoredRule]", in_force.rules).maps[0]
-        sources, stored = in_force.sources, in_force.stored.copy()
+        keeper = self._keeper
         elsewhere = {} if keeper is None else dict(keeper.sources)
-        for entity, rule in of_file.items():
-            yield entity, rule, sources.get(entity, ""), False
-        for entity, rule in stored.items():
-            if entity not in of_file:
-                source = elsewhere.get(entity)
-                yield entity, rule, source or in_force.name, keeper is not None and source is None
+        for entity, rule, of_file in self._in_force.listed():
+            source = elsewhere.get(entity) if of_file is None else of_file
+            yield entity, rule, self._in_force.name if source is None else source, keeper is not None and source is None
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""

@@ -8,7 +8,7 @@ with these.
 import asyncio
 import hmac
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -20,14 +20,17 @@ from urllib.parse import parse_qsl
 from wsgiref.types import WSGIEnvironment
 
 from config.errors import TokenFileError
-from config.model import CLIENT_QUOTAS, DEFAULT, EntityName, IpRule, QuotaRule
+from config.model import DEFAULT, EntityName, QuotaRule
 from config.terms import terms_of
 from config.token_file import read_token
 from proxy.administration import MAX_REQUEST_BYTES, QuotasAltered, Ticket
 from proxy.metrics.text import paced, rest
+from proxy.quota.terms import limits_of
 from proxy.quota_changes.json_form import Changes, JsonFormError, read_changes, written_results, written_rule
+from proxy.quota_changes.now import written_as_of
 from proxy.quota_changes.outcome import ADMIN, Origin
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule
+from proxy.quota_timer import wall_ms as unix_ms
 from proxy.server import Server
 
 log = logging.getLogger(__name__)
@@ -43,7 +46,6 @@ _BUSY: Final = "too many requests about quotas wait already"
 _MOST_SKIPPED_BYTES: Final = 2 * MAX_REQUEST_BYTES
 _CHUNK_BYTES: Final = 65_536
 _AGAIN_AFTER_S: Final = 60.0
-_OF_IPS: Final = "connection_creation_rate"
 _NO_FILE: Final = (
     "quotas cannot be changed here: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
     "first line is a token (openssl rand -hex 32), start the proxy anew, and send: Authorization: Bearer TOKEN"
@@ -75,6 +77,7 @@ class QuotaPage:
         server: Whose quotas they are.
         token_file: Its path; None: nothing can be changed here.
         deadline_s: How long a change may take.
+        wall_ms: Returns Unix time.
     """
 
     def __init__(
@@ -84,11 +87,13 @@ class QuotaPage:
         token_file: str | None,
         *,
         deadline_s: float = _DEADLINE_S,
+        wall_ms: Callable[[], int] = unix_ms,
     ) -> None:
         self._loop = loop
         self._server = server
         self._token_file = token_file
         self._deadline_s = deadline_s
+        self._wall_ms = wall_ms
         self._told_s = -_AGAIN_AFTER_S
         self._places = BoundedSemaphore(_MOST_AT_ONCE)
 
@@ -119,7 +124,8 @@ class QuotaPage:
         piece: list[str] = []
         for entity, rule, source, is_stored in paced(self._listed(), rest, every=100):
             if all(getattr(entity, kind.replace("-", "_")) == name for kind, name in wanted.items()):
-                piece.append(separator + written_rule(entity, rule, source=source, can_change=is_stored))
+                more = written_as_of(entity, rule, now_ms=self._wall_ms())
+                piece.append(separator + written_rule(entity, rule, source=source, can_change=is_stored, **more))
                 separator = ",\n"
             if len(piece) >= 100:
                 yield "".join(piece).encode()
@@ -130,8 +136,7 @@ class QuotaPage:
         # Of rules that are followed the desk knows nothing.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
-            rules: tuple[QuotaRule | IpRule, ...] = (*of_brokers.quotas, *of_brokers.ip_quotas)
-            return map(_as_followed, rules)
+            return ((*told, False) for told in of_brokers.listed())
         return chain(self._server.quota_desk.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changed
@@ -285,10 +290,6 @@ def _wanted(query: str) -> Mapping[str, EntityName]:
     return wanted
 
 
-def _as_followed(rule: QuotaRule | IpRule) -> tuple[Entity, StoredRule, str, bool]:
-    if isinstance(rule, IpRule):
-        entity, given = Entity(ip=rule.ip), {_OF_IPS: rule.connection_creation_rate}
-    else:
-        entity = Entity(rule.user, rule.client_id)
-        given = {key: getattr(rule, key) for key in CLIENT_QUOTAS if getattr(rule, key) is not None}
-    return entity, StoredRule(limits=given, terms=terms_of(rule)), rule.source, False
+def _as_followed(rule: QuotaRule) -> tuple[Entity, StoredRule, str, bool]:
+    entity = Entity(rule.user, rule.client_id)
+    return entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, False

@@ -19,7 +19,7 @@ EXCEPTIONS = {
     # What terms are made of, and what they lead to.
     "config/limits.py": "tests/config/test_terms.py",
     "config/ramp.py": "tests/proxy/quota/test_terms.py",
-    "proxy/commands/timing.py": "tests/proxy/commands/test_explain.py",
+    "proxy/quota/timing.py": "tests/proxy/commands/test_explain.py",
     # Each error is tested where it is raised.
     "proxy/demo/errors.py": "tests/proxy/demo/test_library.py",
     # Processes and clients are tested as what they are, running.

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
@@ -155,6 +155,11 @@ class BrokerFollower:
     def ip_quotas(self) -> tuple[IpRule, ...]:
         """Every rule of addresses that holds."""
         return self._in_force.ip_quotas
+
+    def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
+        """Yield every rule as it was set, with where it is set. For any thread."""
+        for entity, rule, of_file in self._in_force.listed():
+            yield entity, rule, SOURCE if of_file is None else of_file
 
     @property
     def entities(self) -> int:

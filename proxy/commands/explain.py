@@ -31,12 +31,12 @@ from config.model import (
 from config.terms import parse_instant_ms
 from config.units import parse_ip
 from proxy.commands import priority
-from proxy.commands.timing import until_when, why_not
 from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import Candidate, Level, Limits, QuotaKind, RuleTable, Tags, bounded
 from proxy.quota.open_connections import CONNECTIONS
 from proxy.quota.terms import in_force
+from proxy.quota.timing import until_when, why_not
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity as StoreEntity

@@ -20,6 +20,7 @@ from proxy.commands.quotas_client import Answer, Client, NotDoneError, Rule
 from proxy.quota_changes.diff import Difference, changes_of, differences, lines
 from proxy.quota_changes.document import as_json, as_yaml, not_in_yaml, read
 from proxy.quota_changes.json_form import Changes, Result, written_rule
+from proxy.quota_changes.now import shown_now, written_now
 from proxy.quota_changes.shown import shown_entity, shown_limits
 from proxy.quota_store.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity, StoredRule, entity_of, keys_of, names_of
 
@@ -136,14 +137,19 @@ def execute(args: argparse.Namespace) -> int:
 def _describe(args: argparse.Namespace) -> int:
     rules = Client(args.url).rules(_names(args))
     if args.json:
-        told = (written_rule(one.entity, one.rule, source=one.source, can_change=one.can_change) for one in rules)
-        _print(json.dumps({"rules": [json.loads(each) for each in told]}, indent=2))
+        _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
     elif args.yaml:
         _print(*as_yaml((one.entity, one.rule, one.source) for one in rules))
         return _left_out(rules)
     else:
-        _print(*(f"{shown_entity(one.entity)}: {shown_limits(one.rule)} ({one.source})" for one in rules))
+        told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, shown_now(one.now)) for one in rules)
+        _print(*(f"{entity}: {limits} ({source}){now}" for entity, limits, source, now in told))
     return 0
+
+
+def _written(one: Rule) -> str:
+    more = {} if one.now is None else {"now": written_now(one.now)}
+    return written_rule(one.entity, one.rule, source=one.source, can_change=one.can_change, **more)
 
 
 def _export(args: argparse.Namespace) -> int:

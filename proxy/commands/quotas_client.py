@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 from config.model import DEFAULT, EntityName
 from proxy.quota_changes.json_form import Changes, JsonFormError, Result, read_results, read_rules, written_changes
+from proxy.quota_changes.now import Now, read_now
 from proxy.quota_store.entity import Entity, StoredRule
 
 # Beyond what the proxy takes for a change.
@@ -23,12 +24,13 @@ class NotDoneError(Exception):
 
 
 class Rule(NamedTuple):
-    """A rule as it was set, and where; ``can_change``: through the proxy."""
+    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: what holds of it, see ``Now``."""
 
     entity: Entity
     rule: StoredRule
     source: str
     can_change: bool
+    now: Now | None
 
 
 class Answer(NamedTuple):
@@ -75,7 +77,9 @@ class Client:
             raise NotDoneError(self._said(status, body))
         try:
             return [
-                Rule(entity, rule, str(told.get("source", "")), told.get("can_change") is True)
+                Rule(
+                    entity, rule, str(told.get("source", "")), told.get("can_change") is True, read_now(told.get("now"))
+                )
                 for entity, rule, told in read_rules(body)
             ]
         except JsonFormError as error:

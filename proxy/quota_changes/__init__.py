@@ -2,6 +2,7 @@
 
     json_form   rules, changes and what became of them as JSON: the admin port's, and the command line's
     shown       entities and limits as a person reads them
+    now         what holds of a rule at an instant, and why
     diff        what leads from some rules to others, as lines and as changes
     document    rules as a file: a list of ``quotas:``, or JSON
     limit       how many changes there may be in a second

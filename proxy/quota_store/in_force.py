@@ -4,7 +4,7 @@ Of an entity that the file has a rule for the file decides, also at times at whi
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields
 from typing import Any, Final, TypeVar, cast
 
@@ -85,6 +85,16 @@ class InForce:
             for entity, source in self.sources.items()
             if entity in self.stored
         )
+
+    def listed(self) -> Iterator[tuple[Entity, StoredRule, str | None]]:
+        """Yield every rule as it was set, with FILE:LINE; None: it is the store's. For any thread."""
+        # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
+        of_file, sources, stored = self._told, self.sources, self.stored.copy()
+        for entity, rule in of_file.items():
+            yield entity, rule, sources.get(entity, "")
+        for entity, rule in stored.items():
+            if entity not in of_file:
+                yield entity, rule, None
 
     def know(self, addresses: Addresses) -> Changes:
         """Take it that these hosts have these addresses; return what changes by that."""
@@ -170,7 +180,7 @@ class InForce:
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
         """Keep what holds of a rule of the store, or, with None, of none."""
-        rule = None if stored is None else self._as_rule(entity, stored)
+        rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self._timetable.put(entity, rule, now_ms=now_ms), addresses)
 
     def _keep_of_store(self, entity: Entity, rule: Rule | None, addresses: Addresses) -> IpChanges:
@@ -197,12 +207,14 @@ class InForce:
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self._timetable.put(entity, None, now_ms=0), {})
 
-    def _as_rule(self, entity: Entity, stored: StoredRule) -> Rule:
-        names = _TERMS if entity.ip is None else _TIMES
-        given: dict[str, Any] = {**stored.limits, **{name: getattr(stored.terms, name) for name in names}}
-        if entity.ip is not None:
-            return IpRule(ip=entity.ip, **given, source=self.name)
-        return QuotaRule(user=entity.user, client_id=entity.client_id, **given, source=self.name)
+
+def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
+    """Return a rule as what holds is reckoned from it."""
+    names = _TERMS if entity.ip is None else _TIMES
+    given: dict[str, Any] = {**stored.limits, **{name: getattr(stored.terms, name) for name in names}}
+    if entity.ip is not None:
+        return IpRule(ip=entity.ip, **given, source=source)
+    return QuotaRule(user=entity.user, client_id=entity.client_id, **given, source=source)
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:

@@ -4,18 +4,21 @@ import asyncio
 import io
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
+from config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, QuotasFrom, QuotasFromBroker, Store
 from proxy.administration import MAX_REQUEST_BYTES
 from proxy.quota_changes.json_form import MAX_CHANGES
 from proxy.quota_page import QuotaPage
+from proxy.quota_store.alter import Change
+from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_topic.watcher import QuotaTopic
 from proxy.server import Server
-from tests.support.quota_page import LISTENER, TOKEN, P, page
+from tests.support.quota_page import FILED, LISTENER, TOKEN, P, page
 from tests.support.stub_broker import eventually, on_uvloop
 
 SET_ALICE: Final = {"changes": [{"entity": {"user": "alice"}, "limits": {P: 1_000}}]}
@@ -72,6 +75,41 @@ async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: 
         {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
         {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
     ]
+
+
+@on_uvloop
+async def test_of_a_rule_with_terms_it_is_told_what_holds_now(tmp_path: Path) -> None:
+    alice, expires = {"user": "alice"}, {"expires": "2999-01-01T00:00:00Z"}
+    async with page(tmp_path) as one:
+        await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
+        (told,) = (await one.get("?user=alice")).json["rules"]
+        later = QuotaPage(asyncio.get_running_loop(), one.server, None, wall_ms=lambda: 32_472_144_000_000)
+        (then,) = json.loads(b"".join(later.get({"QUERY_STRING": "user=alice"}).body))["rules"]
+
+    assert told["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
+    assert then["now"] == {"limits": None, "why": "expired since 2999-01-01T00:00:00Z"}
+    assert (told["limits"], told["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
+
+
+async def test_where_brokers_are_followed_rules_of_the_file_are_told_as_they_were_set() -> None:
+    filed = replace(FILED, enforcement=Enforcement.OBSERVE, expires_ms=1)
+    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
+    config = ProxyConfig(listeners=(LISTENER,), quotas=(filed,), ip_quotas=(address,), quotas_from=QuotasFromBroker())
+    server = Server(config)
+    brokers = server.broker_quotas
+    assert brokers is not None
+    stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
+    brokers._in_force.change([Change(*one) for one in stored.items()], now_ms=2)
+
+    quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
+    told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
+
+    filed_rule, of_address, bob = told
+    assert filed_rule["terms"] == {"enforcement": "observe", "expires": "1970-01-01T00:00:00.001Z"}
+    assert filed_rule["limits"] == {P: 7.0, "connections": 3.0}
+    assert filed_rule["now"]["limits"] is None
+    assert (of_address["source"], of_address["can_change"]) == ("p.yaml:9", False)
+    assert bob == {"entity": {"user": "bob"}, "limits": {P: 5.0}, "source": "broker", "can_change": False}
 
 
 @on_uvloop

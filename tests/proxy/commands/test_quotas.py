@@ -85,8 +85,11 @@ async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFi
         assert await run("alter --client-id etl --unset expires") == (
             "- client-id etl: expires 2999-01-01T00:00:00Z\n1 entity changed\n"
         )
+        now = (await run("describe --client-id etl")).partition("; now: ")[2]
+        assert "its schedule (mon-fri 08:00-18:00 Europe/Berlin)" in now
         (told,) = json.loads(await run("describe --client-id etl --json"))["rules"]
 
+        assert "its schedule" in told["now"]["why"]
         assert told["terms"]["enforcement"] == "observe"
         assert told["terms"]["schedule"]["time_zone"] == "Europe/Berlin"
         assert "expires" not in told["terms"]

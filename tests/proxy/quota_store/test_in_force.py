@@ -10,6 +10,7 @@ from config.schedule import Schedule
 from config.terms import Terms
 from proxy.quota.changes import Changes
 from proxy.quota.entity import bounded
+from proxy.quota_store import in_force as module
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.in_force import InForce
@@ -90,7 +91,7 @@ def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPa
     many = [Change(Entity(str(number)), rule(1.0)) for number in range(1_000)]
     in_force.change([*many, Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     made: list[Entity] = []
-    monkeypatch.setattr(InForce, "_as_rule", lambda _, entity, __: made.append(entity))
+    monkeypatch.setattr(module, "as_rule", lambda entity, _, *, source: made.append(entity))
     moved = replace(FILED, source="f.yaml:4")
     one = QuotaRule(user="7", producer_byte_rate=9.0, source="f.yaml:5")
 
