@@ -17,10 +17,10 @@ gives the same value. What holds when is for ``proxy.quota.terms``.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from config.errors import TermsError, UnitError
 from config.limits import LIMIT_KEYS, OF_IPS, parse_limit
@@ -31,6 +31,8 @@ from config.units import parse_duration_ms, shown
 
 # The keys beside a rule's limits.
 TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")
+# Of ``Terms``, where the names are others.
+_FIELDS: Final[Mapping[str, str]] = {"expires": "expires_ms"}
 DEFAULT_STEPS: Final = 10
 MAX_STEPS: Final = 1_000
 MAX_RAMP_MS: Final = 366 * 86_400_000
@@ -71,6 +73,27 @@ class Terms:
 NO_TERMS: Final = Terms()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsChange:
+    """Terms that a rule is to have, and keys of ``TERMS`` that it is to have no longer. All others stay."""
+
+    given: Terms = NO_TERMS
+    removed: frozenset[str] = frozenset()
+
+
+def replacement(terms: Terms) -> TermsChange:
+    """Return the change after which a rule has these terms, whatever it had."""
+    return TermsChange(given=terms, removed=frozenset(TERMS) - written_terms(terms).keys())
+
+
+def changed_terms(terms: Terms, change: TermsChange) -> Terms:
+    """Return the terms after a change."""
+    removed = {_FIELDS.get(key, key) for key in change.removed}
+    values = ((field.name, getattr(change.given, field.name)) for field in fields(Terms))
+    new: dict[str, Any] = {name: value for name, value in values if value is not None or name in removed}
+    return replace(terms, **new) if new else terms
+
+
 def terms_of(rule: QuotaRule | IpRule) -> Terms:
     """Return the terms of a rule."""
     enforcement, shaping = (rule.enforcement, rule.shaping) if isinstance(rule, QuotaRule) else (None, None)
@@ -104,6 +127,19 @@ def read_terms(given: object) -> Terms:
         schedule=parse_schedule(values["schedule"]) if "schedule" in values else None,
         ramp=parse_ramp(values["ramp"]) if "ramp" in values else None,
     )
+
+
+def read_terms_change(given: object) -> TermsChange:
+    """Return the change that a mapping of some of ``TERMS`` says, in which None removes; None alone removes all.
+
+    Raises:
+        TermsError: It says none.
+    """
+    if given is None:
+        return replacement(NO_TERMS)
+    values = _mapping((), given, TERMS)
+    terms = read_terms({key: value for key, value in values.items() if value is not None})
+    return TermsChange(given=terms, removed=frozenset(key for key, value in values.items() if value is None))
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
@@ -312,6 +348,11 @@ def written_terms(terms: Terms) -> dict[str, object]:
     if terms.ramp is not None:
         written["ramp"] = _written_ramp(terms.ramp)
     return written
+
+
+def written_terms_change(change: TermsChange) -> dict[str, object]:
+    """Return the mapping that ``read_terms_change`` takes, likewise."""
+    return written_terms(change.given) | {key: None for key in TERMS if key in change.removed}
 
 
 def written_instant(unix_ms: int) -> str:

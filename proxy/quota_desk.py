@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, ParamSpec, Protocol, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
-from config.terms import Terms, written_terms
+from config.terms import TermsChange, written_terms
 from protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
@@ -249,7 +249,7 @@ class QuotaDesk:
         return await self._beside(is_small, _altered, altered, request)
 
     async def _alter(
-        self, request: AlterRequest, origin: Origin, terms: Mapping[Entity, Terms], is_small: bool
+        self, request: AlterRequest, origin: Origin, terms: Mapping[Entity, TermsChange], is_small: bool
     ) -> QuotasAltered:
         """Decide on a request, do what it says, and keep book of it."""
         if self._keeper is None or self.ledger is None:
@@ -272,7 +272,7 @@ class QuotaDesk:
         self,
         request: AlterRequest,
         origin: Origin,
-        terms: Mapping[Entity, Terms],
+        terms: Mapping[Entity, TermsChange],
         is_small: bool,
         keeper: Keeper,
         ledger: Ledger,
@@ -328,7 +328,7 @@ class QuotaDesk:
         return None
 
     def _refused(
-        self, request: AlterRequest, terms: Mapping[Entity, Terms], error_code: int, message: str
+        self, request: AlterRequest, terms: Mapping[Entity, TermsChange], error_code: int, message: str
     ) -> QuotasAltered:
         results = refuse_alter(request, error_code, message)
         return QuotasAltered(results, outcomes(request.alterations, results, (), self._in_force.rules, terms))
@@ -349,7 +349,11 @@ class QuotaDesk:
         self._timer.wake()
 
     def _decide(
-        self, request: AlterRequest, addresses: Addresses, terms: Mapping[Entity, Terms], sources: Mapping[Entity, str]
+        self,
+        request: AlterRequest,
+        addresses: Addresses,
+        terms: Mapping[Entity, TermsChange],
+        sources: Mapping[Entity, str],
     ) -> tuple[Decision, QuotasAltered]:
         """Return what is to be changed, or would be, and what became of the request if it is."""
         in_force = self._in_force

@@ -13,7 +13,7 @@ from config.document import Odd, parse
 from config.errors import ConfigError, TermsError, TokenFileError, UnitError
 from config.limits import parse_limit
 from config.model import DEFAULT, EntityName
-from config.terms import TERMS, Terms, read_terms, written_terms
+from config.terms import TERMS, read_terms, read_terms_change
 from config.token_file import read_token
 from protocol.client_quotas import Alteration, Op
 from proxy.commands.quotas_client import Answer, Client, NotDoneError, Rule
@@ -176,10 +176,10 @@ def _left_out(rules: Iterable[Rule]) -> int:
 def _alter(args: argparse.Namespace) -> int:
     entity = _entity(args)
     limits, terms = _asked(args, entity)
-    client = _client(args)
-    new_terms = {entity: _merged(client, entity, terms)} if terms else {}
+    # What is not named stays, which the proxy sees to: others may change it meanwhile.
+    changed_terms = {entity: read_terms_change(terms)} if terms else {}
     ops = tuple(Op(*limit) for limit in limits.items())
-    return _change(client, Changes((_of(entity, ops),), new_terms, args.dry_run), args)
+    return _change(_client(args), Changes((_of(entity, ops),), changed_terms, args.dry_run), args)
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -343,17 +343,6 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return value.text if isinstance(value, Odd) else value
-
-
-def _merged(client: Client, entity: Entity, terms: Mapping[str, object]) -> Terms:
-    """Return the terms that the entity has, with these in their places."""
-    old = next((one.rule.terms for one in client.rules(_filter(entity)) if one.entity == entity), Terms())
-    merged = written_terms(old) | dict(terms)
-    return read_terms({key: value for key, value in merged.items() if value is not None})
-
-
-def _filter(entity: Entity) -> Mapping[str, EntityName]:
-    return {kind: name for kind, name in zip(ENTITY_TYPES, entity, strict=True) if name is not None}
 
 
 def _print(*some: str) -> None:

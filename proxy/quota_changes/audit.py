@@ -4,7 +4,8 @@
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-``null`` as a name is the default entity, as a limit that is asked for its removal, as ``old`` and ``new`` no rule.
+``null`` as a name is the default entity, as a limit or a term that is asked for its removal, as ``old`` and ``new`` no
+rule.
 ``result`` is ``applied``, ``validated`` (nothing was to be changed), ``unchanged`` (it was so already), ``refused`` or,
 where nobody knows whether ``new`` holds or will, ``unknown``; the last two with
 ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from config.terms import NO_TERMS, Terms, written_terms
+from config.terms import NO_TERMS, TermsChange, written_terms, written_terms_change
 from proxy.quota_changes.outcome import UNCHANGED, Origin, Outcome
 from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.errors import NONE, name_of
@@ -70,18 +71,24 @@ def _line(fields: Mapping[str, object]) -> bytes:
 def _entity(outcome: Outcome) -> Mapping[str, object]:
     return {
         "entity": {_cut(kind): None if name is None else _cut(name) for kind, name in outcome.entity[:MAX_ASKED]},
-        "asked": {_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]} | _terms(outcome.asked_terms),
+        "asked": {
+            **{_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]},
+            **_asked_terms(outcome.asked_terms),
+        },
         "old": _rule(outcome.old),
         "new": _rule(outcome.new),
     }
 
 
 def _rule(rule: StoredRule | None) -> object:
-    return None if rule is None else {**rule.limits, **_terms(None if rule.terms == NO_TERMS else rule.terms)}
+    if rule is None:
+        return None
+    terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
+    return {**rule.limits, **terms}
 
 
-def _terms(terms: Terms | None) -> dict[str, object]:
-    return {} if terms is None else {"terms": written_terms(terms)}
+def _asked_terms(change: TermsChange | None) -> dict[str, object]:
+    return {} if change is None else {"terms": written_terms_change(change)}
 
 
 def _result(outcome: Outcome, is_dry_run: bool) -> Mapping[str, object]:

@@ -10,7 +10,7 @@ A line is about one key of one entity. ``+``: it was not there, ``~``: it was an
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from config.terms import Terms, written_terms
+from config.terms import TermsChange, replacement, written_terms
 from protocol.client_quotas import Alteration, Op
 from proxy.quota_changes.json_form import Changes
 from proxy.quota_changes.shown import in_order, shown_entity, shown_limit, shown_term
@@ -50,13 +50,13 @@ def lines(difference: Difference) -> Iterator[str]:
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> Changes:
     """Return what is to be asked for so that rules are as the differences say, whatever they are by then."""
     alterations: list[Alteration] = []
-    terms: dict[Entity, Terms] = {}
+    terms: dict[Entity, TermsChange] = {}
     for entity, _, new in some:
         limits = {} if new is None else new.limits
         keys = (*limits, *(key for key in keys_of(entity) if key not in limits))
         alterations.append(Alteration(tuple(names_of(entity).items()), tuple(Op(key, limits.get(key)) for key in keys)))
         if new is not None:
-            terms[entity] = new.terms
+            terms[entity] = replacement(new.terms)
     return Changes(tuple(alterations), terms, is_dry_run)
 
 

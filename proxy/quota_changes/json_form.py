@@ -6,20 +6,20 @@
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
-A null name is the default entity, a null limit is removed, null in the place of limits removes all of them. Limits that
-a change does not name stay as they are; ``terms`` (``config.terms``), where it is given, replaces all that there were.
+A null name is the default entity, a null limit is removed, null in the place of limits removes all of them; so it is of
+``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
 ``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message. Only the form is seen
 to here: which keys there are, and how large a limit may be, is Kafka's matter (``proxy.quota_store.alter``).
 """
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from config.errors import TermsError
 from config.model import MAX_NAME_BYTES
-from config.terms import NO_TERMS, Terms, read_terms, written_terms
+from config.terms import NO_TERMS, TermsChange, read_terms, read_terms_change, written_terms, written_terms_change
 from protocol.client_quotas import Alteration, EntityParts, Op
 from proxy.quota_changes.outcome import Outcome
 from proxy.quota_store.alter import MAX_CHANGED_KEYS
@@ -31,6 +31,7 @@ MAX_CHANGES: Final = MAX_CHANGED_KEYS
 # There are four keys; who makes some up is told of the first.
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60
+T = TypeVar("T")
 
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -40,10 +41,10 @@ class JsonFormError(ValueError):
 
 
 class Changes(NamedTuple):
-    """What is to be changed, each entity once, and what its terms are to be; ``is_dry_run``: or only looked at."""
+    """What is to be changed, each entity once, and of its terms; ``is_dry_run``: or only looked at."""
 
     alterations: tuple[Alteration, ...]
-    terms: Mapping[Entity, Terms]
+    terms: Mapping[Entity, TermsChange]
     is_dry_run: bool
 
 
@@ -70,7 +71,7 @@ def written_changes(changes: Changes) -> bytes:
         {
             "entity": dict(one.entity),
             "limits": {op.key: op.value for op in one.ops},
-            **({"terms": written_terms(changes.terms[entity])} if entity in changes.terms else {}),
+            **({"terms": written_terms_change(changes.terms[entity])} if entity in changes.terms else {}),
         }
         for one in changes.alterations
         for entity in (entity_of(dict(one.entity)),)
@@ -121,7 +122,7 @@ def read_changes(data: bytes) -> Changes:
     if len(given) > MAX_CHANGES:
         raise JsonFormError(f"changes: has {len(given)}; {MAX_CHANGES} is the most at once")
     alterations: dict[Entity, Alteration] = {}
-    terms: dict[Entity, Terms] = {}
+    terms: dict[Entity, TermsChange] = {}
     for index, one in enumerate(given):
         at = f"changes[{index}]"
         alteration = _alteration(one, at)
@@ -130,7 +131,7 @@ def read_changes(data: bytes) -> Changes:
             raise JsonFormError(f"{at}.entity: comes twice; say in one change what it is to be")
         alterations[entity] = alteration
         if "terms" in one:
-            terms[entity] = _terms(one["terms"], f"{at}.terms")
+            terms[entity] = _terms(one["terms"], f"{at}.terms", read_terms_change)
     return Changes(tuple(alterations.values()), terms, is_dry_run)
 
 
@@ -213,12 +214,12 @@ def _stored(told: Mapping[str, Any], at: str) -> StoredRule:
     numbers = {key: limit for key, limit in limits.items() if limit is not None}
     if not limits or len(numbers) < len(limits):
         raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
-    return StoredRule(limits=numbers, terms=_terms(told.get("terms", {}), f"{at}.terms"))
+    return StoredRule(limits=numbers, terms=_terms(told.get("terms", {}), f"{at}.terms", read_terms))
 
 
-def _terms(given: object, at: str) -> Terms:
+def _terms(given: object, at: str, read: Callable[[object], T]) -> T:
     try:
-        return read_terms(given)
+        return read(given)
     except TermsError as error:
         raise JsonFormError(f"{at}{'.' if error.path else ': '}{error}") from None
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from config.terms import Terms
+from config.terms import TermsChange
 from protocol.client_quotas import Alteration, Altered, EntityParts, Op
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
     Attributes:
         entity: As it was named.
         asked: The limits that were to be set, or with None removed.
-        asked_terms: The terms that were to be set; None: none were.
+        asked_terms: The terms that were to be set or removed; None: none were.
         old: Its rule before.
         new: Its rule afterwards; where nothing was to be changed, as it would be. Of one that is refused, ``old``.
         error_code: Kafka's; 0 is none.
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
     entity: EntityParts
     asked: tuple[Op, ...]
-    asked_terms: Terms | None
+    asked_terms: TermsChange | None
     old: StoredRule | None
     new: StoredRule | None
     error_code: int
@@ -71,7 +71,7 @@ def outcomes(
     results: Iterable[Altered],
     changes: Iterable[Change],
     rules: Mapping[Entity, StoredRule],
-    terms: Mapping[Entity, Terms],
+    terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
     """Return what became of each entity, in the order of the request; of one that comes twice, of both at once.
 
@@ -97,7 +97,7 @@ def _outcome(
     result: Altered,
     changed: Mapping[Entity, StoredRule | None],
     rules: Mapping[Entity, StoredRule],
-    terms: Mapping[Entity, Terms],
+    terms: Mapping[Entity, TermsChange],
 ) -> Outcome:
     names = dict(alteration.entity)
     entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else None

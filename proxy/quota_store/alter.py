@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from config.errors import TermsError, UnitError
-from config.terms import NO_TERMS, Terms, check_terms
+from config.terms import NO_TERMS, TermsChange, changed_terms, check_terms
 from config.units import parse_ip
 from protocol.client_quotas import Altered, AlterRequest, Op
 from proxy.quota_store.entity import (
@@ -70,7 +70,7 @@ def decide(
     *,
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
-    terms: Mapping[Entity, Terms] | None = None,
+    terms: Mapping[Entity, TermsChange] | None = None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
 
@@ -79,7 +79,7 @@ def decide(
         request: What is asked for; with ``validate_only`` nothing changes.
         is_host: Whether a name of ``hosts_of`` has an address.
         sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here.
-        terms: Of entities of the request that are to have other terms, which Kafka's request cannot say.
+        terms: Of entities of the request whose terms are to change, which Kafka's request cannot say.
 
     Returns:
         One result for each entity, in the order of the request; for one that comes twice an error, though what came
@@ -120,7 +120,7 @@ def _change(
     ops: Sequence[Op],
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
-    terms: Mapping[Entity, Terms],
+    terms: Mapping[Entity, TermsChange],
 ) -> Iterable[Change]:
     """Return what changes for one entity; nothing where its limits are what they were.
 
@@ -243,16 +243,17 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
     return StoredRule(limits=limits) if rule is None else replace(rule, limits=limits)
 
 
-def _with_terms(entity: Entity, rule: StoredRule | None, terms: Terms) -> StoredRule | None:
-    """Return the rule with these terms.
+def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
+    """Return the rule with its terms changed.
 
     Raises:
         _RefusalError: They do not fit it.
     """
     if rule is None:
-        if terms == NO_TERMS:
+        if change.given == NO_TERMS:
             return None
         raise _RefusalError(f"{entity} has no quota that terms could be for; give it a limit")
+    terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
     except TermsError as error:

@@ -20,13 +20,18 @@ from config.terms import (
     NO_TERMS,
     TERMS,
     Terms,
+    TermsChange,
+    changed_terms,
     check_terms,
     parse_instant_ms,
     read_terms,
+    read_terms_change,
+    replacement,
     terms_of,
     written_duration,
     written_instant,
     written_terms,
+    written_terms_change,
 )
 from tests.config.test_load import LISTENERS
 
@@ -74,6 +79,19 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=12,
 )
+
+
+@given(all_terms, all_terms, st.frozensets(st.sampled_from(TERMS)))
+def test_a_change_names_what_is_to_be_others_and_leaves_the_rest(
+    old: Terms, new: Terms, removed: frozenset[str]
+) -> None:
+    change = TermsChange(given=new, removed=removed - written_terms(new).keys())
+    expected = {key: term for key, term in written_terms(old).items() if key not in removed} | written_terms(new)
+
+    assert written_terms(changed_terms(old, change)) == expected
+    assert read_terms_change(json.loads(json.dumps(written_terms_change(change)))) == change
+    assert changed_terms(old, replacement(new)) == new
+    assert changed_terms(old, read_terms_change(None)) == NO_TERMS
 
 
 @given(anything)

@@ -10,15 +10,18 @@ import pytest
 
 from config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
 from config.quota_record import Rule, Setting
+from config.terms import written_terms
 from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from proxy import quota_desk as desk_module
+from proxy.administration import QuotasAltered
+from proxy.quota_changes.json_form import read_changes
 from proxy.quota_keeper.keeper import Hold
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_keeper.written import NotWrittenError
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
-from tests.proxy.test_quota_desk import ALICE, RATE, Bed, P
+from tests.proxy.test_quota_desk import ADMIN, ALICE, RATE, Bed, Client, P
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
 
@@ -147,6 +150,30 @@ async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refu
     assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
     assert ledger is not None
     assert ledger.counts["unknown"] == 1
+
+
+async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
+    changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
+    client = Client()
+    ticket = one.desk.submit_changes(read_changes(json.dumps(changes).encode()), ADMIN, client)
+    await asyncio.wait_for(client.has_turn.wait(), 20)
+    assert ticket is not None
+    assert ticket.altered is not None
+    return ticket.altered
+
+
+@on_uvloop
+async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"shaping": "paced"}, {P: 5.0})
+        # Neither has looked before.
+        await set_terms(other, {"expires": "2999-01-01T00:00:00Z"})
+        await set_terms(one, {"enforcement": "observe"})
+        altered = await set_terms(other, {"shaping": None})
+
+    (outcome,) = altered.outcomes
+    assert outcome.new is not None
+    assert written_terms(outcome.new.terms) == {"enforcement": "observe", "expires": "2999-01-01T00:00:00Z"}
 
 
 @on_uvloop

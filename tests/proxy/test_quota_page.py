@@ -151,10 +151,16 @@ async def test_terms_come_with_limits_and_alone(tmp_path: Path) -> None:
     async with page(tmp_path) as one:
         await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
         kept = await one.post({"changes": [{"entity": alice, "limits": {P: 2_000}}]})
-        none = await one.post({"changes": [{"entity": alice, "terms": {}}]})
+        same = await one.post({"changes": [{"entity": alice, "terms": {}}]})
+        more = await one.post({"changes": [{"entity": alice, "terms": {"enforcement": "observe"}}]})
+        less = await one.post({"changes": [{"entity": alice, "terms": {"expires": None}}]})
+        none = await one.post({"changes": [{"entity": alice, "terms": None}]})
         nobody = await one.post({"changes": [{"entity": {"user": "bob"}, "terms": expires}]})
 
-    assert kept.json["results"][0]["new"] == {"limits": {P: 2_000.0}, "terms": expires}
+    paced = {"limits": {P: 2_000.0}, "terms": expires}
+    assert kept.json["results"][0]["new"] == same.json["results"][0]["new"] == paced
+    assert more.json["results"][0]["new"]["terms"] == {"enforcement": "observe"} | expires
+    assert less.json["results"][0]["new"]["terms"] == {"enforcement": "observe"}
     assert none.json["results"][0]["new"] == {"limits": {P: 2_000.0}}
     assert (
         nobody.json["results"][0]["error"]["message"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.terms import Terms
+from config.terms import Terms, TermsChange
 from protocol.client_quotas import Op
 from proxy.quota_changes.audit import MAX_ASKED, MAX_TEXT, audit_lines
 from proxy.quota_changes.outcome import Origin, Outcome
@@ -18,7 +18,8 @@ ALICE = (("user", "alice"),)
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
 NOW_MS = 1_767_268_800_123
 OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=NOW_MS - 123))
-APPLIED = Outcome(ALICE, (Op(P, 2.0), Op("x", None)), NEW.terms, OLD, NEW, 0, None)
+TERMS_CHANGE = TermsChange(given=NEW.terms, removed=frozenset({"ramp"}))
+APPLIED = Outcome(ALICE, (Op(P, 2.0), Op("x", None)), TERMS_CHANGE, OLD, NEW, 0, None)
 REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must be finite")
 
 
@@ -41,7 +42,7 @@ def test_a_line_says_who_what_old_new_when_and_from_where() -> None:
     terms = {"expires": "2026-01-01T12:00:00Z"}
     assert applied == {
         **about,
-        "asked": {P: 2.0, "x": None, "terms": terms},
+        "asked": {P: 2.0, "x": None, "terms": {**terms, "ramp": None}},
         "old": {P: 1.0},
         "new": {P: 2.0, "terms": terms},
         "result": "applied",

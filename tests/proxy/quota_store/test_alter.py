@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, Enforcement
-from config.terms import NO_TERMS, Terms
+from config.terms import NO_TERMS, Terms, TermsChange, replacement
 from protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from proxy.quota_store import alter
 from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
@@ -29,7 +29,7 @@ def ask(
     *alterations: tuple[EntityParts, Mapping[str, float | None]],
     validate_only: bool = False,
     sources: Mapping[Entity, str] | None = None,
-    terms: Mapping[Entity, Terms] | None = None,
+    terms: Mapping[Entity, TermsChange] | None = None,
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
@@ -365,23 +365,23 @@ def test_terms_are_set_beside_limits_alone_and_not_at_all() -> None:
     rules: Rules = {}
     alice = Entity("alice")
 
-    apply(rules, ask(rules, (ALICE, {P: 5.0}), terms={alice: OBSERVED}))
+    apply(rules, ask(rules, (ALICE, {P: 5.0}), terms={alice: replacement(OBSERVED)}))
     assert rules == {alice: StoredRule(limits={P: 5.0}, terms=OBSERVED)}
     apply(rules, ask(rules, (ALICE, {P: 6.0})))
     assert rules == {alice: StoredRule(limits={P: 6.0}, terms=OBSERVED)}
-    assert ask(rules, (ALICE, {}), terms={alice: OBSERVED}).changes == ()
-    apply(rules, ask(rules, (ALICE, {}), terms={alice: NO_TERMS}))
+    assert ask(rules, (ALICE, {}), terms={alice: replacement(OBSERVED)}).changes == ()
+    apply(rules, ask(rules, (ALICE, {}), terms={alice: replacement(NO_TERMS)}))
     assert rules == {alice: StoredRule(limits={P: 6.0})}
-    apply(rules, ask(rules, (ALICE, {P: None}), terms={alice: NO_TERMS}))
+    apply(rules, ask(rules, (ALICE, {P: None}), terms={alice: replacement(NO_TERMS)}))
     assert rules == {}
 
 
 def test_terms_that_fit_no_rule_are_refused() -> None:
     alice, address = Entity("alice"), Entity(ip="10.0.0.7")
 
-    nobody = ask({}, (ALICE, {}), terms={alice: OBSERVED})
-    filed = ask({}, (ALICE, {}), terms={alice: NO_TERMS}, sources={alice: "f.yaml:7"})
-    of_ip = ask({}, ((("ip", "10.0.0.7"),), {RATE: 5.0}), terms={address: OBSERVED})
+    nobody = ask({}, (ALICE, {}), terms={alice: replacement(OBSERVED)})
+    filed = ask({}, (ALICE, {}), terms={alice: replacement(NO_TERMS)}, sources={alice: "f.yaml:7"})
+    of_ip = ask({}, ((("ip", "10.0.0.7"),), {RATE: 5.0}), terms={address: replacement(OBSERVED)})
 
     assert told(nobody) == [(42, "user alice has no quota that terms could be for; give it a limit")]
     assert told(filed) == [(44, "The quotas of user alice are set in f.yaml:7; change them there")]
