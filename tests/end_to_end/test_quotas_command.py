@@ -54,6 +54,9 @@ def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafk
                 "1 entity changed\n"
             )
             assert _waits(client, topic)
+        told = _quotas(url, "describe", "--user", "ANONYMOUS")
+        assert told.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")
+        assert _quotas(url, "alter", *anonymous, *limit, *with_token) == "nothing to change\n"
         _quotas(url, "delete", "--client-id", "filed", *with_token, status=1)
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="refused") == 1
         exported = _quotas(url, "export")
@@ -71,6 +74,7 @@ def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafk
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
     assert [(line["principal"], line["listener"], line["result"]) for line in lines] == [
         ("token@127.0.0.1", "admin", "applied"),
+        ("token@127.0.0.1", "admin", "unchanged"),
         ("token@127.0.0.1", "admin", "refused"),
         ("token@127.0.0.1", "admin", "applied"),
     ]
