@@ -7,6 +7,7 @@ from time import time
 from proxy.quota_keeper.disk import Disk
 from proxy.quota_keeper.keeper import Hold, NotKeptError
 from proxy.quota_store.alter import Change
+from proxy.quota_store.directory import NotTakenBackError
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import KAFKA_STORAGE_ERROR
 
@@ -62,7 +63,10 @@ class DirectoryKeeper:
             self.last_failure_s = time()
             log.warning("no quota was changed: %s cannot be written: %s", self.name, error)
             told = f"The quotas cannot be kept: {error.strerror or error}"
-            raise NotKeptError(KAFKA_STORAGE_ERROR, told) from error
+            may_hold = isinstance(error, NotTakenBackError)
+            if may_hold:
+                told += "; after a restart the change may be in force all the same"
+            raise NotKeptError(KAFKA_STORAGE_ERROR, told, may_hold=may_hold) from error
         self.is_writable = True
         await self._hold(changes)
         await self._disk.begin_snapshot_if_due()

@@ -46,6 +46,10 @@ _LINES_BETWEEN_RESTS: Final = 100
 _REST_S: Final = 0.0005
 
 
+class NotTakenBackError(OSError):
+    """What could not be written may be there all the same, unless something is written behind it before a restart."""
+
+
 class StoreDirectory:
     """The files of a store. ``open`` comes first, but for ``look``. All but ``write_snapshot`` are for one thread.
 
@@ -113,8 +117,8 @@ class StoreDirectory:
         """Write down what is changed at once. After a failure it may be called again; nothing of it is there then.
 
         Raises:
-            OSError: There is no room, or something else is wrong with the file or the directory. Where nothing more
-                can be written there at all, it may be there after a restart all the same: it could not be taken back.
+            OSError: There is no room, or something else is wrong with the file or the directory.
+            NotTakenBackError: Likewise, and nothing more can be written there at all: after a restart it may be there.
         """
         if self._file < 0:
             self._begin_journal()
@@ -127,8 +131,10 @@ class StoreDirectory:
             with suppress(OSError):
                 os.ftruncate(self._file, self.journal_bytes)
             self._close_journal()
-            with suppress(OSError):
+            try:
                 self._begin_journal()
+            except OSError as error:
+                raise NotTakenBackError(error.errno, error.strerror) from error
             raise
         self._number += 1
         self._checksum = checksum

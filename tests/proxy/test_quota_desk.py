@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -194,6 +194,18 @@ async def test_without_a_store_rules_are_told_and_not_changed() -> None:
         assert result[:2] == (44, "No quota can be changed here: there is no store for them")
 
 
+def fails_for(path: Path, write: Callable[[int, bytes], int]) -> Callable[[int, bytes], int]:
+    """Return a write that finds no room for a change, though there is some for what is written anew."""
+
+    def maybe(descriptor: int, data: bytes) -> int:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if name.parent == path and name.suffix == ".journal":
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)
+
+    return maybe
+
+
 @on_uvloop
 async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -201,13 +213,23 @@ async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_an
     def fails(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    async with bed(tmp_path) as one:
+    store, audit_log = Store(directory=str(tmp_path), audit_log=str(tmp_path / "audit.jsonl")), tmp_path / "audit.jsonl"
+    async with bed(None, store=store) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", fails_for(tmp_path, os.write))
+            (result,) = await one.set(ALICE, {P: 4.0})
+        assert result[:2] == (56, "The quotas cannot be kept: No space left on device")
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", fails)
             (result,) = await one.set(ALICE, {P: 5.0})
-        assert result[:2] == (56, "The quotas cannot be kept: No space left on device")
+            (anew,) = await one.set(ALICE, {P: 5.0})
+        told = "The quotas cannot be kept: No space left on device"
+        assert result[:2] == (56, f"{told}; after a restart the change may be in force all the same")
+        assert anew[:2] == (56, told)
         assert "no quota was changed" in caplog.text
         assert (one.changes, one.desk.quotas) == ([], ())
+        results = [json.loads(line)["result"] for line in audit_log.read_text().splitlines()]
+        assert results == ["refused", "unknown", "refused"]
 
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
     async with bed(tmp_path) as again:
