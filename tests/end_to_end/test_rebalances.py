@@ -148,6 +148,7 @@ def test_a_throttle_that_is_lifted_gives_full_speed_within_a_second(bed: Bed) ->
     assert growth.rate(since_s=lifted_s - 2, until_s=lifted_s) == pytest.approx(5 * MB, rel=0.1)
 
 
+@pytest.mark.long
 def test_a_very_low_rate_makes_nothing_spin(bed: Bed) -> None:
     kafka, proxy = bed
     rate, seconds = 10_000, 8

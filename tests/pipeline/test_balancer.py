@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule
+from config.model import DEFAULT, MAX_NAME_BYTES, Principals, ProxyConfig, QuotaRule
 from config.quota_record import Rule, Share
 from pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
 from pipeline.wants import Used
@@ -279,7 +279,7 @@ def test_a_bucket_under_a_default_has_a_share_by_its_own_names() -> None:
         ),
         pytest.param(
             (QuotaRule(user=DEFAULT, producer_byte_rate=float(LIMIT)),),
-            Bucket("produce", "<default>", ""),
+            Bucket("produce", "x" * (MAX_NAME_BYTES + 1), ""),
             id="whose name the topic cannot have",
         ),
     ],
