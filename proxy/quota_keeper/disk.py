@@ -43,6 +43,10 @@ class Disk:
         """See ``StoreDirectory.open``."""
         return await self._off_loop(self.store.open)
 
+    async def begin_anew(self) -> None:
+        """See ``StoreDirectory.begin_anew``."""
+        await self._off_loop(self.store.begin_anew)
+
     async def append(self, changes: Sequence[Change]) -> None:
         """See ``StoreDirectory.append``."""
         await self._off_loop(self.store.append, changes)

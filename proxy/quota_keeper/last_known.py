@@ -10,6 +10,7 @@ from typing import Final
 from proxy.quota_keeper.disk import Disk
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.journal import ForeignStoreError
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +41,22 @@ class LastKnown:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Return what was known last.
+        """Return what was known last; nothing where it cannot be read, for the topic has it.
 
         Raises:
             OSError: The directory cannot be used, or another process does.
-            ForeignStoreError: Another program has written it.
         """
-        return (await self._disk.open()).rules
+        try:
+            return (await self._disk.open()).rules
+        except ForeignStoreError as error:
+            # Of another version, or of a time zone that is no longer there.
+            log.warning(
+                "%s: what was known last cannot be read: %s; it is set aside, and were the topic away now, no quota "
+                "that was set would hold until it is back",
+                self._directory, error,
+            )  # fmt: skip
+        await self._disk.begin_anew()
+        return {}
 
     def put(self, changes: Iterable[Change]) -> None:
         """Take what is in force from now on."""

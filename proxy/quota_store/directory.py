@@ -100,6 +100,18 @@ class StoreDirectory:
             self._go_on(restored.last)
         return restored
 
+    def begin_anew(self) -> None:
+        """Set aside all that there is, and begin with nothing: after ``open`` has raised ``ForeignStoreError``.
+
+        Raises:
+            OSError: As of ``append``.
+        """
+        names = [_name(number, kind) for kind in ("journal", "snapshot") for number in self._numbers(kind)]
+        self._set_aside(names)
+        self.damaged_files = len(names)
+        self.snapshot_bytes, self.snapshot_at_s = 0, None
+        self._begin_journal()
+
     def look(self) -> Restored:
         """Read the store as it is, and touch nothing; another process may have it.
 

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from config import terms as terms_module
+from config.terms import read_terms
 from proxy.quota_keeper import last_known as last_known_module
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_store import directory as directory_module
@@ -96,3 +99,28 @@ async def test_a_long_journal_is_followed_by_a_snapshot(tmp_path: Path, monkeypa
     again: dict[Entity, StoredRule] = {}
     async with running(tmp_path, again):
         assert again == stored
+
+
+@on_uvloop
+async def test_what_cannot_be_read_is_set_aside_and_keeps_no_proxy_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored: dict[Entity, StoredRule] = {}
+    terms = read_terms({"schedule": {"days": ["mon"], "time_zone": "Europe/Berlin"}})
+    async with running(tmp_path, stored) as one:
+        put(one, stored, ALICE, StoredRule(limits={"producer_byte_rate": 1.0}, terms=terms))
+
+    def gone(name: str) -> ZoneInfo:
+        raise ValueError(name)
+
+    again: dict[Entity, StoredRule] = {}
+    with monkeypatch.context() as patched:
+        patched.setattr(terms_module, "zone", gone)
+        async with running(tmp_path, again) as one:
+            assert again == {}
+            put(one, again, ALICE, rule(2.0))
+    assert "what was known last cannot be read: " in caplog.text
+    assert "terms of user alice: schedule.time_zone: 'Europe/Berlin' is no time zone that is known here" in caplog.text
+    await eventually(lambda: len(list(tmp_path.glob("*.damaged"))) == 1)
+    async with running(tmp_path, {}):
+        assert StoreDirectory(tmp_path).look().rules == {ALICE: rule(2.0)}
