@@ -46,6 +46,8 @@ _MS: Final = timedelta(milliseconds=1)
 # So that a day more or less, in any zone, is an instant, too.
 _FIRST_YEAR: Final = 1971
 _LAST_YEAR: Final = 9998
+_BEGIN_MS: Final = (datetime(_FIRST_YEAR, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
+_END_MS: Final = (datetime(_LAST_YEAR + 1, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*(?:([01]\d|2[0-3]):([0-5]\d)|(24):(00))", re.ASCII)
 _HOURS_HELP: Final = '"08:00-18:00", or "22:00-06:00" over midnight'
 _DAYS_HELP: Final = "days such as [mon-fri] or [mon, sat-sun]"
@@ -167,6 +169,23 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
                 raise TermsError((name,), "is not for addresses; the listener's holds for them")
 
 
+def check_kept(terms: Terms) -> None:
+    """Tell whether terms can be kept: what is written of them is read as the same.
+
+    Raises:
+        TermsError: It is not.
+    """
+    if terms == NO_TERMS:
+        return
+    written = written_terms(terms)
+    try:
+        is_same = read_terms(written) == terms
+    except TermsError as error:
+        raise TermsError(error.path, f"could not be read again as they are written: {error.message}") from None
+    if not is_same:
+        raise TermsError((), f"could not be read again as they are written: {shown(written)}")
+
+
 def parse_expires_ms(value: object) -> int:
     """Return the instant at which a rule expires; Unix time.
 
@@ -267,9 +286,11 @@ def _instant_ms(at: tuple[str, ...], value: object) -> int:
         instant = None
     if instant is None:
         raise TermsError(at, f"{shown(text)} is not {_INSTANT_HELP}")
-    if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
-        raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}")
-    return (instant - _EPOCH) // _MS
+    # In UTC, as it is written.
+    unix_ms = (instant - _EPOCH) // _MS
+    if not _BEGIN_MS <= unix_ms < _END_MS:
+        raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}, in UTC")
+    return unix_ms
 
 
 def _zone(at: tuple[str, ...], value: object) -> str:

@@ -63,9 +63,11 @@ def parse_rate(value: str | float) -> float:
     """
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
-    if rate == 0:
+    # Of a rate that is smaller than any float, 0 would be left.
+    if not float(rate):
         raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
-    if rate > UNLIMITED:
+    # As floats: so "no limit" is written, which is a little more, and it has to be read again.
+    if float(rate) > float(UNLIMITED):
         raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {shown(value)}")
     return float(rate)
 

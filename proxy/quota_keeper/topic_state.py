@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from config.errors import TermsError
 from config.quota_record import TERMS, FaultKind, QuotaRecord, RecordFault, Rule, Setting, Share, encode
-from config.terms import NO_TERMS, Terms, check_terms, read_terms, written_terms
+from config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, written_terms
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule, keys_of
 from proxy.quota_topic.state import Notice, Seen
@@ -227,7 +227,9 @@ def _fault_of_terms(record: QuotaRecord | RecordFault) -> RecordFault | None:
         return None
     keys = keys_of(_entity(record))
     try:
-        check_terms(read_terms(record.value), limits=keys, allowed=keys)
+        terms = read_terms(record.value)
+        check_terms(terms, limits=keys, allowed=keys)
+        check_kept(terms)
     except TermsError as error:
         key = encode(record)[0].decode()
         about = replace(record, value=None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from config.errors import TermsError, UnitError
-from config.terms import NO_TERMS, TermsChange, changed_terms, check_terms
+from config.terms import NO_TERMS, TermsChange, changed_terms, check_kept, check_terms
 from config.units import parse_ip
 from protocol.client_quotas import Altered, AlterRequest, Op
 from proxy.quota_store.entity import (
@@ -256,6 +256,8 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
+        # What was kept and cannot be read would keep the proxy from starting again.
+        check_kept(terms)
     except TermsError as error:
         raise _RefusalError(f"Invalid terms: {error}") from None
     return replace(rule, terms=terms)

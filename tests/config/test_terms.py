@@ -1,7 +1,6 @@
 """An expiry, a schedule and a ramp: read from YAML and JSON, written as they are read, with each fault at its key."""
 
 import json
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from config.terms import (
     Terms,
     TermsChange,
     changed_terms,
+    check_kept,
     check_terms,
     parse_instant_ms,
     read_terms,
@@ -73,6 +73,80 @@ def test_what_is_written_is_what_is_read(terms: Terms) -> None:
     assert written.keys() <= set(TERMS)
 
 
+# Whatever somebody may write, at the edges of what is taken.
+texts_of_rates = st.sampled_from(
+    [2**63 - 1, float(2**63 - 1), 2**63, "9223372036854775807", "8EiB", "8191.99PiB", "8388607TiB", "8388608TiB", "0.5"]
+) | st.builds(
+    "{}{}".format,
+    st.integers(0, 10**20) | st.decimals(0, 10**20, allow_nan=False, places=5) | st.floats(0, 1e20),
+    st.sampled_from(["", "B", "kB", "GiB", "TiB", "TB", "/s"]),
+) | st.floats() | st.integers(0, 2**64)  # fmt: skip
+texts_of_instants = st.builds(
+    "{}-{:02}-{:02}T{:02}:{:02}{}{}".format,
+    st.sampled_from(["1970", "1971", "2026", "9998", "9999"]), st.sampled_from([1, 12]), st.sampled_from([1, 31]),
+    st.sampled_from([0, 23, 24]), st.integers(0, 59), st.sampled_from(["", ":59.999"]),
+    st.sampled_from(["Z", "+00:00", "-05:00", "+05:00", "+23:59", "-23:59"]),
+)  # fmt: skip
+texts_of_limits = st.dictionaries(st.sampled_from([*LIMIT_KEYS]), texts_of_rates, min_size=1, max_size=2)
+texts_of_terms = st.fixed_dictionaries(
+    {},
+    optional={
+        "expires": texts_of_instants,
+        "schedule": st.fixed_dictionaries(
+            {"days": st.just(["mon"]), "time_zone": st.just("UTC")}, optional={"otherwise": texts_of_limits}
+        ),
+        "ramp": st.fixed_dictionaries(
+            {"from": texts_of_limits, "begins": texts_of_instants, "over": st.sampled_from(["1h", "0.5s", "366h"])}
+        ),
+    },
+)
+
+
+@given(texts_of_terms)
+def test_what_is_taken_is_written_so_that_it_is_taken_again(given: dict[str, object]) -> None:
+    """Else a change that was answered would keep a proxy from ever starting again."""
+    try:
+        terms = read_terms(given)
+    except TermsError:
+        return
+    assert read_terms(json.loads(json.dumps(written_terms(terms)))) == terms
+    check_kept(terms)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_taken"),
+    [
+        ({"expires": "9998-12-31T23:00:00-05:00"}, False),
+        ({"expires": "9999-01-01T00:00:00+05:00"}, True),
+        ({"expires": "1971-01-01T00:00:00+05:00"}, False),
+        ({"expires": "1970-12-31T23:00:00-05:00"}, True),
+        ({"schedule": {"days": ["mon"], "time_zone": "UTC", "otherwise": {"producer_byte_rate": 2**63 - 1}}}, True),
+    ],
+)
+def test_the_edges_of_what_is_taken_are_those_of_what_is_written(given: dict[str, object], is_taken: bool) -> None:
+    if is_taken:
+        terms = read_terms(given)
+        assert read_terms(written_terms(terms)) == terms
+    else:
+        with pytest.raises(TermsError, match="must be of a year from 1971 to 9998, in UTC"):
+            read_terms(given)
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms(expires_ms=parse_instant_ms("9998-12-31T23:59:59.999Z") + 1),
+        Terms(ramp=Ramp(start=(("producer_byte_rate", 0.0),), begins_ms=NOON_MS, over_ms=1_000, steps=1)),
+        Terms(
+            ramp=Ramp(start=(("connections", 1), ("producer_byte_rate", 2.0)), begins_ms=NOON_MS, over_ms=9, steps=1)
+        ),
+    ],
+)
+def test_terms_that_would_be_read_as_others_are_not_kept(terms: Terms) -> None:
+    with pytest.raises(TermsError, match="could not be read again as they are written"):
+        check_kept(terms)
+
+
 KEYS = (*TERMS, "days", "hours", "time_zone", "otherwise", "from", "begins", "over", "steps", "producer_byte_rate", "x")
 anything = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
@@ -96,9 +170,11 @@ def test_a_change_names_what_is_to_be_others_and_leaves_the_rest(
 
 @given(anything)
 def test_anything_is_terms_or_a_fault(given: object) -> None:
-    with suppress(TermsError):
+    try:
         terms = read_terms(given)
-        assert read_terms(written_terms(terms)) == terms
+    except TermsError:
+        return
+    assert read_terms(written_terms(terms)) == terms
 
 
 def rules(*lines: str) -> tuple[QuotaRule | IpRule, ...]:

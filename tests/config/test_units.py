@@ -81,7 +81,7 @@ def test_a_rate_is_a_size_per_second_with_or_without_saying_so(written: str | in
 
 
 @pytest.mark.parametrize(
-    ("written", "hint"), [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**63, "at most")]
+    ("written", "hint"), [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**64, "at most")]
 )
 def test_a_rate_is_above_zero_and_within_kafkas_int64(written: str | int, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):

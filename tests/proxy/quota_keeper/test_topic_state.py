@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from config.model import DEFAULT
 from config.quota_record import TERMS, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode, encode
-from config.terms import Terms, written_terms
+from config.terms import Terms, read_terms, written_terms
 from proxy.quota_keeper.topic_state import StoreTopicState, settings_of
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
@@ -376,6 +376,16 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
     assert [one.key for one in gone] == [P, TERMS]
     reader.takes(*gone, first=2)
     assert reader.settles() == [Change(ALICE, None)]
+
+
+def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
+    """On the disk of what was known last there are floats in the place of its numbers."""
+    given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
+    reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
+    reader.settles()
+    terms = reader.told[ALICE].terms
+    assert terms.schedule is not None
+    assert read_terms(written_terms(terms)) == terms
 
 
 def test_terms_that_are_none_leave_those_before() -> None:

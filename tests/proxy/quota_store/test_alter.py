@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, Enforcement
+from config.ramp import Ramp
 from config.terms import NO_TERMS, Terms, TermsChange, replacement
 from protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from proxy.quota_store import alter
@@ -387,3 +388,12 @@ def test_terms_that_fit_no_rule_are_refused() -> None:
     assert told(filed) == [(44, "The quotas of user alice are set in f.yaml:7; change them there")]
     assert told(of_ip)[0][1] == "Invalid terms: enforcement: is not for addresses; the listener's holds for them"
     assert (nobody.changes, filed.changes, of_ip.changes) == ((), (), ())
+
+
+def test_terms_that_could_not_be_read_again_are_refused() -> None:
+    begins_ms = 1_800_000_000_000
+    unreadable = Terms(ramp=Ramp(start=((P, 0.0),), begins_ms=begins_ms, over_ms=9, steps=1))
+    (result,) = ask({}, (ALICE, {P: 5.0}), terms={Entity("alice"): replacement(unreadable)}).results
+    assert (result.error_code, (result.error_message or "")[:64]) == (
+        42, "Invalid terms: ramp.from.producer_byte_rate: could not be read a",
+    )  # fmt: skip
