@@ -340,11 +340,10 @@ class QuotaDesk:
             async with self._using_rules:
                 told = self._in_force.change(some, self._addresses, now_ms=self._wall_ms())
             self._untold.append(told)
-            if not self._is_open:
-                continue
-            self._tell()
-            if any(entity.ip is not None for entity, _ in some):
-                self._hosts.follow(self._in_force.unknown_hosts)
+            if self._is_open:
+                self._tell()
+                if any(entity.ip is not None for entity, _ in some):
+                    self._hosts.follow(self._in_force.unknown_hosts)
             await asyncio.sleep(0)
         self._timer.wake()
 

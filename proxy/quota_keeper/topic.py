@@ -284,6 +284,8 @@ class TopicKeeper:
                 await self._put_in_force(told)
             for one in told if is_said else ():
                 _tell_of(self.name, one)
+            # Also where nothing has changed, as of a topic that is read anew.
+            await asyncio.sleep(0)
         self._say()
 
     async def _put_in_force(self, told: Sequence[Told]) -> None:

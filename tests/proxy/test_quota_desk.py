@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -27,12 +27,14 @@ from protocol.client_quotas import (
 from protocol.errors import ProtocolError
 from proxy import host_finder, quota_desk
 from proxy.administration import QuotaRequest
-from proxy.quota.changes import IpChanges, RuleChanges
+from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota_changes.audit_file import AuditFile
 from proxy.quota_changes.outcome import Origin
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_store import directory, hosts
 from proxy.quota_store.addresses import Addresses
+from proxy.quota_store.alter import Change
+from proxy.quota_store.in_force import InForce
 from tests.support.stub_broker import eventually, on_uvloop
 
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
@@ -118,6 +120,35 @@ async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
         assert (await again.told()).entries == ()
     async with bed(tmp_path) as last:
         assert last.desk.quotas == ()
+
+
+@on_uvloop
+async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        await one.ask(AlterRequest(1, 7, some, False))
+    turns, put = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    change = InForce.change
+
+    def counted(in_force: InForce, changes: Sequence[Change], addresses: Addresses, *, now_ms: int) -> Changes:
+        put.append(turns)
+        return change(in_force, changes, addresses, now_ms=now_ms)
+
+    monkeypatch.setattr(InForce, "change", counted)
+    ticking = asyncio.ensure_future(tick())
+    async with bed(tmp_path) as again:
+        assert len(again.desk.quotas) == 1_000
+    ticking.cancel()
+    assert len(put) == len(set(put)) == 4
 
 
 @on_uvloop

@@ -14,6 +14,7 @@ from proxy.quota_keeper import topic as topic_module
 from proxy.quota_keeper.keeper import NotKeptError
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic import TopicKeeper
+from proxy.quota_keeper.topic_state import Told
 from proxy.quota_keeper.written import NotWrittenError
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
@@ -130,6 +131,36 @@ async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
         assert one.keeper.detail() == {
             "topic": NAME, "connected": True, "read": True, "entities": 600, "offset": 600,
         }  # fmt: skip
+
+
+@on_uvloop
+async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed() -> None:
+    log = TopicLog()
+    log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(1_000)))
+    turns, looked_at = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with bed(log) as one:
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+        ticking, changes = asyncio.ensure_future(tick()), one.keeper.state.changes
+
+        def counted(most: int | None = None) -> list[Told]:
+            looked_at.append(turns)
+            return changes(most)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.keeper.state, "changes", counted)
+            log.is_away = False
+            await eventually(lambda: one.keeper.is_connected)
+        ticking.cancel()
+    assert len(looked_at) == 4
+    assert len(set(looked_at)) == 4
 
 
 @on_uvloop
