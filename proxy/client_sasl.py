@@ -1,5 +1,6 @@
 """How this program logs in to a cluster of its own accord: what its two client libraries want, which is the same."""
 
+from errno import EILSEQ
 from pathlib import Path
 
 from config.model import AdminClient
@@ -11,11 +12,14 @@ def sasl_keywords(settings: AdminClient) -> dict[str, object]:
     The file of the password is read each time, so that a new one holds from the next connection on.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It cannot be read, or is not UTF-8.
     """
     if not (settings.security_protocol.has_sasl and settings.sasl_mechanism and settings.sasl_password_file):
         return {}
-    lines = Path(settings.sasl_password_file).read_text(encoding="utf-8").splitlines()
+    try:
+        lines = Path(settings.sasl_password_file).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise OSError(EILSEQ, "the password is not UTF-8", settings.sasl_password_file) from None
     return {
         "sasl_mechanism": settings.sasl_mechanism.value,
         "sasl_plain_username": settings.sasl_username,

@@ -145,7 +145,11 @@ class TopicKeeper:
             while True:
                 await self._is_to_be_looked_at.wait()
                 self._is_to_be_looked_at.clear()
-                await self._look()
+                try:
+                    await self._look()
+                except Exception:
+                    # It is for a warning alone.
+                    log.exception("store %s: its configuration could not be looked at", self.name)
                 await asyncio.sleep(_LOOK_S)
 
     async def catch_up(self) -> None:

@@ -121,7 +121,7 @@ class Writer:
                         raise NotWrittenError(text, may_be_there=attempt.may_be_there, is_final=True) from None
                     except (*_DENIED_ERRORS, OwnAddressError, NoTopicError) as error:
                         raise NotWrittenError(_words(error), may_be_there=attempt.may_be_there) from error
-                    except (errors.KafkaError, OSError, TimeoutError) as error:
+                    except Exception as error:  # noqa: BLE001 - a library raises more than it tells
                         reason = _words(error)
                         attempt.failed(error)
                         if isinstance(error, _FORGOTTEN_ERRORS):

@@ -310,6 +310,28 @@ async def test_a_topic_that_would_lose_quotas_is_said_to(
 
 
 @on_uvloop
+async def test_a_fault_while_the_configuration_is_looked_at_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    log = TopicLog(config={"cleanup.policy": "delete"})
+    async with bed(log) as one:
+        await eventually(lambda: "cleanup.policy=delete" in caplog.text)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "configuration", fails)
+            log.is_away = True
+            await eventually(lambda: not one.keeper.is_connected)
+            log.is_away = False
+            await eventually(lambda: f"store {NAME}: its configuration could not be looked at" in caplog.text)
+        log.config = None
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+        log.is_away = False
+        await eventually(lambda: "grant DESCRIBE_CONFIGS" in caplog.text)
+
+
+async def fails() -> None:
+    raise ValueError("a fault")
+
+
+@on_uvloop
 async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
     log = TopicLog()
     async with bed(log, tmp_path):

@@ -88,6 +88,8 @@ class Cluster:
             known = len(self.batches) - 1
         if answer == "lost after":
             raise KafkaConnectionError("closed")
+        if answer == "no answer":
+            return SimpleNamespace(topics=[])
         offset = sum(len(records) for _, _, records in self.batches[:known])
         return SimpleNamespace(topics=[("store", [(0, 0, offset, -1)])])
 
@@ -137,7 +139,7 @@ async def test_batches_are_written_one_behind_the_other_by_one_producer(cluster:
     assert cluster.clients == cluster.closed == 1
 
 
-@pytest.mark.parametrize("answer", ["lost before", "lost after", NOT_LEADER, TIMED_OUT, NO_REPLICAS])
+@pytest.mark.parametrize("answer", ["lost before", "lost after", "no answer", NOT_LEADER, TIMED_OUT, NO_REPLICAS])
 async def test_after_a_fault_the_same_batch_is_sent_again_and_is_there_once(
     answer: int | str, cluster: Cluster
 ) -> None:
@@ -178,7 +180,14 @@ async def test_what_may_be_there_is_not_sent_by_another_producer(cluster: Cluste
 
 @pytest.mark.parametrize(
     ("answer", "may_be_there"),
-    [("hangs", True), ("lost before", True), (TIMED_OUT, True), (NOT_LEADER, False), (NO_REPLICAS, False)],
+    [
+        ("hangs", True),
+        ("lost before", True),
+        ("no answer", True),
+        (TIMED_OUT, True),
+        (NOT_LEADER, False),
+        (NO_REPLICAS, False),
+    ],
 )
 async def test_it_is_given_up_in_time_and_told_whether_it_may_be_there(
     answer: int | str, may_be_there: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +214,17 @@ async def test_a_cluster_that_is_away_is_told(cluster: Cluster, monkeypatch: pyt
         assert str(error) == "KafkaConnectionError: Unable to bootstrap from k:9092"
         assert not error.may_be_there
     assert cluster.closed == cluster.clients
+
+
+async def test_whatever_a_library_raises_is_told(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connection(*_: object) -> dict[str, object]:
+        raise ValueError("Server sent a wrong signature")
+
+    monkeypatch.setattr(writer_module, "connection", connection)
+    monkeypatch.setattr(writer_module, "_TRIED_MS", 100)
+    with pytest.raises(NotWrittenError, match="Server sent a wrong signature") as caught:
+        await Writer(SETTINGS, "me").configuration()
+    assert not caught.value.may_be_there
 
 
 @pytest.mark.parametrize(
