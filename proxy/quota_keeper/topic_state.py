@@ -243,7 +243,9 @@ def _settings(entity: Entity, before: StoredRule | None, after: StoredRule | Non
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}
     old_terms, new_terms = (NO_TERMS if rule is None else rule.terms for rule in (before, after))
-    if old_terms != new_terms:
+    # Of a rule that begins or ends always: what another has written of its terms meanwhile is not known here, and would
+    # take hold of a limit that is set later.
+    if old_terms != new_terms or before is None or after is None:
         values[TERMS] = written_terms(new_terms) or None
     for key, value in values.items():
         yield Setting(user=entity.user, client_id=entity.client_id, ip=entity.ip, key=key, value=value)  # type: ignore[arg-type]

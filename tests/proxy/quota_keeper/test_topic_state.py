@@ -82,7 +82,10 @@ def test_a_change_is_one_record_for_each_key_that_differs() -> None:
         setting(C, None),
         setting("request_percentage", 1.0),
         Setting(user="bob", client_id=DEFAULT, key=P),
+        # Also terms of which nothing is known here, for they would take hold of what is set next.
+        Setting(user="bob", client_id=DEFAULT, key=TERMS),
         Setting(ip=DEFAULT, key=RATE, value=3.0),
+        Setting(ip=DEFAULT, key=TERMS),
     )
 
 
@@ -376,6 +379,25 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
     assert [one.key for one in gone] == [P, TERMS]
     reader.takes(*gone, first=2)
     assert reader.settles() == [Change(ALICE, None)]
+
+
+def test_terms_that_were_left_without_limits_are_not_those_of_the_next_rule() -> None:
+    before, after = rule(**{P: 1.0}), StoredRule(limits={P: 1.0}, terms=TERMS_OF_ALICE)
+    # Decided on the same rule at two proxies: that it goes, and that it has terms.
+    gone, expiring = (settings_of([Change(ALICE, one)], {ALICE: before}) for one in (None, after))
+    reader = Reader().starts(setting(P, 1.0), *gone, *expiring)
+    reader.settles()
+    assert reader.told == {}
+
+    reader.takes(*settings_of([Change(ALICE, rule(**{P: 5.0}))], {}), first=9)
+    reader.settles()
+    assert reader.told == {ALICE: rule(**{P: 5.0})}
+
+    # And of two rules that two make at once, the last is that of who said so.
+    both = [settings_of([Change(ALICE, one)], {}) for one in (after, rule(**{P: 5.0}))]
+    reader = Reader().starts(*both[0], *both[1])
+    reader.settles()
+    assert reader.told == {ALICE: rule(**{P: 5.0})}
 
 
 def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
