@@ -176,7 +176,7 @@ class TopicKeeper:
         if not await self._is_read_to(offset + len(records)):
             told = f"The change is in {self.name} at offset {offset}, and not in force at this proxy yet"
             raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
-        if not self.state.has(settings, offset=offset):
+        if not self.state.has(len(records), offset=offset):
             told = f"The change is in {self.name} at offset {offset}, and was not understood when it was read back"
             # Another version may understand it.
             raise self._refusal(KAFKA_STORAGE_ERROR, f"{told}; see the proxy's log", may_hold=True)

@@ -9,7 +9,7 @@ understood stays as it was.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -26,6 +26,8 @@ from proxy.quota_topic.table import RULE, Limits, Table
 MOST_ENTITIES: Final = 210_000
 # How many different keys are said to be not understood; the others are counted.
 _MOST_SAID: Final = 100
+# Of how many records that were not understood the offsets are known: who has written one asks right behind.
+_MOST_FAULTS: Final = 10_000
 
 
 class Told(NamedTuple):
@@ -62,6 +64,7 @@ class StoreTopicState:
         self._owed: set[Entity] = set()  # whose changes were told and are not in force
         self._notices: deque[Notice] = deque()
         self._said: set[object] = set()
+        self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # offsets
         self._is_full = False
 
     # -- what comes in --
@@ -76,6 +79,7 @@ class StoreTopicState:
     def begin(self) -> None:
         """Take it that what comes now is the topic from its beginning on."""
         self._next = Table(self._most)
+        self._faults.clear()
 
     def take(self, seen: Iterable[Seen], *, next_offset: int) -> None:
         """Take up records in their order; all before ``next_offset`` are there then."""
@@ -144,9 +148,12 @@ class StoreTopicState:
             self._touched[told.change.entity] = told.offset
             self._owed.add(told.change.entity)
 
-    def has(self, settings: Sequence[Setting], *, offset: int) -> bool:
-        """Whether settings that were written from ``offset`` on were understood, or others behind them were."""
-        return all(self._has(setting, offset) for setting in settings)
+    def has(self, count: int, *, offset: int) -> bool:
+        """Whether so many records from ``offset`` on, all before ``next_offset``, were understood.
+
+        Those of which compaction has left nothing, for others came behind, are taken to have been.
+        """
+        return not any(offset <= fault < offset + count for fault in self._faults)
 
     def notices(self) -> Iterator[Notice]:
         """Return what is to be said, each once."""
@@ -154,10 +161,6 @@ class StoreTopicState:
             yield self._notices.popleft()
 
     # -- within --
-
-    def _has(self, setting: Setting, offset: int) -> bool:
-        held = self._now.held(_entity(setting), setting.key)
-        return setting.value is None if held is None else held.offset >= offset
 
     def _rule(self, entity: Entity, limits: Limits | None) -> StoredRule | None:
         if limits is None or not limits.is_published:
@@ -179,6 +182,7 @@ class StoreTopicState:
                 table.remember_deletion(self._now, entity, key)
         if not table.put(entity, key, value, offset):
             self.not_understood += 1
+            self._faults.append(offset)
             if not self._is_full:
                 self._is_full = True
                 self._say(
@@ -187,6 +191,7 @@ class StoreTopicState:
 
     def _not_understood(self, offset: int, fault: RecordFault) -> None:
         self.not_understood += 1
+        self._faults.append(offset)
         if isinstance(fault.about, Rule | Setting) and self._next is not None:
             self._next.carry_over(self._now, _entity(fault.about), _said_by(fault.about)[0])
         self._say_once(fault.key, f"offset {offset} was not understood: {fault}")

@@ -15,7 +15,7 @@ from proxy.quota_keeper.keeper import NotKeptError
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_keeper.topic_state import Told
-from proxy.quota_keeper.written import NotWrittenError
+from proxy.quota_keeper.written import NotWrittenError, Record
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
@@ -247,6 +247,24 @@ async def test_what_is_written_and_not_read_back_is_told_as_such() -> None:
         with pytest.raises(NotKeptError, match="at offset 2, and was not understood when it was read back"):
             await one.set(ALICE, {P: 6.0})
         assert one.stored == {ALICE: rule(**{P: 5.0})}
+
+
+@on_uvloop
+async def test_what_another_deletes_right_behind_was_understood() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        append = one.writer.append
+
+        async def followed(records: Sequence[Record]) -> int:
+            offset = await append(records)
+            log.write(Setting(user="alice", key=P))
+            return offset
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", followed)
+            await one.set(ALICE, {P: 5.0})
+        await eventually(lambda: one.keeper.offset == 3)
+        assert one.stored == {}
 
 
 @on_uvloop

@@ -204,17 +204,28 @@ def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
 
 def test_whether_what_was_written_was_understood_is_known() -> None:
     reader = Reader().starts(setting(P, 1.0))
-    written = [setting(P, 2.0), setting(C, None)]
-    assert not reader.state.has(written, offset=1)
+    # Two, of which the second is not understood, and one that another deletes right behind.
+    reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
+    assert not reader.state.has(2, offset=1)
+    assert reader.state.has(1, offset=1)
+    assert reader.state.has(1, offset=3)
 
-    reader.takes(garbage(), first=1)
-    assert not reader.state.has(written, offset=1)
-    reader.takes(setting(P, 9.0), setting(C, 9.0), first=2)
+    # Read anew, too, where others came behind and compaction has left nothing of it.
+    reader.state.begin()
+    reader.takes(garbage(), setting(C, None), first=2)
+    reader.state.end_reached(next_offset=9)
+    assert not reader.state.has(2, offset=1)
+    assert reader.state.has(4, offset=3)
 
-    # Others came behind; of what was deleted, too.
-    assert reader.state.has(written, offset=1)
-    assert reader.state.has([setting(RATE, None)], offset=1)
-    assert not reader.state.has([setting(C, None)], offset=4)
+    # Another topic of the same name.
+    reader.starts(setting(P, 1.0), setting(P, 2.0), setting(P, 3.0))
+    assert reader.state.has(3, offset=0)
+
+
+def test_entities_for_which_there_is_no_room_were_not_understood() -> None:
+    reader = Reader().starts(*(setting(P, 1.0, f"u{number}") for number in range(5)))
+    assert reader.state.has(4, offset=0)
+    assert not reader.state.has(1, offset=4)
 
 
 def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
