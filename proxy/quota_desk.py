@@ -6,7 +6,7 @@ What is decided here goes to a keeper (``proxy.quota_keeper``), and is in force 
 import asyncio
 import logging
 from collections import ChainMap, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, Protocol, TypeVar, cast
@@ -56,6 +56,8 @@ _AT_ONCE: Final = 250
 _SMALL_BYTES: Final = 1_024
 # Likewise of entities, where it is no frame.
 _FEW: Final = 10
+# Of a request, the log need not have each: ten thousand lines would hold the loop for a tenth of a second.
+_MOST_SAID: Final = 10
 # Of requests that have not begun: some of the largest that there are. Who has no room asks again.
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
@@ -420,8 +422,10 @@ def _unknown(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
     return altered._replace(results=tuple(results), outcomes=tuple(told))
 
 
-def _say(principal: str, changes: Iterable[Change]) -> None:
-    for entity, rule in changes:
+def _say(principal: str, changes: Sequence[Change]) -> None:
+    for entity, rule in changes[:_MOST_SAID]:
         said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
         words = ", ".join(f"{key}={value}" for key, value in said.items()) or "none"
         log.info("%s set the quotas of %s: %s", principal, entity, words)
+    if len(changes) > _MOST_SAID:
+        log.info("%s set those of %d others", principal, len(changes) - _MOST_SAID)

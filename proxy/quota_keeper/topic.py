@@ -12,7 +12,7 @@ from itertools import starmap
 from time import monotonic
 from typing import Final, Protocol, TypeAlias
 
-from config.quota_record import Setting, encode
+from config.quota_record import encode
 from config.terms import written_terms
 from proxy.quota_keeper.keeper import Hold, NotKeptError
 from proxy.quota_keeper.last_known import LastKnown
@@ -166,8 +166,7 @@ class TopicKeeper:
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """See ``Keeper``."""
         self._check_connected()
-        settings = settings_of(changes, before)
-        records = await self._encoded(settings)
+        records = await self._records(changes, before)
         try:
             async with self._writing:
                 offset = await self._writer.append(records)
@@ -196,9 +195,10 @@ class TopicKeeper:
             told = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
             raise self._refusal(KAFKA_STORAGE_ERROR, told)
 
-    async def _encoded(self, settings: Sequence[Setting]) -> Sequence[Record]:
+    async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
+        """Return what is to be written. Beside the loop: of a large request it takes long."""
         try:
-            return await asyncio.to_thread(lambda: list(map(encode, settings)))
+            return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before))))
         except ValueError as error:
             told = f"A quota cannot be kept in {self.name}: {error}"
             raise self._refusal(POLICY_VIOLATION, told) from error

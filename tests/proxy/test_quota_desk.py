@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -149,6 +150,22 @@ async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start
         assert len(again.desk.quotas) == 1_000
     ticking.cancel()
     assert len(put) == len(set(put)) == 4
+
+
+@on_uvloop
+async def test_of_a_large_request_the_log_names_the_first_and_counts_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each would hold the loop."""
+    caplog.set_level(logging.INFO)
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        for some in (many[:10], many):
+            await one.ask(AlterRequest(1, 7, some, False))
+
+    said = [text for text in caplog.messages if text.startswith("admin set ")]
+    named = [f"admin set the quotas of user {number}: {P}=1.0" for number in range(20)]
+    assert said == [*named, "admin set those of 980 others"]
 
 
 @on_uvloop

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from config.model import DEFAULT
 from config.quota_record import Rule, Setting
 from proxy.quota_keeper import topic as topic_module
+from proxy.quota_keeper import topic_state
 from proxy.quota_keeper.keeper import NotKeptError
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic import TopicKeeper
@@ -104,6 +106,22 @@ async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then
         (b'{"user":"alice","key":"producer_byte_rate"}', None),
         (b'{"user":"alice","key":"terms"}', None),
     ]
+
+
+@on_uvloop
+async def test_what_is_written_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand entities it takes long."""
+    threads = []
+
+    def settings_of(changes: Iterable[Change], before: Mapping[Entity, StoredRule]) -> tuple[Setting, ...]:
+        threads.append(threading.current_thread())
+        return topic_state.settings_of(changes, before)
+
+    monkeypatch.setattr(topic_module, "settings_of", settings_of)
+    async with bed(TopicLog()) as one:
+        await one.set(ALICE, {P: 5.0})
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 @on_uvloop
