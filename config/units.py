@@ -39,6 +39,9 @@ _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 _INT32_MAX: Final = 2**31 - 1
+# More than any quantity has.
+_MOST_DIGITS: Final = 4_000
+_MOST_WHOLE: Final = 10**_MOST_DIGITS
 
 _SIZE_HELP: Final = "write a number of bytes or one with a unit, such as 10MB (10,000,000) or 10MiB (10,485,760)"
 _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1h"
@@ -176,6 +179,10 @@ def default_broker_ports(bind: Address) -> tuple[int, int]:
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
     """Return number times unit, 0 or more. ``factors`` has the unit "" where a bare number means something."""
+    # Of a million digits arithmetic overflows, and a whole number of some thousand cannot even be shown.
+    is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
+    if is_long and not isinstance(value, float):
+        raise UnitError(f"what has more than {_MOST_DIGITS} characters is too long for {kind}; {help_text}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UnitError(f"{kind} must be finite, got {value}; {help_text}")
     match = _QUANTITY.fullmatch(value.strip() if isinstance(value, str) else f"{Decimal(str(value)):f}")
