@@ -63,7 +63,7 @@ class Ticket:
         frame: The request, whole; nothing once it is dropped.
         origin: Who asks.
         owner: Whom to wake.
-        changes: What is asked for, where that is no frame.
+        changes: What is asked for, where that is no frame; likewise.
         answer: The whole frame, once it is there.
         altered: What became of ``changes``, once that is done.
         error: Why there is none, if it was no such request.
@@ -84,7 +84,7 @@ class Ticket:
 
     def drop(self) -> None:
         """Take it that nobody waits for it: what has not begun need not."""
-        self.frame, self.owner = b"", None
+        self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
 
