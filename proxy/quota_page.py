@@ -213,7 +213,8 @@ class QuotaPage:
             told = f"not done within {self._deadline_s:g} s, and may still be: look before you send it again"
             raise _RefusedError("504 Gateway Timeout", told) from None
         except CancelledError:
-            raise _RefusedError("503 Service Unavailable", "the proxy stops") from None
+            told = "the proxy stops; it may still be done: look before you send it again"
+            raise _RefusedError("503 Service Unavailable", told) from None
         if altered is None:
             raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
         return altered

@@ -301,6 +301,20 @@ async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Pat
         assert reply.status == "504 Gateway Timeout"
         assert "look before you send it again" in b"".join(reply.body).decode()
         await eventually(lambda: one.server.quota_desk._waiting[0].is_dropped)
+        assert one.server.quota_desk._waiting[0].changes is None, "its memory is free, too"
+
+
+@on_uvloop
+async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tmp_path: Path) -> None:
+    async with page(tmp_path, serves=False) as one:
+        asked = asyncio.ensure_future(one.post(SET_ALICE))
+        await eventually(lambda: one.server.quota_desk._waiting)
+        (changing,) = [task for task in asyncio.all_tasks() if "QuotaPage._change" in str(task.get_coro())]
+        changing.cancel()
+        answer = await asked
+
+        assert answer.status == 503
+        assert answer.body == b"the proxy stops; it may still be done: look before you send it again\n"
 
 
 @on_uvloop
