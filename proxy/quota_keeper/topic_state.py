@@ -73,7 +73,8 @@ class StoreTopicState:
         """Take it that the topic had these when it was last read, by an earlier process."""
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
-                self._now.put(entity, *_said_by(setting), -1)
+                terms = rule.terms if setting.key == TERMS and setting.value else None
+                self._now.put(entity, *_said_by(setting, terms), -1)
             self._touched[entity] = None
 
     def begin(self) -> None:
@@ -85,11 +86,12 @@ class StoreTopicState:
         """Take up records in their order; all before ``next_offset`` are there then."""
         for one in seen:
             self.records += 1
-            record = _fault_of_terms(one.record) or one.record
+            terms = _terms(one.record)
+            record = terms if isinstance(terms, RecordFault) else one.record
             if isinstance(record, RecordFault):
                 self._not_understood(one.offset, record)
             elif isinstance(record, Rule | Setting):
-                self._put(record, one.offset)
+                self._put(record, one.offset, terms)
             elif isinstance(record, Share):
                 self._say_once(Share, "has shares of proxies, which hold with quotas_from alone: they are passed over")
         if self._next is None:
@@ -171,8 +173,8 @@ class StoreTopicState:
             return None
         return StoredRule(limits=limits.limits, terms=limits.terms if isinstance(limits.terms, Terms) else NO_TERMS)
 
-    def _put(self, record: Rule | Setting, offset: int) -> None:
-        entity, (key, value) = _entity(record), _said_by(record)
+    def _put(self, record: Rule | Setting, offset: int, terms: object) -> None:
+        entity, (key, value) = _entity(record), _said_by(record, terms)
         table = self._now
         if self._next is None:
             self._touched[entity] = offset
@@ -193,7 +195,7 @@ class StoreTopicState:
         self.not_understood += 1
         self._faults.append(offset)
         if isinstance(fault.about, Rule | Setting) and self._next is not None:
-            self._next.carry_over(self._now, _entity(fault.about), _said_by(fault.about)[0])
+            self._next.carry_over(self._now, _entity(fault.about), _said_by(fault.about, None)[0])
         self._say_once(fault.key, f"offset {offset} was not understood: {fault}")
 
     def _say_once(self, about: object, text: str) -> None:
@@ -219,15 +221,15 @@ def _entity(record: Rule | Setting) -> Entity:
     return Entity(record.user, record.client_id, record.ip)
 
 
-def _said_by(record: Rule | Setting) -> tuple[str, object]:
+def _said_by(record: Rule | Setting, terms: object) -> tuple[str, object]:
     """Return which key of an entity is what."""
     if isinstance(record, Rule):
         return RULE, record.limits
-    return record.key, read_terms(record.value) if record.key == TERMS and record.value else record.value
+    return record.key, record.value if terms is None else terms
 
 
-def _fault_of_terms(record: QuotaRecord | RecordFault) -> RecordFault | None:
-    """Return why the terms of a record are none, or do not fit its entity; None: there are none, or they do."""
+def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
+    """Return the terms of a record, or why they are none or do not fit its entity; None: it has none."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -239,7 +241,7 @@ def _fault_of_terms(record: QuotaRecord | RecordFault) -> RecordFault | None:
         key = encode(record)[0].decode()
         about = replace(record, value=None)
         return RecordFault(kind=FaultKind.VALUE, key=key, message=str(error), about=about)
-    return None
+    return terms
 
 
 def _settings(entity: Entity, before: StoredRule | None, after: StoredRule | None) -> Iterator[Setting]:
