@@ -39,7 +39,7 @@ def _proxy(kafka: Kafka, **more: object) -> Proxy:
 
 def _configs(kafka: Kafka, address: str, *commands: str) -> None:
     """Run kafka-configs.sh with each of the commands."""
-    said = kafka.run_java(str(_CONFIGS), address, *commands)
+    said = kafka.run_java(str(_CONFIGS), address, "-", *commands)
     statuses = [block.splitlines()[0] for block in said.strip().split("\n\n")]
     assert statuses == ["0"] * len(commands), said
 

@@ -48,6 +48,7 @@ def test_what_is_answered_here_is_told_and_of_what_is_not_what_the_broker_says(t
             said = kafka.run_java(
                 str(_CONFIGS),
                 proxy.address("clients"),
+                "-",
                 "--alter|--add-config|producer_byte_rate=7000|--entity-type|users|--entity-default",
                 "--describe|--entity-type|users|--entity-default",
                 classpath=kafka_classpath(KAFKA_4),

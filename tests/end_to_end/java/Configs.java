@@ -1,42 +1,61 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Collectors;
 import kafka.admin.ConfigCommand;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Several kafka-configs.sh in one process, for each takes a second to start:
  *
- *   Configs.java BOOTSTRAP COMMAND...       the words of a command are separated by "|"
+ *   Configs.java BOOTSTRAP EXPECTED COMMAND...       the words of a command are separated by "|"
+ *
+ * A broker tells of a change some milliseconds after it has acknowledged it. So what is only shown is asked for until it
+ * is as expected, for two seconds at most: EXPECTED is "-", or a file with the sorted lines of each command, and U+001E
+ * between commands.
  *
  * Writes of each command a line with its exit status, all that it wrote to standard output and error, and an empty line.
  */
 public class Configs {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws Exception {
+        String[] expected = arguments[1].equals("-") ? null : Files.readString(Path.of(arguments[1])).split("\u001e", -1);
         PrintStream out = System.out;
-        PrintStream errors = System.err;
+        // One for all of them: Scala's println, of Kafka before 4, keeps the stream that it finds first.
+        ByteArrayOutputStream said = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(said, true));
+        System.setErr(System.out);
         Exit.setExitProcedure((status, message) -> {
             throw new Exited(status);
         });
-        for (String command : Arrays.copyOfRange(arguments, 1, arguments.length)) {
+        for (int i = 2; i < arguments.length; i++) {
             List<String> words = new ArrayList<>(List.of("--bootstrap-server", arguments[0]));
-            words.addAll(Arrays.asList(command.split("\\|")));
-            ByteArrayOutputStream said = new ByteArrayOutputStream();
-            int status = 0;
-            System.setOut(new PrintStream(said, true));
-            System.setErr(System.out);
-            try {
-                ConfigCommand.main(words.toArray(new String[0]));
-            } catch (Exited exited) {
-                status = exited.status;
-            } finally {
-                System.setOut(out);
-                System.setErr(errors);
-            }
+            words.addAll(Arrays.asList(arguments[i].split("\\|")));
+            boolean isShown = expected != null && arguments[i].startsWith("--describe");
+            long until = System.nanoTime() + 2_000_000_000L;
+            int status;
+            do {
+                said.reset();
+                status = run(words);
+            } while (isShown && !lines(said).equals(expected[i - 2]) && System.nanoTime() < until);
             out.printf("%d%n%s%n", status, said);
         }
+    }
+
+    private static int run(List<String> words) {
+        try {
+            ConfigCommand.main(words.toArray(new String[0]));
+            return 0;
+        } catch (Exited exited) {
+            return exited.status;
+        }
+    }
+
+    private static String lines(ByteArrayOutputStream said) {
+        return said.toString().lines().filter(line -> !line.isEmpty()).sorted().collect(Collectors.joining("\n"));
     }
 
     private static class Exited extends RuntimeException {
