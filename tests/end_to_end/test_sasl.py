@@ -68,12 +68,18 @@ def kafka() -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module")
-def proxy(kafka: Kafka) -> Iterator[Proxy]:
+def proxy(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     rules = [
         {"user": "alice", "producer_byte_rate": ALICES_RATE, "consumer_byte_rate": ALICES_RATE, "shaping": "paced"},
         {"user": "<default>", "producer_byte_rate": "1GiB", "consumer_byte_rate": "1GiB"},
     ]
-    with Proxy({"quotas": rules, "log": {"level": "debug"}}, kafka) as started:
+    settings = {
+        "quotas": rules,
+        "principals": {"admins": ["alice"]},
+        "store": {"directory": str(tmp_path_factory.mktemp("store") / "quotas.d")},
+        "log": {"level": "debug"},
+    }
+    with Proxy(settings, kafka) as started:
         yield started
 
 
@@ -387,26 +393,26 @@ def _as(user: str, directory: Path) -> str:
     return f"--command-config|{file}"
 
 
-def test_who_logs_in_as_an_administrator_may_alter_quotas_and_nobody_else(kafka: Kafka, tmp_path: Path) -> None:
+def test_who_logs_in_as_an_administrator_may_alter_quotas_and_nobody_else(
+    kafka: Kafka, proxy: Proxy, tmp_path: Path
+) -> None:
     of_nobody = "--entity-type|users|--entity-name|nobody"
     alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
     shows = f"--describe|{of_nobody}"
-    settings = {"principals": {"admins": ["alice"]}, "store": {"directory": str(tmp_path / "quotas.d")}}
-    with Proxy(settings, kafka) as proxy:
-        set_, refused, not_told, shown = said(
-            kafka,
-            KAFKA_4,
-            proxy.address(SASL),
-            f"{alters}|{_as('alice', tmp_path)}",
-            f"{alters.replace('7000', '9000')}|{_as('bob', tmp_path)}",
-            f"{shows}|{_as('bob', tmp_path)}",
-            f"{shows}|{_as('alice', tmp_path)}",
-        )
+    set_, refused, not_told, shown = said(
+        kafka,
+        KAFKA_4,
+        proxy.address(SASL),
+        f"{alters}|{_as('alice', tmp_path)}",
+        f"{alters.replace('7000', '9000')}|{_as('bob', tmp_path)}",
+        f"{shows}|{_as('bob', tmp_path)}",
+        f"{shows}|{_as('alice', tmp_path)}",
+    )
 
-        assert set_[0] == shown[0] == "0"
-        assert "Completed updating config for user nobody." in set_
-        for told in (refused, not_told):
-            assert told[0] == "1"
-            assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(told)
-        assert "Quota configs for user-principal 'nobody' are producer_byte_rate=7000.0" in shown
-        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1
+    assert set_[0] == shown[0] == "0"
+    assert "Completed updating config for user nobody." in set_
+    for told in (refused, not_told):
+        assert told[0] == "1"
+        assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(told)
+    assert "Quota configs for user-principal 'nobody' are producer_byte_rate=7000.0" in shown
+    assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1
