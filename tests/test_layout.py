@@ -36,6 +36,11 @@ EXCEPTIONS = {
     "proxy/mutations.py": "tests/proxy/session/test_mutations.py",
     "proxy/calls.py": "tests/proxy/session/test_calls.py",
     "proxy/commands/priority.py": "tests/proxy/commands/test_explain.py",
+    # What is said is tested as it is read.
+    **{
+        f"proxy/explanation/{name}.py": "tests/proxy/commands/test_explain.py"
+        for name in ("model", "shown", "json_form", "text", "hints")
+    },
     # Of no use without what is asked, or what asks.
     "proxy/commands/quotas_client.py": "tests/proxy/commands/test_quotas.py",
     "proxy/quota_changes/ledger.py": "tests/proxy/test_quota_desk.py",
