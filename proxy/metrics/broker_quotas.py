@@ -1,15 +1,13 @@
 """The metrics of the brokers' own quotas, where these are the rules: whether they are read, and what there is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from proxy.broker_quotas.follower import BrokerFollower
+from proxy.metrics.singles import Single, singles
 from proxy.metrics.text import Family
 
-_PREFIX: Final = "kafka_quota_proxy_broker_quotas"
-
-# name, type, what it means, how it is read
-_FAMILIES: Final[tuple[tuple[str, str, str, Callable[[BrokerFollower], float]], ...]] = (
+_FAMILIES: Final[tuple[Single[BrokerFollower], ...]] = (
     ("connected", "gauge", "Whether the last reading of the brokers' quotas worked.",
      lambda broker: broker.is_connected),
     ("readings_total", "counter", "Readings that worked.", lambda broker: broker.readings),
@@ -27,7 +25,4 @@ _FAMILIES: Final[tuple[tuple[str, str, str, Callable[[BrokerFollower], float]], 
 
 def families(broker: BrokerFollower | None) -> Iterator[Family]:
     """Return them; nothing where the rules are others."""
-    if broker is None:
-        return
-    for name, kind, help_, read in _FAMILIES:
-        yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(read(broker)))])
+    return singles("kafka_quota_proxy_broker_quotas", _FAMILIES, broker)

@@ -16,9 +16,8 @@ from proxy.metrics import (
     connections,
     quota_changes,
     quota_store,
-    quota_topic,
+    quota_topics,
     replication,
-    store_topic,
     usage_log,
 )
 from proxy.metrics.text import Family, Rest, labels, paced, rest
@@ -114,11 +113,10 @@ class Families:
         yield from connections.families(self._server.quotas_by_name, ports, now_ms)
         yield from call_queue.families(self._server.desks_by_name, ports)
         yield from usage_log.families(self._server.usage)
-        yield from quota_topic.families(self._server.quota_topic)
+        yield from quota_topics.families(self._server.quota_topic, self._server.quota_desk.topic)
         yield from broker_quotas.families(self._server.broker_quotas)
         yield from quota_store.families(self._server.quota_desk)
         yield from quota_changes.families(self._server.quota_desk.ledger)
-        yield from store_topic.families(self._server.quota_desk.topic)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}

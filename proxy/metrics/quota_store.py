@@ -1,23 +1,23 @@
 """The metrics of quotas that are set through this proxy: how many there are, and whether they can be kept."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import nan
 from time import time
 from typing import Final
 
+from proxy.metrics.singles import Single, singles
 from proxy.metrics.text import Family
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_keeper.directory import DirectoryKeeper
 
 _PREFIX: Final = "kafka_quota_proxy_quota_store"
 
-# name, type, what it means, how it is read
-_OF_ALL: Final[tuple[tuple[str, str, str, Callable[[QuotaDesk], float]], ...]] = (
+_OF_ALL: Final[tuple[Single[QuotaDesk], ...]] = (
     ("entities", "gauge", "Entities whose quotas were set through a proxy.", lambda desk: desk.entities),
     ("unknown_hosts", "gauge", "Hosts among them of which no address is known, so that their quotas do not hold.",
      lambda desk: desk.unknown_hosts),
 )  # fmt: skip
-_OF_DIRECTORIES: Final[tuple[tuple[str, str, str, Callable[[DirectoryKeeper], float]], ...]] = (
+_OF_DIRECTORIES: Final[tuple[Single[DirectoryKeeper], ...]] = (
     ("writable", "gauge", "Whether what was changed last could be written down.", lambda keeper: keeper.is_writable),
     ("write_failures_total", "counter", "Changes that could not be written down, and were refused.",
      lambda keeper: keeper.failures),
@@ -37,11 +37,9 @@ def families(desk: QuotaDesk) -> Iterator[Family]:
     """Return them; nothing where no quota can be set."""
     if desk.keeper is None:
         return
-    for name, kind, help_, read in _OF_ALL:
-        yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(read(desk)))])
+    yield from singles(_PREFIX, _OF_ALL, desk)
     if isinstance(desk.keeper, DirectoryKeeper):
-        for name, kind, help_, read_of_directory in _OF_DIRECTORIES:
-            yield Family(f"{_PREFIX}_{name}", kind, help_, [("", float(read_of_directory(desk.keeper)))])
+        yield from singles(_PREFIX, _OF_DIRECTORIES, desk.keeper)
 
 
 def _or_nan(time_s: float | None) -> float:
