@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -14,12 +13,12 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, QUICK_TO_RETURN, Kafka
+from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
-_CONFIGS: Final = Path(__file__).parent / "java" / "Configs.java"
 _BROKER: Final = "kafka_quota_proxy_broker_quotas"
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _QUOTA: Final = 2 * MIB
@@ -39,9 +38,8 @@ def _proxy(kafka: Kafka, **more: object) -> Proxy:
 
 def _configs(kafka: Kafka, address: str, *commands: str) -> None:
     """Run kafka-configs.sh with each of the commands."""
-    said = kafka.run_java(str(_CONFIGS), address, "-", *commands)
-    statuses = [block.splitlines()[0] for block in said.strip().split("\n\n")]
-    assert statuses == ["0"] * len(commands), said
+    told = said(kafka, kafka.version, address, *commands)
+    assert [status for status, *_ in told] == ["0"] * len(commands), told
 
 
 def _set(client_id: str, **limits: float) -> str:

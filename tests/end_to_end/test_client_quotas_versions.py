@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_4, kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT
+from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 
-_CONFIGS: Final = Path(__file__).parent / "java" / "Configs.java"
 _BOTH: Final = (48, 49)
 
 
@@ -45,12 +45,11 @@ def test_what_is_answered_here_is_told_and_of_what_is_not_what_the_broker_says(t
 
             assert proxy.reload({**settings, "principals": {"admins": ["ANONYMOUS"], "forward_quota_requests": True}})
             assert _told(proxy.port("clients")) == [(0, 1), (0, 1)]
-            said = kafka.run_java(
-                str(_CONFIGS),
+            _, shown = said(
+                kafka,
+                KAFKA_4,
                 proxy.address("clients"),
-                "-",
                 "--alter|--add-config|producer_byte_rate=7000|--entity-type|users|--entity-default",
                 "--describe|--entity-type|users|--entity-default",
-                classpath=kafka_classpath(KAFKA_4),
             )
-            assert "Quota configs for the default user-principal are producer_byte_rate=7000.0" in said
+            assert shown == ["0", "Quota configs for the default user-principal are producer_byte_rate=7000.0"]
