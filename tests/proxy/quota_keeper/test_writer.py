@@ -10,51 +10,31 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import DescribeConfigsRequest
-from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 from aiokafka.record import MemoryRecords
 
-from config.model import Address, AdminClient, QuotasFrom
 from proxy.quota_keeper import writer as writer_module
 from proxy.quota_keeper.writer import Writer
 from proxy.quota_keeper.written import NotWrittenError, Record
 from proxy.quota_topic.batches import MOST_DECOMPRESSED_BYTES, Batches
+from tests.support.topic_cluster import SETTINGS, TopicCluster
 
-SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 ONE: list[Record] = [(b'{"user":"a"}', b'{"producer_byte_rate":1.0}'), (b'{"user":"b"}', None)]
 # What a broker answers with.
 NOT_LEADER, TIMED_OUT, TOO_LARGE, NO_REPLICAS, DENIED, OUT_OF_ORDER = 6, 7, 10, 19, 29, 45
 
 
 @dataclass
-class Cluster:
+class Cluster(TopicCluster):
     """A leader that knows its producers. ``answers``: what becomes of the next batches; None: it is written."""
 
     batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)  # producer, sequence, records
     answers: deque[int | str | None] = field(default_factory=deque)
-    is_away: bool = False
-    partitions: int = 1
     producers: int = 0
-    clients: int = 0
-    closed: int = 0
     configs_error: int = 0
 
-    def client(self, **settings: object) -> "Client":
-        assert settings["bootstrap_servers"] == ["k:9092"]
-        self.clients += 1
-        return Client(self)
-
-    def answer(self, request: object) -> object:
-        if isinstance(request, MetadataRequest):
-            assert request._allow_auto_topic_creation is False
-            partition = (0, 0, 7, [7], [7])
-            return SimpleNamespace(
-                brokers=[(7, "k", 9092, None)], topics=[(0, "store", False, [partition] * self.partitions)]
-            )
-        if isinstance(request, OffsetRequest):
-            return SimpleNamespace(topics=[("store", [(0, 0, -1, self.end())])])
+    async def answer_of_leader(self, request: object) -> object:
         if isinstance(request, InitProducerIdRequest):
             self.producers += 1
             return SimpleNamespace(error_code=0, producer_id=self.producers, producer_epoch=0)
@@ -63,6 +43,8 @@ class Cluster:
             return SimpleNamespace(resources=[(self.configs_error, None, 2, "store", entries)])
         assert isinstance(request, ProduceRequest)
         assert request.required_acks == -1
+        if self.answers and self.answers[0] == "hangs":
+            await asyncio.Event().wait()
         ((_, ((_, data),)),) = request._topics
         return self.produce(data)
 
@@ -92,27 +74,6 @@ class Cluster:
             return SimpleNamespace(topics=[])
         offset = sum(len(records) for _, _, records in self.batches[:known])
         return SimpleNamespace(topics=[("store", [(0, 0, offset, -1)])])
-
-
-@dataclass
-class Client:
-    cluster: Cluster
-
-    async def bootstrap(self) -> None:
-        if self.cluster.is_away:
-            raise KafkaConnectionError("Unable to bootstrap from k:9092")
-
-    def get_random_node(self) -> int:
-        return 7
-
-    async def send(self, node_id: int, request: object) -> object:
-        assert node_id == 7
-        if isinstance(request, ProduceRequest) and self.cluster.answers and self.cluster.answers[0] == "hangs":
-            await asyncio.Event().wait()
-        return self.cluster.answer(request)
-
-    async def close(self) -> None:
-        self.cluster.closed += 1
 
 
 @pytest.fixture

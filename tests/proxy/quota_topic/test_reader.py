@@ -10,20 +10,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.offset import OffsetRequest
 
-from config.model import Address, AdminClient, QuotasFrom
+from config.model import Address
 from config.quota_record import News, QuotaRecord, RecordFault, Rule
 from proxy.quota_topic import reader as reader_module
 from proxy.quota_topic.reader import Reader
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from tests.support.record_batches import batch
 from tests.support.stub_broker import eventually
+from tests.support.topic_cluster import SETTINGS, TopicCluster
 
-SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 NEWS = News(published_ms=1, lease_ms=1_000)
 
 
@@ -32,24 +30,17 @@ def rule(number: int) -> Rule:
 
 
 @dataclass
-class Cluster:
-    """What the clients of a test reach. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
+class Cluster(TopicCluster):
+    """A leader that is read from. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
 
-    partitions: int = 1
-    leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
-    topic_error: int = 0
-    is_away: bool = False
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
     end_offset: int | None = None  # None: that of the log
     beginning: int = 0
     latest: int | None = None  # None: the end of the log
-    latest_error: int = 0
     fetch_error: int = 0
     fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)  # of each next one; whether with records
     answer_error: int = 0
     is_hanging: bool = False
-    clients: int = 0
-    closed: int = 0
     now_ms: int = 0
     asked: list[Any] = field(default_factory=list)
     fetches: list[tuple[int, bool]] = field(default_factory=list)  # when it was sent, and whether there was anything
@@ -60,17 +51,17 @@ class Cluster:
 
     async def answer(self, request: object) -> object:
         self.asked.append(request)
-        if isinstance(request, MetadataRequest):
-            partition = (0, 0, 7, [7], [7])
-            return SimpleNamespace(
-                brokers=[(3, "k", 9092, None), (7, self.leader.host, self.leader.port, None)],
-                topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
-            )
-        if isinstance(request, OffsetRequest):
-            ((_, ((_, which),)),) = request._topics
-            latest = self.latest if self.latest is not None else (self.log[-1][0] if self.log else self.beginning)
-            offset = self.beginning if which == -2 else latest
-            return SimpleNamespace(topics=[("store", [(0, self.latest_error if which == -1 else 0, -1, offset)])])
+        return await super().answer(request)
+
+    def begin(self) -> int:
+        return self.beginning
+
+    def end(self) -> int:
+        if self.latest is not None:
+            return self.latest
+        return self.log[-1][0] if self.log else self.beginning
+
+    async def answer_of_leader(self, request: object) -> object:
         assert isinstance(request, FetchRequest)
         return await self.fetch(request)
 
@@ -87,31 +78,6 @@ class Cluster:
             await asyncio.sleep(0.005)
         topics: list[object] = [("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])]
         return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=0, topics=topics)
-
-    def client(self, **settings: object) -> "Client":
-        assert settings["bootstrap_servers"] == ["k:9092"]
-        assert settings["client_id"] == "me"
-        self.clients += 1
-        return Client(self)
-
-
-@dataclass
-class Client:
-    cluster: Cluster
-
-    async def bootstrap(self) -> None:
-        if self.cluster.is_away:
-            raise KafkaConnectionError("Unable to bootstrap from k:9092")
-
-    def get_random_node(self) -> int:
-        return 3
-
-    async def send(self, node_id: int, request: object) -> object:
-        assert node_id == (3 if isinstance(request, MetadataRequest) else 7)
-        return await self.cluster.answer(request)
-
-    async def close(self) -> None:
-        self.cluster.closed += 1
 
 
 @pytest.fixture

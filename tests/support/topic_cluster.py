@@ -1,0 +1,93 @@
+"""A cluster that is made up, with one topic, ``store``, for those who ask one by aiokafka's client, under it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Final
+
+from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+
+from config.model import Address, AdminClient, QuotasFrom
+
+SETTINGS: Final = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+_BOOTSTRAP: Final = 3
+_LEADER: Final = 7
+_EARLIEST: Final = -2
+
+
+@dataclass
+class TopicCluster(ABC):
+    """Where the topic is, and how far it goes; how it is read and written says who is derived from it.
+
+    Attributes:
+        partitions: How many the topic has.
+        leader: Where the leader of all of them is.
+        topic_error: What is answered to who asks for the topic.
+        is_away: Nobody can connect.
+        latest_error: What is answered to who asks for its end.
+        clients: How many there were.
+        closed: How many of these have gone.
+    """
+
+    partitions: int = 1
+    leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
+    topic_error: int = 0
+    is_away: bool = False
+    latest_error: int = 0
+    clients: int = 0
+    closed: int = 0
+
+    def client(self, **settings: object) -> "TopicClient":
+        assert settings["bootstrap_servers"] == ["k:9092"]
+        assert settings["client_id"] == "me"
+        self.clients += 1
+        return TopicClient(self)
+
+    async def answer(self, request: object) -> object:
+        if isinstance(request, MetadataRequest):
+            assert request._allow_auto_topic_creation is False
+            partition = (0, 0, _LEADER, [_LEADER], [_LEADER])
+            return SimpleNamespace(
+                brokers=[(_BOOTSTRAP, "k", 9092, None), (_LEADER, self.leader.host, self.leader.port, None)],
+                topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
+            )
+        if isinstance(request, OffsetRequest):
+            ((_, ((_, which),)),) = request._topics
+            of_end = (0, self.latest_error, -1, self.end())
+            return SimpleNamespace(topics=[("store", [(0, 0, -1, self.begin()) if which == _EARLIEST else of_end])])
+        return await self.answer_of_leader(request)
+
+    def begin(self) -> int:
+        """Return the offset of the first record."""
+        return 0
+
+    @abstractmethod
+    def end(self) -> int:
+        """Return the offset behind the last record."""
+
+    @abstractmethod
+    async def answer_of_leader(self, request: object) -> object:
+        """Return what is answered to all else."""
+
+
+@dataclass
+class TopicClient:
+    """What is asked of ``AIOKafkaClient``."""
+
+    cluster: TopicCluster
+
+    async def bootstrap(self) -> None:
+        if self.cluster.is_away:
+            raise KafkaConnectionError("Unable to bootstrap from k:9092")
+
+    def get_random_node(self) -> int:
+        return _BOOTSTRAP
+
+    async def send(self, node_id: int, request: object) -> object:
+        assert node_id == (_BOOTSTRAP if isinstance(request, MetadataRequest) else _LEADER)
+        return await self.cluster.answer(request)
+
+    async def close(self) -> None:
+        self.cluster.closed += 1
