@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
@@ -18,9 +17,11 @@ from protocol.client_quotas import Alteration
 from proxy.administration import Ticket
 from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
+from proxy.host_finder import HostFinder, find_hosts
 from proxy.in_thread import in_thread
 from proxy.quota.changes import Changes
 from proxy.quota_changes.outcome import NOBODY
+from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.in_force import InForce
@@ -43,8 +44,6 @@ _MOST_BACKOFF_S: Final = 5.0
 _LASTING_BACKOFF_S: Final = 30.0
 # Of answers that wait: who comes above that is not waited for.
 _MOST_WAITING: Final = 1_000
-# Of one reading: hosts are looked up one by one by the system.
-_MOST_HOSTS: Final = 100
 # How many different things are said to be passed over, or to be the file's.
 _MOST_SAID: Final = 100
 
@@ -77,12 +76,11 @@ class _Awaited(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What a reading has brought. ``addresses``: of hosts that were not known before."""
+    """What a reading has brought."""
 
     server: Address
     told: Told | None
     changes: tuple[Change, ...]
-    addresses: Mapping[str, tuple[str, ...]]
 
 
 class BrokerFollower:
@@ -131,8 +129,9 @@ class BrokerFollower:
         self._in_force = InForce(config, name=SOURCE, now_ms=wall_ms())
         # Of the file's rules; a broker's are the same at all times.
         self._timer = QuotaTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
-        self._addresses: dict[str, tuple[str, ...]] = {}  # of hosts whose rules are not in force yet
         self._on_changes = on_changes
+        self._hosts = HostFinder(on_found=self._take_found)
+        self._found: dict[str, tuple[str, ...]] = {}  # addresses of hosts whose rules are not in force yet
         self._connect = connect or _connect
         self._reader: Reader | None = None
         self._failure = ""  # said last
@@ -205,6 +204,7 @@ class BrokerFollower:
         """Read again and again, until cancelled; the first time at once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._timer.run())
+            tasks.create_task(self._hosts.run())
             await self._follow()
 
     async def _follow(self) -> None:
@@ -247,7 +247,6 @@ class BrokerFollower:
             self._fail(error)
             return
         self._succeed(reading)
-        self._addresses.update(reading.addresses)
         if reading.told is not None:
             self._rules = reading.told.rules
             self._pending.extend(reading.changes)
@@ -266,13 +265,29 @@ class BrokerFollower:
 
     async def _settle(self) -> None:
         """Put what was told in force, in portions; what could not be is tried again with the next reading."""
+        hosts = hosts_in(self._pending)
         while self._pending:
             some = [self._pending[index] for index in range(min(_AT_ONCE, len(self._pending)))]
-            self._on_changes(*self._in_force.change(some, self._addresses, now_ms=self._wall_ms()))
+            self._on_changes(*self._in_force.change(some, now_ms=self._wall_ms()))
             for _ in some:
                 self._pending.popleft()
             await asyncio.sleep(0)
-        self._addresses = {}
+        # Behind the others, which a name server that is away is not to hold up.
+        if hosts or self._found:
+            self._know(await find_hosts(hosts))
+        self._hosts.follow(self._in_force.unknown_hosts)
+
+    def _know(self, addresses: Addresses) -> None:
+        """Put the limits of hosts in force that have been found, now or before."""
+        self._found.update(addresses)
+        self._on_changes(*self._in_force.know(self._found))
+        self._found = {}
+
+    def _take_found(self, addresses: Addresses) -> None:
+        """Take it that hosts have been found that were looked for again."""
+        self._know(addresses)
+        self._hosts.follow(self._in_force.unknown_hosts)
+        log.info("quotas_from %s: found %s, whose quotas hold from now on", self.name, ", ".join(addresses))
 
     def _answer(self) -> None:
         """Let go of the answers whose changes hold, or that have waited for long enough."""
@@ -357,7 +372,7 @@ class BrokerFollower:
             self._close()
             reader, told = self._read_once()
         changes = () if told is None else differences(self._rules, told.rules)
-        return _Reading(reader.server, told, changes, _look_up(hosts_in(changes)))
+        return _Reading(reader.server, told, changes)
 
     def _read_once(self) -> tuple[Reader, Told | None]:
         reader = self._reader
@@ -392,16 +407,6 @@ def _brokers(config: ProxyConfig) -> tuple[Address, ...]:
         if listener.cluster is not None:
             servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
     return tuple(servers)
-
-
-def _look_up(hosts: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the addresses of hosts, in the thread; those that are not found have none."""
-    found: dict[str, tuple[str, ...]] = {}
-    for host in sorted(hosts)[:_MOST_HOSTS]:
-        with suppress(OSError, UnicodeError):
-            infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            found[host] = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
-    return found
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> Reader:

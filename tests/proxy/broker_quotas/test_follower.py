@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -21,11 +21,14 @@ from config.model import (
     QuotasFromBroker,
 )
 from protocol.client_quotas import Alteration, Op
+from proxy import host_finder
 from proxy.broker_quotas import follower as module
 from proxy.broker_quotas.follower import BrokerFollower, broker_follower
 from proxy.broker_quotas.told import RefusedError, Told
-from proxy.quota.changes import IpChanges, RuleChanges
+from proxy.quota.changes import Ip, IpChanges, RuleChanges
 from proxy.quota.entity import Entity as RuleEntity
+from proxy.quota_store import hosts as hosts_module
+from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.entity import Entity, StoredRule
 from tests.support.stub_broker import eventually
 
@@ -82,7 +85,7 @@ class Followed:
         self.wall_ms = 1_800_000_000_000
         self.changes: dict[RuleEntity, QuotaRule | None] = {}
         self.portions: list[int] = []
-        self.has_addresses = False
+        self.ips: dict[Ip, IpRule | None] = {}
         self.fails = 0
         self.follower = BrokerFollower(
             QuotasFromBroker(every_ms=every_ms),
@@ -94,12 +97,12 @@ class Followed:
         )
 
     def _take(self, changes: RuleChanges, ips: IpChanges) -> None:
-        if self.fails:
+        if self.fails and (changes or ips):
             self.fails -= 1
             raise RuntimeError("a fault")
         self.changes |= changes
         self.portions.append(len(changes))
-        self.has_addresses |= bool(ips)
+        self.ips |= ips
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -116,11 +119,14 @@ class Followed:
 
 
 class Owner:
-    def __init__(self) -> None:
+    def __init__(self, sees: Callable[[], bool] = lambda: True) -> None:
         self.turns = 0
+        self.seen: list[bool] = []
+        self._sees = sees
 
     def take_turn(self) -> None:
         self.turns += 1
+        self.seen.append(self._sees())
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +150,7 @@ async def test_what_the_broker_has_is_in_force_before_anybody_is_served_and_foll
         del followed.script.rules[Entity(user="u7")]
         followed.script.rules[Entity(user="u8")] = rule(producer_byte_rate=6.0)
         followed.script.rules[Entity(ip="10.0.0.7")] = rule(connection_creation_rate=3.0)
-        await eventually(lambda: followed.has_addresses)
+        await eventually(lambda: "10.0.0.7" in followed.ips)
 
     # Nothing else is touched.
     assert followed.changes == {
@@ -319,7 +325,7 @@ async def test_a_fault_here_is_said_and_what_was_told_is_in_force_a_little_later
     assert caplog.text.count("rules could not be put in force; it is tried again") == 2
 
 
-async def test_hosts_among_addresses_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosts_among_addresses_are_looked_up() -> None:
     followed = Followed()
     followed.script.rules = {
         Entity(ip="localhost"): rule(connection_creation_rate=3.0),
@@ -331,6 +337,107 @@ async def test_hosts_among_addresses_are_looked_up(monkeypatch: pytest.MonkeyPat
         await followed.follower.has_read.wait()
 
     assert {one.ip for one in followed.follower.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
+    """Hosts that the system knows, which is asked for others again at once."""
+    known: dict[str, tuple[str, ...]] = {}
+
+    async def look(hosts: Iterable[str]) -> Addresses:
+        return {host: known[host] for host in hosts if host in known}
+
+    monkeypatch.setattr(host_finder, "find_hosts", look)
+    monkeypatch.setattr(module, "find_hosts", look)
+    monkeypatch.setattr(hosts_module, "FIRST_DELAY_MS", 1)
+    return known
+
+
+async def test_any_number_of_hosts_is_found_before_anybody_is_served(known: dict[str, tuple[str, ...]]) -> None:
+    followed = Followed(every_ms=60_000)
+    known |= {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
+    followed.script.rules = {Entity(ip=host): rule(connection_creation_rate=3.0) for host in known}
+
+    async with followed.running():
+        await followed.follower.may_serve.wait()
+        assert {one.ip for one in followed.follower.ip_quotas} == {address for (address,) in known.values()}
+
+
+async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
+    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    followed = Followed(every_ms=60_000)
+    followed.script.rules = {
+        Entity(ip=host): rule(connection_creation_rate=3.0) for host in ("here", "away", "another")
+    }
+    known["here"] = ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        assert [one.ip for one in followed.follower.ip_quotas] == ["192.0.2.1"]
+        await eventually(lambda: "no address is known of another, away" in caplog.text)
+        known["away"] = ("192.0.2.2",)
+        await eventually(lambda: "192.0.2.2" in followed.ips)
+        assert "quotas_from broker: found away, whose quotas hold from now on" in caplog.text
+
+        # Also where it cannot be put in force when it is found.
+        followed.fails, known["another"] = 1, ("192.0.2.3",)
+        await eventually(lambda: "192.0.2.3" in followed.ips)
+
+    assert followed.ips["192.0.2.3"] == IpRule(ip="192.0.2.3", connection_creation_rate=3.0, source="broker")
+    assert followed.fails == 0
+
+
+async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_the_next_reading(
+    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
+    followed.fails, known["here"] = 1, ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+
+    assert "192.0.2.1" in followed.ips
+    assert caplog.text.count("rules could not be put in force; it is tried again") == 1
+
+
+async def test_an_answer_waits_until_the_hosts_limit_holds(
+    known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def finds_none(hosts: Iterable[str]) -> Addresses:
+        return {}
+
+    # Of those that are looked for beside.
+    monkeypatch.setattr(host_finder, "find_hosts", finds_none)
+    followed = Followed(every_ms=60_000)
+    owner = Owner(lambda: "192.0.2.1" in followed.ips)
+    known["here"] = ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
+        change = Alteration((("ip", "here"),), (Op("connection_creation_rate", 3.0),))
+        followed.follower.await_change((change,), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert owner.seen == [True]
+
+
+async def test_a_host_that_has_no_quota_any_more_is_not_looked_for(known: dict[str, tuple[str, ...]]) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {}
+        await eventually(lambda: not followed.follower.entities)
+        known["away"] = ("192.0.2.2",)
+        await followed.read_again()
+
+    assert "192.0.2.2" not in followed.ips
+    assert followed.follower.ip_quotas == ()
 
 
 def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named() -> None:
