@@ -7,10 +7,10 @@ those before; and all proxies put them in force in the order of the topic.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from time import monotonic
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 from config.quota_record import encode
 from config.terms import written_terms
@@ -21,6 +21,7 @@ from proxy.quota_keeper.written import NotWrittenError, Record, TopicWriter
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from proxy.quota_topic.hearing import Hearing, Reader, Tell
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read
 from proxy.quota_topic.told import Told as ToldByReader
 
@@ -32,35 +33,19 @@ _FIRST_S: Final = 15.0
 _READ_BACK_S: Final = 5.0
 # How many entities are looked at before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-_STOP_S: Final = 1.0
 # How often it is looked whether the topic is compacted, at most.
 _LOOK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
-Tell: TypeAlias = Callable[[ToldByReader], Awaitable[None]]
-
-
-class Reader(Protocol):
-    """What reads the topic, in a thread of its own: ``proxy.quota_topic.reader``."""
-
-    def start(self) -> None:
-        """Begin to tell."""
-
-    def stop(self) -> None:
-        """Have it end, soon."""
-
-    def join(self, timeout_s: float) -> None:
-        """Wait until it has."""
-
 
 class TopicKeeper:
-    """See ``Keeper``. All of it belongs to the loop, but for ``_tell``.
+    """See ``Keeper``. All of it belongs to the loop.
 
     Args:
         name: ``kafka://SERVERS/TOPIC``.
         hold: See ``Hold``.
         last_known: What keeps it on a disk; None: nothing does.
-        reader: Returns what reads the topic and awaits what it is given here with each thing that it tells.
+        reader: See ``Hearing``.
         writer: What writes to it.
 
     Attributes:
@@ -87,7 +72,7 @@ class TopicKeeper:
         self.failures = self.refused = self.offset = 0
         self.last_known = last_known
         self._hold = hold
-        self._reader = reader(self._tell)
+        self._hearing = Hearing(reader, self._hear)
         self._writer = writer
         self._writing = asyncio.Lock()
         self._is_failing = False
@@ -96,7 +81,6 @@ class TopicKeeper:
         self._has_moved = asyncio.Event()
         self._is_to_be_looked_at = asyncio.Event()
         self._said: set[str] = set()
-        self._loop: asyncio.AbstractEventLoop
 
     @property
     def sources(self) -> Mapping[Entity, str]:
@@ -116,11 +100,10 @@ class TopicKeeper:
 
     async def open(self) -> None:
         """See ``Keeper``: read the topic to its end, or, where it is away, take what was known last."""
-        self._loop = asyncio.get_running_loop()
         if self.last_known is not None:
             self.state.know(await self.last_known.open())
         known = self.state.entities
-        self._reader.start()
+        self._hearing.start()
         began_s = monotonic()
         try:
             async with asyncio.timeout(_FIRST_S):
@@ -182,8 +165,7 @@ class TopicKeeper:
 
     async def close(self) -> None:
         """See ``Keeper``."""
-        self._reader.stop()
-        await asyncio.to_thread(self._reader.join, _STOP_S)
+        await self._hearing.stop()
         await self._writer.close()
         if self.last_known is not None:
             await self.last_known.close()
@@ -257,12 +239,6 @@ class TopicKeeper:
             log.warning("store %s: %s", self.name, text)
 
     # -- reading --
-
-    async def _tell(self, told: ToldByReader) -> None:
-        """Have the loop hear, and wait until it has. In the reader's thread."""
-        if self._loop.is_closed():
-            raise asyncio.CancelledError
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
 
     async def _hear(self, told: ToldByReader) -> None:
         if isinstance(told, Began):

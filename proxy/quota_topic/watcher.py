@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import nan
 from time import monotonic_ns, time_ns
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from config.model import ProxyConfig, QuotaRule, QuotasFrom
 from proxy.quota.entity import Entity
+from proxy.quota_topic.hearing import Hearing, Reader, Tell
 from proxy.quota_topic.state import QuotaTopicState
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from proxy.usage.log import MissingPackageError, proxy_name
@@ -18,36 +19,21 @@ log = logging.getLogger(__name__)
 
 # How many rules are looked at before others have a turn: some milliseconds.
 _AT_ONCE: Final = 250
-_STOP_S: Final = 1.0
 # How long it takes until it is tried again to put rules in force.
 _AGAIN_S: Final = 5.0
 
-Tell: TypeAlias = Callable[[Told], Awaitable[None]]
 OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
-class Reader(Protocol):
-    """What reads a topic, in a thread of its own: ``proxy.quota_topic.reader``."""
-
-    def start(self) -> None:
-        """Begin to tell."""
-
-    def stop(self) -> None:
-        """Have it end, soon."""
-
-    def join(self, timeout_s: float) -> None:
-        """Wait until it has."""
-
-
 class QuotaTopic:
-    """Follows one topic. All of it belongs to the loop, but for ``_tell``.
+    """Follows one topic. All of it belongs to the loop.
 
     Args:
         settings: The file's section.
         proxy: Whose shares count.
         file_rules: Those of the file.
         on_changes: Is called on the loop with rules of the topic that have changed, and None for those that went.
-        reader: Returns what reads the topic and awaits what it is given here with each thing that it tells.
+        reader: See ``Hearing``.
 
     Attributes:
         state: What is known of the topic.
@@ -74,9 +60,8 @@ class QuotaTopic:
         self.failures = 0
         self._is_failing = False
         self._on_changes = on_changes
-        self._reader = reader(self._tell)
+        self._hearing = Hearing(reader, self._hear)
         self._has_heard = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
@@ -110,8 +95,7 @@ class QuotaTopic:
 
     def start(self) -> None:
         """Begin to read."""
-        self._loop = asyncio.get_running_loop()
-        self._reader.start()
+        self._hearing.start()
 
     async def run(self) -> None:
         """Let the lease end when nothing has come, until cancelled."""
@@ -132,14 +116,7 @@ class QuotaTopic:
 
     async def stop(self) -> None:
         """Read no more. Waits a moment for the reader to let go of the cluster."""
-        self._reader.stop()
-        await asyncio.to_thread(self._reader.join, _STOP_S)
-
-    async def _tell(self, told: Told) -> None:
-        """Have the loop hear, and wait until it has. In the reader's thread."""
-        if self._loop.is_closed():
-            raise asyncio.CancelledError
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
+        await self._hearing.stop()
 
     async def _hear(self, told: Told) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000

@@ -11,9 +11,10 @@ from config.quota_record import Rule
 from proxy import server as server_module
 from proxy.admin import Health
 from proxy.quota.entity import Entity, QuotaKind
+from proxy.quota_topic.hearing import Tell
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
-from proxy.quota_topic.watcher import QuotaTopic, Tell
+from proxy.quota_topic.watcher import QuotaTopic
 from proxy.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.playbook import Playbook

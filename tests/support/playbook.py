@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
+from proxy.quota_topic.hearing import Tell
 from proxy.quota_topic.told import Told
-from proxy.quota_topic.watcher import Tell
 
 
 class Playbook:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from config.quota_record import QuotaRecord, decode, encode
-from proxy.quota_keeper.topic import Tell
 from proxy.quota_keeper.written import NotWrittenError, Record
+from proxy.quota_topic.hearing import Tell
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read
 

@@ -14,9 +14,10 @@ from config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule,
 from config.quota_record import News, QuotaRecord, Rule, Share
 from proxy.quota.entity import Entity
 from proxy.quota_topic import watcher as watcher_module
+from proxy.quota_topic.hearing import Tell
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
-from proxy.quota_topic.watcher import QuotaTopic, Tell, quota_topic
+from proxy.quota_topic.watcher import QuotaTopic, quota_topic
 from proxy.usage.log import MissingPackageError
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
@@ -195,16 +196,6 @@ async def test_rules_that_could_not_be_put_in_force_are_tried_again(
     assert watched.changes == watched.topic.state.in_force
     assert caplog.text.count("rules could not be put in force; it is tried again") >= 1
     assert "OSError: broken" in caplog.text
-
-
-async def test_a_reader_that_outlives_the_loop_ends() -> None:
-    watched = Watched()
-    loop = asyncio.new_event_loop()
-    watched.topic._loop = loop
-    loop.close()
-
-    with pytest.raises(asyncio.CancelledError):
-        await watched.topic._tell(Began())
 
 
 async def test_it_tells_how_it_stands() -> None:

@@ -1,0 +1,54 @@
+"""Between the thread that reads a topic and the loop that hears of it: one thing after the other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final, Protocol, TypeAlias
+
+from proxy.quota_topic.told import Told
+
+_STOP_S: Final = 1.0
+
+Tell: TypeAlias = Callable[[Told], Awaitable[None]]
+
+
+class Reader(Protocol):
+    """What reads a topic, in a thread of its own: ``proxy.quota_topic.reader``."""
+
+    def start(self) -> None:
+        """Begin to tell."""
+
+    def stop(self) -> None:
+        """Have it end, soon."""
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has."""
+
+
+class Hearing:
+    """Has the loop hear what a reader tells, who waits with each thing until it is heard.
+
+    Args:
+        reader: Returns who reads, and awaits what it is given here with each thing that he tells.
+        hear: Is run on the loop with it. What it raises the reader meets.
+    """
+
+    def __init__(self, reader: Callable[[Tell], Reader], hear: Callable[[Told], Coroutine[None, None, None]]) -> None:
+        self._reader = reader(self._tell)
+        self._hear = hear
+        self._loop: asyncio.AbstractEventLoop
+
+    def start(self) -> None:
+        """Begin to read; on the loop."""
+        self._loop = asyncio.get_running_loop()
+        self._reader.start()
+
+    async def stop(self) -> None:
+        """Read no more. Waits a moment for the reader to let go of the cluster."""
+        self._reader.stop()
+        await asyncio.to_thread(self._reader.join, _STOP_S)
+
+    async def _tell(self, told: Told) -> None:
+        """Have the loop hear, and wait until it has. In the reader's thread."""
+        if self._loop.is_closed():
+            raise asyncio.CancelledError
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
