@@ -22,9 +22,9 @@ from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.in_force import InForce
 from proxy.quota_timer import QuotaTimer
 from proxy.server import Server
-from tests.proxy.test_server_quota_desk import ETL, P, answers, config_to, put, stopped
+from tests.proxy.test_server_quota_desk import ETL, P, answers, config_to, put
 from tests.support.frames import produce_request, produce_response
-from tests.support.stub_broker import client_of, eventually, on_uvloop, stub_broker
+from tests.support.stub_broker import client_of, eventually, on_uvloop, running, stub_broker
 
 START_MS = parse_instant_ms("2026-11-23T07:00:00Z")
 HOUR_MS = 3_600_000
@@ -69,7 +69,7 @@ class Bed:
 
 
 @asynccontextmanager
-async def running(bed: Bed) -> AsyncIterator[Bed]:
+async def followed(bed: Bed) -> AsyncIterator[Bed]:
     task = asyncio.get_running_loop().create_task(bed.timer.run())
     try:
         yield bed
@@ -94,7 +94,7 @@ async def test_each_rule_is_told_when_it_is_due_and_no_other() -> None:
         rule("c", ramp=ramp),
     )
     ip = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, expires_ms=START_MS + 2 * HOUR_MS)
-    async with running(Bed(expiring, scheduled, ramped, rule("d"), ips=(ip,))) as bed:
+    async with followed(Bed(expiring, scheduled, ramped, rule("d"), ips=(ip,))) as bed:
         assert await bed.at(START_MS + HOUR_MS - 1) == []
 
         assert await bed.at(START_MS + HOUR_MS) == [
@@ -111,7 +111,7 @@ async def test_each_rule_is_told_when_it_is_due_and_no_other() -> None:
 
 async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
     one = rule("a", expires_ms=START_MS + HOUR_MS)
-    async with running(Bed(one)) as bed:
+    async with followed(Bed(one)) as bed:
         assert await bed.at(START_MS + 900 * HOUR_MS) == [({("a", None): None}, {})]
         assert await bed.at(START_MS - 900 * HOUR_MS) == [({("a", None): one}, {})]
 
@@ -127,7 +127,7 @@ async def test_what_could_not_be_put_in_force_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("proxy.quota_timer._AGAIN_S", 0.01)
-    async with running(Bed(rule("a", expires_ms=START_MS + 5), rule("b", expires_ms=START_MS + 900))) as bed:
+    async with followed(Bed(rule("a", expires_ms=START_MS + 5), rule("b", expires_ms=START_MS + 900))) as bed:
         bed.fails = 1
         await bed.at(START_MS + 5)
 
@@ -140,7 +140,7 @@ async def test_what_could_not_be_put_in_force_is_tried_again(
 
 async def test_of_a_wave_of_rules_the_log_has_a_few(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with running(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
+    async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
         told = await bed.at(START_MS + 5)
 
     assert [len(rules) for rules, _ in told] == [250, 250, 100]
@@ -156,22 +156,21 @@ async def test_of_a_wave_of_rules_the_log_has_a_few(caplog: pytest.LogCaptureFix
 async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connection(tmp_path: Path) -> None:
     clock = Clock()
     rule = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, expires_ms=START_MS + 20, source="f.yaml:3")
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, tmp_path, rule), wall_ms=clock)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
-            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
-            clock.now_ms += 20
-            await eventually(lambda: not server.quota_desk.quotas)
-            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
-            # Its entity is the file's all the same.
-            assert await put(client, ETL, P, 2_000.0) == 44
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path, rule), wall_ms=clock) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+        clock.now_ms += 20
+        await eventually(lambda: not server.quota_desk.quotas)
+        assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
+        # Its entity is the file's all the same.
+        assert await put(client, ETL, P, 2_000.0) == 44
 
-            # What is reloaded meanwhile has expired, too.
-            server.apply(config_to(broker, tmp_path, rule))
-            assert server.quota_desk.quotas == ()
-        await stopped(server, end)
+        # What is reloaded meanwhile has expired, too.
+        server.apply(config_to(broker, tmp_path, rule))
+        assert server.quota_desk.quotas == ()
 
 
 @on_uvloop
@@ -181,15 +180,12 @@ async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) 
     async with stub_broker(answers) as broker:
         config = config_to(broker, tmp_path, later, over)
         assert Server(replace(config, store=None), wall_ms=clock).config.quotas == ()
-        server = Server(config, wall_ms=clock)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        assert server.quota_desk.quotas == ()
+        async with running(config, wall_ms=clock) as server:
+            assert server.quota_desk.quotas == ()
 
-        clock.now_ms += 20
+            clock.now_ms += 20
 
-        await eventually(lambda: server.quota_desk.quotas == (later,))
-        await stopped(server, end)
+            await eventually(lambda: server.quota_desk.quotas == (later,))
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -198,24 +194,21 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
     clock = Clock()
     async with stub_broker(answers) as broker:
         config = config_to(broker, tmp_path)
-        server = Server(config, wall_ms=clock)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
-            # Behind this the timer has nothing to wait for.
-            assert await put(client, ETL, P, 1_000.0) == 0
+        async with running(config, wall_ms=clock) as server:
+            async with client_of(server) as client:
+                # Behind this the timer has nothing to wait for.
+                assert await put(client, ETL, P, 1_000.0) == 0
 
-        if is_stored:
-            stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
-            await server.quota_desk._hold((Change(StoreEntity(client_id="etl"), stored),))
-        else:
-            filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
-            server.apply(replace(config, quotas=(filed,)))
-        assert [one.producer_byte_rate for one in server.quota_desk.quotas] == [1.0]
-        clock.now_ms += 20
+            if is_stored:
+                stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
+                await server.quota_desk._hold((Change(StoreEntity(client_id="etl"), stored),))
+            else:
+                filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
+                server.apply(replace(config, quotas=(filed,)))
+            assert [one.producer_byte_rate for one in server.quota_desk.quotas] == [1.0]
+            clock.now_ms += 20
 
-        await eventually(lambda: server.quota_desk.quotas == ())
-        await stopped(server, end)
+            await eventually(lambda: server.quota_desk.quotas == ())
 
 
 @on_uvloop
@@ -234,10 +227,7 @@ async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tm
 
 async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
     """Start a proxy, let time pass, and stop it; return the limit of etl at the start and at the end."""
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, path), wall_ms=clock)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
+    async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
         ((_, quotas),) = server.quotas_by_name
 
         def limit() -> float:
@@ -247,7 +237,6 @@ async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, fl
         clock.now_ms += more_ms
         await eventually(lambda: limit() != before)
         after = limit()
-        await stopped(server, end)
     return before, after
 
 
@@ -258,12 +247,9 @@ async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path:
     store.open()
     store.append((Change(StoreEntity(client_id="etl"), StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))),))
     store.close()
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, tmp_path), wall_ms=Clock(START_MS + 4_000))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
+    clock = Clock(START_MS + 4_000)
+    async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
         assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [5_000.0]
         async with client_of(server) as client:
             assert await put(client, ETL, P, 5_000.0) == 0
         assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [7_000.0]
-        await stopped(server, end)

@@ -36,6 +36,7 @@ from tests.support.stub_broker import (
     free_port,
     listener_to,
     on_uvloop,
+    running,
     stub_broker,
 )
 
@@ -57,12 +58,6 @@ def config_to(broker: StubBroker, path: Path, *quotas: QuotaRule) -> ProxyConfig
     )
 
 
-async def stopped(server: Server, end: asyncio.Future[None]) -> None:
-    server.stop()
-    server.stop()
-    await end
-
-
 async def put(client: Client, entity: tuple[tuple[str, str | None], ...], key: str, limit: float | None) -> int:
     request = AlterRequest(1, 7, (Alteration(entity, (Op(key, limit),)),), False)
     answer = await client.ask(write_alter_request(request, client_id="etl"))
@@ -72,55 +67,48 @@ async def put(client: Client, entity: tuple[tuple[str, str | None], ...], key: s
 @on_uvloop
 async def test_what_is_set_holds_for_the_next_request_and_after_a_restart(tmp_path: Path) -> None:
     async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, tmp_path))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
+        async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
             assert await put(client, ETL, P, 1_000.0) == 0
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
-        await stopped(server, end)
 
-        server = Server(config_to(broker, tmp_path))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
+        async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
             asked = DescribeRequest(1, 9, (Component("client-id", 0, "etl"),), True)
             told = read_describe_response(await client.ask(write_describe_request(asked, client_id=None)), 1)
             assert told.entries == (Described(ETL, ((P, 1_000.0),)),)
             assert await put(client, ETL, P, None) == 0
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
-        await stopped(server, end)
 
 
 @on_uvloop
 async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path) -> None:
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, tmp_path))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
-            assert await put(client, ETL, P, 1_000.0) == 0
-            filed = QuotaRule(client_id="etl", producer_byte_rate=1e9, source="f.yaml:3")
-            server.apply(config_to(broker, tmp_path, filed))
-            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
-            assert await put(client, ETL, P, 2_000.0) == 44
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path)) as server,
+        client_of(server) as client,
+    ):
+        assert await put(client, ETL, P, 1_000.0) == 0
+        filed = QuotaRule(client_id="etl", producer_byte_rate=1e9, source="f.yaml:3")
+        server.apply(config_to(broker, tmp_path, filed))
+        assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+        assert await put(client, ETL, P, 2_000.0) == 44
 
-            server.apply(config_to(broker, tmp_path))
-            assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
-            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
-        await stopped(server, end)
+        server.apply(config_to(broker, tmp_path))
+        assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+        assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
 
 
 @on_uvloop
 async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_file_has_dropped(tmp_path: Path) -> None:
     async with stub_broker(answers) as broker:
         config = config_to(broker, tmp_path)
-        server = Server(replace(config, listeners=(listener_to(broker.address, name="dropped"), *config.listeners)))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
+        async with (
+            running(
+                replace(config, listeners=(listener_to(broker.address, name="dropped"), *config.listeners))
+            ) as server,
+            client_of(server) as client,
+        ):
             assert await put(client, ETL, P, 1_000.0) == 0
 
             others = Principals(admins=frozenset({"admin"}))
@@ -128,7 +116,6 @@ async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_f
 
             assert await put(client, ETL, P, 2_000.0) == 31
             assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
-        await stopped(server, end)
 
 
 @on_uvloop
@@ -160,17 +147,16 @@ async def test_a_change_that_is_on_its_way_when_the_proxy_stops_is_answered(
 
 @on_uvloop
 async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker, tmp_path))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
-            assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
-            rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
-            assert server.quota_desk.ip_quotas == (rule,)
-            ((_, quotas),) = server.quotas_by_name
-            assert quotas.arrivals._limits == {"192.0.2.7": 5.0}
-        await stopped(server, end)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path)) as server,
+        client_of(server) as client,
+    ):
+        assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
+        rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
+        assert server.quota_desk.ip_quotas == (rule,)
+        ((_, quotas),) = server.quotas_by_name
+        assert quotas.arrivals._limits == {"192.0.2.7": 5.0}
 
 
 @on_uvloop
@@ -189,7 +175,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
             pass
 
     await server.quota_desk.read()
-    running = asyncio.ensure_future(server.quota_desk.run())
+    desk_runs = asyncio.ensure_future(server.quota_desk.run())
     request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
     ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
     assert ticket is not None
@@ -198,6 +184,6 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     for upstream in (known, fleet.upstream(1, host)):
         bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000)
         assert bucket.limit == 1_000.0
-    running.cancel()
-    await asyncio.wait([running])
+    desk_runs.cancel()
+    await asyncio.wait([desk_runs])
     await server.quota_desk.stop()

@@ -12,6 +12,7 @@ from typing import ParamSpec, cast
 import uvloop
 
 from config.model import Address, Listener, ProxyConfig
+from proxy.quota_timer import wall_ms
 from proxy.server import Server
 from proxy.upstream import Upstream
 
@@ -145,9 +146,9 @@ def upstream_of(server: Server, address: Address) -> Upstream:
 
 
 @asynccontextmanager
-async def running(config: ProxyConfig) -> AsyncIterator[Server]:
-    """Give a proxy whose listeners are bound, and stop it afterwards."""
-    server = Server(config)
+async def running(config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> AsyncIterator[Server]:
+    """Give a proxy whose listeners are bound, and stop it afterwards. ``wall_ms`` returns Unix time."""
+    server = Server(config, wall_ms=wall_ms)
     serving = asyncio.ensure_future(server.run())
     try:
         await eventually(lambda: server.is_listening or serving.done())
