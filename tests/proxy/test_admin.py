@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -25,19 +24,13 @@ from proxy.admin import MAX_REQUESTS, AdminServer, Health
 from proxy.commands import run
 from proxy.quota.entity import QuotaKind
 from proxy.server import Server
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import upstream_of
 
 LOOPBACK = Address(host="127.0.0.1", port=0)
 BROKER = Address(host="127.0.0.1", port=19092)
 LISTENER = Listener(name="clients", bind=LOOPBACK, upstream=BROKER)
 CONFIG = ProxyConfig(listeners=(LISTENER,))
-
-
-@dataclass
-class Reloads:
-    last_reload_successful: bool = True
-    last_reload_timestamp_seconds: float = 1_767_225_600.0
-    hash: str = "cf76ad98"
 
 
 class Answer(NamedTuple):

@@ -31,6 +31,7 @@ from tests.support.frames import (
     produce_response,
 )
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     Client,
     StubBroker,
@@ -51,12 +52,6 @@ NEVER_S = 3_600.0
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", NEVER_S)
-
-
-class Reloads:
-    last_reload_successful = True
-    last_reload_timestamp_seconds = 0.0
-    hash = ""
 
 
 def answers(frame: bytes) -> bytes:

@@ -37,9 +37,9 @@ from proxy.broker_quotas.follower import BrokerFollower
 from proxy.quota.entity import QuotaKind
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
-from tests.proxy.test_server_quotas_from import Reloads
 from tests.support.frames import produce_request, produce_response
 from tests.support.quota_broker import QuotaBroker
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     Client,
     StubBroker,

@@ -18,6 +18,7 @@ from proxy.quota_topic.watcher import QuotaTopic
 from proxy.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.playbook import Playbook
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     StubBroker,
     client_of,
@@ -32,12 +33,6 @@ from tests.support.stub_broker import (
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 LIMIT = Read((Seen(4, 0, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),), None)
 NO_LIMIT = Read((Seen(5, 0, Rule(client_id="etl")),), 0)
-
-
-class Reloads:
-    last_reload_successful = True
-    last_reload_timestamp_seconds = 0.0
-    hash = ""
 
 
 @pytest.fixture

@@ -5,26 +5,19 @@ import http.client
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Store
 from proxy.admin import AdminServer
 from proxy.server import Server
+from tests.support.reloads import Reloads
 
 P: Final = "producer_byte_rate"
 TOKEN: Final = "0123456789abcdef"  # noqa: S105 - of nobody
 LOOPBACK: Final = Address(host="127.0.0.1", port=0)
 LISTENER: Final = Listener(name="clients", bind=LOOPBACK, upstream=Address(host="127.0.0.1", port=19092))
 FILED: Final = QuotaRule(user="filed", producer_byte_rate=7.0, connections=3, source="p.yaml:7")
-
-
-@dataclass
-class Reloads:
-    last_reload_successful: bool = True
-    last_reload_timestamp_seconds: float = 0.0
-    hash: str = ""
 
 
 class Answer(NamedTuple):

@@ -18,6 +18,7 @@ from proxy.quota_store.entity import Entity as StoredEntity
 from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.record import write_line
 from proxy.server import Server
+from tests.support.reloads import Reloads
 
 CONFIG = """\
 listeners:
@@ -361,12 +362,6 @@ async def admin_port() -> AsyncIterator[int]:
     calls.scheduler.sweep()
     with AdminServer(Address(host="127.0.0.1", port=0), server, Reloads()) as admin:
         yield admin.port
-
-
-class Reloads:
-    last_reload_successful = True
-    last_reload_timestamp_seconds = 0.0
-    hash = ""
 
 
 async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import inf, isnan
@@ -33,6 +33,7 @@ from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.server import Server
 from tests.support.certificates import Authority
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import upstream_of
 
 BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
@@ -40,13 +41,6 @@ ANY = Address(host="127.0.0.1", port=0)
 NOW_MS = 86_400_000
 ETL = {"kind": "produce", "user": "", "client_id": "etl"}
 LIMIT = QuotaRule(client_id="etl", producer_byte_rate=1_000_000.0, consumer_byte_rate=2_000_000.0)
-
-
-@dataclass
-class Reloads:
-    last_reload_successful: bool = True
-    last_reload_timestamp_seconds: float = 1_767_225_600.5
-    hash: str = "cf76ad98"
 
 
 def config(*quotas: QuotaRule, upstreams: Sequence[Address] = (BROKER,), value_enable: bool = True) -> ProxyConfig:

@@ -16,17 +16,12 @@ from proxy.quota_keeper.keeper import NotKeptError
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
+from tests.support.reloads import Reloads
 from tests.support.stub_broker import on_uvloop
 
 PREFIX = "kafka_quota_proxy_quota_store_"
 LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
 RULE = StoredRule(limits={"producer_byte_rate": 1.0})
-
-
-class Reloads:
-    last_reload_successful = True
-    last_reload_timestamp_seconds = 0.0
-    hash = ""
 
 
 def values(desk: QuotaDesk) -> dict[str, float]:
