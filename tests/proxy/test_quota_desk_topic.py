@@ -22,6 +22,7 @@ from proxy.quota_keeper.written import NotWrittenError
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
 from tests.proxy.test_quota_desk import ADMIN, ALICE, RATE, Bed, Client, P
+from tests.proxy.test_quota_desk import bed as kept
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
 
@@ -50,17 +51,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
 @asynccontextmanager
 async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_second: float = 100) -> AsyncIterator[Bed]:
     store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log, changes_per_second=changes_per_second)
-    config = ProxyConfig(listeners=(), quotas=quotas, store=store)
-    one = Bed(config)
-    await one.desk.read()
-    one.desk.follow_file(config)
-    running = asyncio.ensure_future(one.desk.run())
-    try:
+    async with kept(None, *quotas, store=store) as one:
         yield one
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
-        await one.desk.stop()
 
 
 @on_uvloop

@@ -402,28 +402,28 @@ async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
     assert "  identity     etl@10.0.0.7\n" in capsys.readouterr().out
 
 
-def test_a_topic_with_more_rules_is_said_not_to_be_asked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path.write_text(f"{CONFIG}quotas_from: kafka://k1:9092,k2:9092/store\n")
+@pytest.mark.parametrize(
+    ("where", "others"),
+    [
+        (
+            "kafka://k1:9092,k2:9092/store",
+            "the topic may have rules for other entities, and shares for this proxy, and is not asked here",
+        ),
+        (
+            "broker",
+            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe",
+        ),
+    ],
+)
+def test_who_has_more_rules_is_said_not_to_be_asked(
+    where: str, others: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(f"{CONFIG}quotas_from: {where}\n")
 
     assert main(["explain", str(path), "--user", "admin"]) == 0
-    assert capsys.readouterr().out.endswith(
-        "\nquotas_from kafka://k1:9092,k2:9092/store: this is what the file says; the topic may have rules for other "
-        "entities, and shares for this proxy, and is not asked here\n"
-    )
+    assert capsys.readouterr().out.endswith(f"\nquotas_from {where}: this is what the file says; {others}\n")
     assert main(["explain", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["quotas_from"] == "kafka://k1:9092,k2:9092/store"
-
-
-def test_brokers_with_more_rules_are_said_not_to_be_asked(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path.write_text(f"{CONFIG}quotas_from: broker\n")
-
-    assert main(["explain", str(path), "--user", "admin"]) == 0
-    assert capsys.readouterr().out.endswith(
-        "\nquotas_from broker: this is what the file says; the brokers may have quotas of other entities, and are not "
-        "asked here: see kafka-configs.sh --describe\n"
-    )
-    assert main(["explain", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["quotas_from"] == "broker"
+    assert json.loads(capsys.readouterr().out)["quotas_from"] == where
 
 
 @pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])

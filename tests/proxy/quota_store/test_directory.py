@@ -443,30 +443,18 @@ def test_whichever_call_of_the_system_fails_what_was_acknowledged_is_there(tmp_p
 
 @pytest.mark.usefixtures("fast_disk")
 @pytest.mark.parametrize("half", [False, True])
-def test_when_the_disk_fails_for_good_what_was_acknowledged_is_there(tmp_path: Path, half: bool) -> None:
+@pytest.mark.parametrize("fault", [full, CrashError])
+def test_wherever_the_disk_fails_for_good_or_the_process_ends_what_was_acknowledged_is_there(
+    tmp_path: Path, fault: Callable[[], BaseException], half: bool
+) -> None:
     for failed in range(1, number_of_calls(tmp_path / "first") + 1):
         path = tmp_path / f"{failed}"
         with pytest.MonkeyPatch.context() as monkeypatch:
-            failing(monkeypatch, lambda count, failed=failed: full() if count >= failed else None, half=half)  # type: ignore[misc]
+            failing(monkeypatch, lambda count, failed=failed: fault() if count >= failed else None, half=half)  # type: ignore[misc]
             acknowledged = play(path)
 
         with opened(path) as (_, restored):
             # One of which nobody was told may be there, whole: it could not be taken back.
-            assert restored.number in (acknowledged, acknowledged + 1)
-            assert (restored.rules, restored.faults) == (rules_after(restored.number), ())
-        assert play(path) == 12
-
-
-@pytest.mark.usefixtures("fast_disk")
-@pytest.mark.parametrize("half", [False, True])
-def test_wherever_the_process_ends_what_was_acknowledged_is_there(tmp_path: Path, half: bool) -> None:
-    for failed in range(1, number_of_calls(tmp_path / "first") + 1):
-        path = tmp_path / f"{failed}"
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            failing(monkeypatch, lambda count, failed=failed: CrashError() if count >= failed else None, half=half)  # type: ignore[misc]
-            acknowledged = play(path)
-
-        with opened(path) as (_, restored):
             assert restored.number in (acknowledged, acknowledged + 1)
             assert (restored.rules, restored.faults) == (rules_after(restored.number), ())
         assert play(path) == 12
