@@ -56,13 +56,20 @@ class QuotasAltered(NamedTuple):
     throttle_time_ms: int = 0
 
 
+class Waiting(Protocol):
+    """Whoever owns a ticket."""
+
+    def take_turn(self) -> None:
+        """Go on: the answer is there."""
+
+
 class Ticket:
     """What is being answered.
 
     Attributes:
         frame: The request, whole; nothing once it is dropped.
         origin: Who asks.
-        owner: Whom to wake.
+        owner: Whom to wake; a ``Waiting``.
         changes: What is asked for, where that is no frame; likewise.
         answer: The whole frame, once it is there.
         altered: What became of ``changes``, once that is done.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from config.model import UNLIMITED, Address, ProxyConfig
+from config.model import UNLIMITED, Address, Listener, ProxyConfig
 from config.throttled_replicas import ThrottledReplicas, read
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
@@ -56,15 +56,20 @@ class Readings:
     moving: frozenset[tuple[str, int]] = frozenset()
 
 
-def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
+    """Return the brokers that the file names behind listeners, each once."""
     servers: dict[Address, None] = {}
-    for listener in config.listeners:
-        if listener.inter_broker and listener.upstream is not None:
+    for listener in listeners:
+        if listener.upstream is not None:
             servers[listener.upstream] = None
-        if listener.inter_broker and listener.cluster is not None:
+        if listener.cluster is not None:
             servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
     return tuple(servers)
+
+
+def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
+    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+    return servers_of(listener for listener in config.listeners if listener.inter_broker)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:

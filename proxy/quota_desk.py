@@ -9,7 +9,7 @@ from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, ParamSpec, Protocol, TypeVar, cast
+from typing import Final, ParamSpec, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
 from config.terms import TermsChange, written_terms
@@ -21,7 +21,7 @@ from protocol.client_quotas import (
     write_describe_response,
 )
 from protocol.errors import ProtocolError
-from proxy.administration import QuotaRequest, QuotasAltered, Ticket, read_request, refusal
+from proxy.administration import QuotaRequest, QuotasAltered, Ticket, Waiting, read_request, refusal
 from proxy.host_finder import HostFinder, find_hosts
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
@@ -63,13 +63,6 @@ _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
-
-
-class Waiting(Protocol):
-    """Whoever owns a ticket."""
-
-    def take_turn(self) -> None:
-        """Go on: the answer is there."""
 
 
 class QuotaDesk:

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from config.model import Address, AdminClient, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
 from protocol.client_quotas import Alteration
-from proxy.administration import Ticket
+from proxy.administration import Ticket, Waiting
 from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
+from proxy.cluster_view import servers_of
 from proxy.host_finder import HostFinder, find_hosts
 from proxy.in_thread import in_thread
 from proxy.quota.changes import Changes
@@ -58,13 +59,6 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Let go of it, from any thread."""
-
-
-class Waiting(Protocol):
-    """Whoever owns a ticket."""
-
-    def take_turn(self) -> None:
-        """Go on: the answer is there."""
 
 
 class _Awaited(NamedTuple):
@@ -394,19 +388,8 @@ def broker_follower(
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None
-    servers = settings.client.bootstrap_servers or _brokers(config)
+    servers = settings.client.bootstrap_servers or servers_of(config.listeners)
     return BrokerFollower(settings, config, servers, on_changes=on_changes, wall_ms=wall_ms)
-
-
-def _brokers(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return the brokers behind all listeners, each once."""
-    servers: dict[Address, None] = {}
-    for listener in config.listeners:
-        if listener.upstream is not None:
-            servers[listener.upstream] = None
-        if listener.cluster is not None:
-            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
-    return tuple(servers)
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> Reader:

@@ -18,10 +18,11 @@ from config.load import load
 from config.model import AdminClient, ProxyConfig
 from config.units import parse_duration_ms, parse_rate
 from proxy.admin_client import ADMIN_ERRORS, connect, metadata_of, racks_in
+from proxy.cluster_view import servers_of
 from proxy.rebalance.display import JsonDisplay, LiveDisplay, PlainDisplay
 from proxy.rebalance.follow import Display, Follower, Plan
 from proxy.rebalance.progress import LEAST_SPAN_MS
-from proxy.rebalance.reading import Reader, ReadingError, servers
+from proxy.rebalance.reading import Reader, ReadingError
 
 _REFRESH_MS: Final = 1_000
 # A little more than the window of Kafka's replication quotas: what a follower is given evens out over that.
@@ -83,7 +84,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
     settings = config.replication.admin_client if config.replication else AdminClient()
-    with closing(connect(settings, servers(config))) as admin:
+    with closing(connect(settings, servers_of(config.listeners))) as admin:
         reader = Reader(
             admin, config, clock_ms=clock.now_ms, racks=lambda: racks_in(metadata_of(admin, has_topics=False))
         )

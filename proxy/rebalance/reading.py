@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kafka.admin import ConfigResource
 
-from config.model import UNLIMITED, Address, ProxyConfig, Replication
+from config.model import UNLIMITED, ProxyConfig, Replication
 from config.throttled_replicas import ThrottledReplicas
 from config.throttled_replicas import read as read_replicas
 from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
@@ -202,17 +202,6 @@ class Reader:
         )
         if self._replication is not None and _names_racks(self._replication):
             self._racks = self._ask_racks()
-
-
-def servers(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return every broker behind the proxy, whatever its listener is for."""
-    found: dict[Address, None] = {}
-    for listener in config.listeners:
-        if listener.upstream is not None:
-            found[listener.upstream] = None
-        if listener.cluster is not None:
-            found |= dict.fromkeys(listener.cluster.bootstrap_servers)
-    return tuple(found)
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.load import load_bytes
 from config.throttled_replicas import ALL_REPLICAS, parse
 from proxy.cluster_view import (
     FOLLOWER_RATE,
@@ -15,6 +16,7 @@ from proxy.cluster_view import (
     ClusterView,
     Lease,
     Readings,
+    servers_of,
     view_of,
     without_throttle,
 )
@@ -244,3 +246,15 @@ def test_the_names_of_many_are_cut_short() -> None:
     _, (message, _) = lease.apply(many, now_ms=1)
 
     assert "topics t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more; no broker has a rate." in message
+
+
+def test_any_broker_behind_the_proxy_may_be_asked() -> None:
+    config = load_bytes(
+        b"listeners:\n"
+        b"  - {name: a, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1}\n"
+        b"  - {name: b, bind: 127.0.0.1:9093, upstream: 127.0.0.1:1}\n"
+        b"  - {name: c, bind: 127.0.0.1:9192, bootstrap_servers: '127.0.0.1:2,127.0.0.1:3'}\n",
+        file="c.yaml",
+    ).config
+
+    assert [str(address) for address in servers_of(config.listeners)] == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]

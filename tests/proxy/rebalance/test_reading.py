@@ -11,7 +11,7 @@ import pytest
 from config.load import load_bytes
 from config.model import ProxyConfig
 from proxy.rebalance.model import Move, Side, Sizes, Source
-from proxy.rebalance.reading import Reader, ReadingError, servers
+from proxy.rebalance.reading import Reader, ReadingError
 
 MB = 1_000_000
 _A = Move("orders", 0, 4)
@@ -288,15 +288,3 @@ def test_what_would_make_a_wrong_number_is_an_error() -> None:
     for cluster, what in ((no_size, "the size of orders-0"), (no_leader, "no leader"), (no_topic, "error 29")):
         with pytest.raises(ReadingError, match=what):
             _reader(cluster, _config()).read()
-
-
-def test_any_broker_behind_the_proxy_may_be_asked() -> None:
-    config = load_bytes(
-        b"listeners:\n"
-        b"  - {name: a, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1}\n"
-        b"  - {name: b, bind: 127.0.0.1:9093, upstream: 127.0.0.1:1}\n"
-        b"  - {name: c, bind: 127.0.0.1:9192, bootstrap_servers: '127.0.0.1:2,127.0.0.1:3'}\n",
-        file="c.yaml",
-    ).config
-
-    assert [str(address) for address in servers(config)] == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
