@@ -8,7 +8,6 @@
 What was appended is on the disk, and stays there, whenever the process or the machine ends from then on.
 """
 
-import fcntl
 import logging
 import os
 import re
@@ -19,6 +18,7 @@ from threading import Lock
 from time import sleep, time
 from typing import Final
 
+from proxy import file_lock
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import (
@@ -195,16 +195,8 @@ class StoreDirectory:
     # -- reading
 
     def _take_lock(self) -> None:
-        descriptor = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if not isinstance(error, BlockingIOError):
-                raise
-            told = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
-            raise OSError(error.errno, told) from error
-        self._lock = descriptor
+        told = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
+        self._lock = file_lock.take(self._directory / "lock", taken=told)
 
     def _read(self) -> Restored:
         snapshots: list[Snapshot | Fault] = []

@@ -8,7 +8,6 @@ batch that did not fit is cut off again before the batch is tried anew. Of two p
 until the first has ended (``usage-PROXY.lock``), so that it does not take a file in use for one that a crash has left.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from time import sleep
 from typing import Final
 
 from config.model import UsageFiles
+from proxy import file_lock
 from proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
@@ -67,16 +67,8 @@ class Segments:
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
-            descriptor = os.open(self._directory / f"{self._prefix}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                os.close(descriptor)
-                if not isinstance(error, BlockingIOError):
-                    raise
-                raise OSError(error.errno, f"another process writes {self._prefix}-*.jsonl there; wait, or give each "
-                              "its own usage_log.proxy") from error  # fmt: skip
-            self._lock = descriptor
+            told = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"
+            self._lock = file_lock.take(self._directory / f"{self._prefix}.lock", taken=told)
         for path in list(self._files(is_part=True)):
             _complete_leftover(path)
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
