@@ -7,7 +7,7 @@ from typing import Final
 from config.document import Document, Location
 from config.model import Address
 from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
-from config.replication_checks import check_client
+from config.replication_checks import check_client, check_topic
 
 _AT: Final = ("quotas_from",)
 _TOPICS: Final = (_AT, ("store",))
@@ -21,15 +21,7 @@ def check_quotas_from(document: Document, say: Say, warn: Say) -> None:
     if section is not None:
         _check_section(section, document, say)
     for at in _TOPICS:
-        topic, location = mapping_at(document, *at, "kafka"), (*at, "kafka")
-        if topic is None:
-            continue
-        if "bootstrap_servers" not in topic:
-            say(
-                (*location, "bootstrap_servers"),
-                "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT",
-            )
-        check_client(topic, location, say)
+        check_topic(document, at, say)
 
 
 def _check_section(section: Mapping[str, object], document: Document, say: Say) -> None:

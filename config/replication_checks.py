@@ -112,6 +112,18 @@ def check_client(settings: Mapping[str, object], location: Location, say: Say) -
         say((*location, "ssl_certfile"), "is missing; ssl_keyfile is of no use without it")
 
 
+def check_topic(document: Document, at: tuple[str, ...], say: Say) -> None:
+    """Tell of a ``kafka:`` under a section: where the topic is, and as whom it is asked for."""
+    topic = mapping_at(document, *at, "kafka")
+    if topic is None:
+        return
+    location = (*at, "kafka")
+    if "bootstrap_servers" not in topic:
+        message = "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT"
+        say((*location, "bootstrap_servers"), message)
+    check_client(topic, location, say)
+
+
 def _check_who_is_asked(document: Document, replication: Mapping[str, object], say: Say, warn: Say) -> None:
     """Some of it only the cluster knows, and some broker must be known to ask."""
     settings = mapping_at(document, *_AT, "admin_client") or {}

@@ -4,7 +4,7 @@ from typing import Final
 
 from config.document import Document
 from config.raw import Say, elements, mapping_at
-from config.replication_checks import check_client
+from config.replication_checks import check_topic
 
 _AT: Final = ("usage_log",)
 _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")
@@ -22,14 +22,7 @@ def check_usage_log(document: Document, say: Say, warn: Say) -> None:
             say((*_AT, key), "is of files; give their directory, or remove this")
     if "retention_size" in section and not document.text((*_AT, "retention_size")):
         say((*_AT, "retention_size"), "has no value; write a size such as 10GiB, or null for no bound")
-    topic, location = mapping_at(document, *_AT, "kafka"), (*_AT, "kafka")
-    if topic is not None:
-        if "bootstrap_servers" not in topic:
-            say(
-                (*location, "bootstrap_servers"),
-                "is missing; write brokers of the topic's cluster: HOST:PORT,HOST:PORT",
-            )
-        check_client(topic, location, say)
+    check_topic(document, _AT, say)
     _warn_of_unknown_brokers(document, warn)
 
 
