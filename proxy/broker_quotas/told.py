@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from config.errors import UnitError
 from config.model import UNLIMITED
-from config.units import parse_ip
 from protocol.client_quotas import Described, DescribeResponse
+from proxy.quota_store.addresses import literal
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of
 from proxy.quota_store.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
@@ -73,16 +72,8 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
     return frozenset(
         change.entity.ip
         for change in changes
-        if change.rule is not None and isinstance(change.entity.ip, str) and not _is_literal(change.entity.ip)
+        if change.rule is not None and isinstance(change.entity.ip, str) and literal(change.entity.ip) is None
     )
-
-
-def _is_literal(ip: str) -> bool:
-    try:
-        parse_ip(ip)
-    except UnitError:
-        return False
-    return True
 
 
 def in_force(value: float) -> float:

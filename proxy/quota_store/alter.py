@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from config.errors import TermsError, UnitError
+from config.errors import TermsError
 from config.terms import NO_TERMS, TermsChange, changed_terms, check_kept, check_terms
-from config.units import parse_ip
 from protocol.client_quotas import Altered, AlterRequest, Op
+from proxy.quota_store.addresses import literal
 from proxy.quota_store.entity import (
     ENTITY_TYPES,
     IP,
@@ -60,7 +60,7 @@ def hosts_of(request: AlterRequest) -> frozenset[str]:
         name
         for alteration in request.alterations
         for entity_type, name in alteration.entity
-        if entity_type == IP and name and not _is_literal(name)
+        if entity_type == IP and name and literal(name) is None
     )
 
 
@@ -166,24 +166,13 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         # Two words of it stick together in Kafka.
         raise _RefusalError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     ip = names.get(IP)
-    if ip is not None and not _is_literal(ip) and not is_host(ip):
+    if ip is not None and literal(ip) is None and not is_host(ip):
         raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
     for entity_type, name in names.items():
         # Unlike Kafka, which keeps another name in its place.
         if name is not None and not _is_text(name):
             raise _RefusalError(f"The name of {entity_type} is not UTF-8")
     return entity_of(names)
-
-
-def _is_literal(ip: str) -> bool:
-    return _address(ip) is not None
-
-
-def _address(ip: str) -> str | None:
-    try:
-        return parse_ip(ip)
-    except UnitError:
-        return None
 
 
 def _is_text(name: str) -> bool:
@@ -196,7 +185,7 @@ def _is_text(name: str) -> bool:
 
 def _source(entity: Entity, sources: Mapping[Entity, str]) -> str | None:
     if isinstance(entity.ip, str):
-        entity = Entity(ip=_address(entity.ip) or entity.ip)
+        entity = Entity(ip=literal(entity.ip) or entity.ip)
     return sources.get(entity)
 
 
