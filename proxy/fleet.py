@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, monotonic_ns
 from typing import Final
 
-from config.model import Address, Cluster, ProxyConfig, QuotaRule, Shaping
+from config.model import Address, Cluster, ProxyConfig, Shaping
 from protocol.errors import ProtocolError
 from proxy.acceptor import BACKLOG, Acceptor
 from proxy.account import Listening, Policy
@@ -25,9 +25,8 @@ from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.quota.broker import BrokerQuotas
-from proxy.quota.changes import Changes, IpChanges
 from proxy.quota.connections import ListenerQuota
-from proxy.quota.entity import Entity
+from proxy.quota.shared import Followed, SharedRules
 from proxy.replication.throttle import Throttle
 from proxy.tls import TlsContext
 from proxy.upstream import Upstream
@@ -191,12 +190,14 @@ class Fleet:
         self,
         servers: tuple[Address, ...],
         config: Callable[[], ProxyConfig],
+        rules: SharedRules,
         shaping: Shaping | None,
         throttle: Throttle,
         tls: TlsContext | None = None,
     ) -> None:
         self.brokers: dict[int, Upstream] = {}
         self._config = config
+        self._rules = rules
         self._shaping = shaping
         self._throttle = throttle
         self._tls = tls
@@ -230,21 +231,11 @@ class Fleet:
         self.fronts.append(front)
         return front
 
-    def update(self, config: ProxyConfig, shaping: Shaping | None, changes: Changes | None) -> None:
-        """Put the rules of ``config`` in force, as ``BrokerQuotas.update`` does, for brokers that join later, too."""
+    def update(self, config: ProxyConfig, shaping: Shaping | None, changed: Followed | None) -> None:
+        """Have all brokers follow, as ``BrokerQuotas.update`` says, also those that join later."""
         self._shaping = shaping
         for upstream in self.upstreams:
-            upstream.quotas.update(config, shaping=shaping, changes=changes)
-
-    def change(self, config: ProxyConfig, rules: Mapping[Entity, QuotaRule | None]) -> None:
-        """Put single rules in force, as ``BrokerQuotas.change`` does, for brokers that join later, too."""
-        for upstream in self.upstreams:
-            upstream.quotas.change(config, rules)
-
-    def change_arrivals(self, ips: IpChanges) -> None:
-        """Put single rules of addresses in force, likewise."""
-        for upstream in self.upstreams:
-            upstream.quotas.change_arrivals(ips)
+            upstream.quotas.update(config, shaping=shaping, changed=changed)
 
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""
@@ -316,7 +307,7 @@ class Fleet:
         self._serving.pop(bound).close()
 
     def _quotas(self) -> BrokerQuotas:
-        return BrokerQuotas(self._config(), shaping=self._shaping)
+        return BrokerQuotas(self._config(), shaping=self._shaping, rules=self._rules)
 
     def _warn(self, upstream: Upstream, error: Exception) -> None:
         if monotonic() - self._last_warning_s >= _WARN_EVERY_S:

@@ -44,6 +44,7 @@ from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota.entity import Entity
+from proxy.quota.shared import SharedRules
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_timer import wall_ms
 from proxy.quota_topic.watcher import QuotaTopic, quota_topic
@@ -101,6 +102,7 @@ class Server:
         self.broker_quotas = broker_follower(config, on_changes=self._change_rules, wall_ms=wall_ms)
         self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = config = self._with_changed()
+        self._rules = SharedRules(config)
         for listener in config.listeners:
             port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
             self.ports.append(port)
@@ -181,19 +183,21 @@ class Server:
             frozenset(listener.cluster.bootstrap_servers) if listener.cluster else listener.upstream: listener.shaping
             for listener in (*self.started_with.listeners, *config.listeners)
         }
+        changed = None
+        if changes is None:
+            self._rules.update(config)
+        else:
+            changed = self._rules.change(config, changes)
         for address, upstream in self._brokers.items():
-            upstream.quotas.update(config, shaping=shapings[address], changes=changes)
+            upstream.quotas.update(config, shaping=shapings[address], changed=changed)
         for servers, fleet in self.fleets.items():
-            fleet.update(config, shapings[servers], changes)
+            fleet.update(config, shapings[servers], changed)
 
     def _change_quotas(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
         """Put rules of the topic in force, or, with None, none, from the next request on."""
         if self.quota_topic is not None:
-            config = self.config = self._with_changed()
-            for upstream in self._brokers.values():
-                upstream.quotas.change(config, changes)
-            for fleet in self.fleets.values():
-                fleet.change(config, changes)
+            self.config = self._with_changed()
+            self._change_rules(changes, {})
 
     def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
         """Put rules in force that were changed through the proxy, or by the time, likewise."""
@@ -204,12 +208,9 @@ class Server:
     def _change_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
         """Put rules that were changed through the proxy, of the brokers, or by the time, in force, likewise."""
         # Not put into ``config``: one rule is not to cost a copy of all.
-        for upstream in self._brokers.values():
-            upstream.quotas.change(self.config, changes)
-            upstream.quotas.change_arrivals(ips)
-        for fleet in self.fleets.values():
-            fleet.change(self.config, changes)
-            fleet.change_arrivals(ips)
+        changed = self._rules.change(self.config, Changes(changes, ips))
+        for upstream in self.upstreams:
+            upstream.quotas.follow(changed)
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
         return Policy(
@@ -260,14 +261,19 @@ class Server:
             fleet = self.fleets.get(servers)
             if fleet is None:
                 fleet = self.fleets[servers] = Fleet(
-                    listener.cluster.bootstrap_servers, self._with_changed, listener.shaping, self.throttle, tls
+                    listener.cluster.bootstrap_servers,
+                    lambda: self.config,
+                    self._rules,
+                    listener.shaping,
+                    self.throttle,
+                    tls,
                 )
             return fleet.front(port, listener.bind.host, listener.cluster, policy)
         address = cast(Address, listener.upstream)
         upstream = self._brokers.get(address)
         if upstream is None:
             leader = self.throttle.leader(address, _node_ids(self.started_with)[address])
-            quotas = BrokerQuotas(config, shaping=listener.shaping)
+            quotas = BrokerQuotas(config, shaping=listener.shaping, rules=self._rules)
             upstream = self._brokers[address] = Upstream(address, quotas, tls, leader)
         listening = Listening(policy, upstream.quotas, port.counters, leader=upstream.leader, service=upstream.service)
         return Gate(port, upstream, listening)

@@ -7,8 +7,9 @@ from typing import Final
 
 from proxy.connection import Port
 from proxy.metrics.text import Family, labels, summed
+from proxy.quota.address_limits import UNLIMITED_RATE
 from proxy.quota.broker import BrokerQuotas
-from proxy.quota.connections import UNLIMITED_RATE, ConnectionQuotas, ListenerQuota
+from proxy.quota.connections import ConnectionQuotas, ListenerQuota
 from proxy.quota.entity import Tags
 
 _PREFIX: Final = "kafka_quota_proxy"
@@ -51,7 +52,7 @@ def families(brokers: Sequence[Named], ports: Sequence[Port], now_ms: int) -> It
     yield _gauge(
         "ip_connection_creation_limit",
         "The limit of each rule for an address, connections per second.",
-        [(labels(ip=ip), limit) for _, quotas in brokers[:1] for ip, limit in quotas.arrivals.limits()],
+        [(labels(ip=ip), limit) for _, quotas in brokers[:1] for ip, limit in quotas.arrivals.limits.rules()],
     )
     yield from _of_open_connections([quotas for _, quotas in brokers], ports)
 

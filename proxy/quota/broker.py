@@ -5,56 +5,13 @@ Kafka's quotas hold per broker, so all listeners in front of one upstream addres
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
 
-from config.model import DEFAULT, UNLIMITED, Principals, ProxyConfig, QuotaRule, Shaping
-from proxy.quota.changes import Changes, IpChanges, RuleChanges
+from config.model import Principals, ProxyConfig, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
-from proxy.quota.entity import Entity, QuotaKind, bounded
+from proxy.quota.entity import QuotaKind, bounded
 from proxy.quota.open_connections import OpenConnections
-
-_OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
-_CLIENT_DEFAULT_SOURCES: Final = {
-    QuotaKind.PRODUCE: "quota.producer.default",
-    QuotaKind.FETCH: "quota.consumer.default",
-}
-
-
-def rules_of(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
-    """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
-    rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
-    static = _static_default(config, kind)
-    if static is None or any((rule.user, rule.client_id) == _OF_STATIC_DEFAULTS for rule in rules):
-        return rules
-    return (*rules, static)
-
-
-def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the rule of a kind that holds where none stands for the default client-id."""
-    if kind not in _CLIENT_DEFAULT_SOURCES:
-        return None
-    default = config.kafka.quota_producer_default if kind is QuotaKind.PRODUCE else config.kafka.quota_consumer_default
-    if default >= UNLIMITED:
-        return None
-    source = _CLIENT_DEFAULT_SOURCES[kind]
-    if kind is QuotaKind.PRODUCE:
-        return QuotaRule(client_id=DEFAULT, producer_byte_rate=float(default), source=source)
-    return QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source)
-
-
-def _with_static_default(config: ProxyConfig, manager: ClientQuotaManager, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules`` with the static default as level 8 where by now it has to stand there, or no longer."""
-    kind = manager.kind
-    source = _CLIENT_DEFAULT_SOURCES.get(kind)
-    if source is None:
-        return rules
-    is_changed = _OF_STATIC_DEFAULTS in rules
-    standing = rules[_OF_STATIC_DEFAULTS] if is_changed else manager.table.rule(_OF_STATIC_DEFAULTS)
-    if standing is not None and kind.limit_of(standing) is not None and standing.source != source:
-        return rules
-    static = _static_default(config, kind)
-    return {**rules, _OF_STATIC_DEFAULTS: static} if is_changed or standing != static else rules
+from proxy.quota.shared import Followed, SharedRules
 
 
 class PrincipalRules:
@@ -80,9 +37,18 @@ class PrincipalRules:
 
 
 class BrokerQuotas:
-    """The quotas of users and client-ids at one broker."""
+    """The quotas of users and client-ids at one broker.
 
-    def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None) -> None:
+    Args:
+        config: By what the rules are held.
+        shaping: Of the listener, where it has its own.
+        rules: Those that hold, shared with other brokers; if left out, they are those of ``config``, and its own.
+    """
+
+    def __init__(
+        self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: SharedRules | None = None
+    ) -> None:
+        self.rules = SharedRules(config) if rules is None else rules
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
@@ -91,8 +57,8 @@ class BrokerQuotas:
         self.limits_requests = self._limits_requests()
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions  # what a topic has for which no number was asked
-        self.arrivals = ConnectionQuotas(config)
-        self.connections = OpenConnections(config.quotas, self._principals.charged_user)
+        self.arrivals = ConnectionQuotas(config, self.rules.addresses)
+        self.connections = OpenConnections(self.rules.connections, self._principals.charged_user)
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
@@ -117,32 +83,25 @@ class BrokerQuotas:
         """Whether there is any rule of this kind."""
         return len(self._managers[kind].table) > 0
 
-    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None, changes: Changes | None = None) -> None:
-        """Put the rules of ``config`` in force, from the next request on; what was used stays.
+    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: Followed | None = None) -> None:
+        """Follow rules that were put in force, and all else in ``config``; what was used stays.
 
         Args:
-            config: All of the rules, and by what they are held.
+            config: By what the rules are held.
             shaping: Of the listener, where it has its own.
-            changes: Which rules differ from those in force: the others cost nothing. None: all may.
+            changed: Which rules have changed: the others cost nothing. None: all may have.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation += 1
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
-        if changes is None:
-            self.arrivals.update(config)
-            self.connections.update(config.quotas, self._principals.charged_user)
-        else:
-            self.arrivals.change(changes.ips)
-            self.arrivals.follow(config)
-            self.connections.change(changes.rules)
-            self.connections.follow(self._principals.charged_user)
-        for manager in self.managers:
-            if changes is None:
-                manager.update(rules_of(config, manager.kind))
-            else:
-                manager.change(_with_static_default(config, manager, changes.rules))
+        self.arrivals.follow_addresses(None if changed is None else changed.addresses)
+        self.arrivals.follow(config)
+        self.connections.follow(self._principals.charged_user)
+        for kind, manager in self._managers.items():
+            if changed is None or kind in changed.tables:
+                manager.follow_rules(None if changed is None else changed.tables[kind])
             self._put_under(manager, config)
         self.limits_requests = self._limits_requests()
 
@@ -155,23 +114,16 @@ class BrokerQuotas:
             max_buckets=config.max_buckets,
         )
 
-    def change(self, config: ProxyConfig, rules: RuleChanges) -> None:
-        """Put single rules in force, or, with None, none, from the next request on.
-
-        ``config`` has them already and differs in nothing else from the one in force. Entities as for
-        ``RuleTable.put``.
-        """
-        has_changed = False
-        for manager in self.managers:
-            has_changed |= manager.change(_with_static_default(config, manager, rules))
-        self.connections.change(rules)
-        if has_changed:
+    def follow(self, changed: Followed) -> None:
+        """Follow single rules that were put in force, from the next request on."""
+        for kind, named in changed.tables.items():
+            self._managers[kind].follow_rules(named)
+        if changed.has_connections:
+            self.connections.follow(self._principals.charged_user)
+        self.arrivals.follow_addresses(changed.addresses)
+        if changed.tables:
             self.generation += 1
             self.limits_requests = self._limits_requests()
-
-    def change_arrivals(self, ips: IpChanges) -> None:
-        """Put single rules of addresses in force, or, with None, none, from the next connection on."""
-        self.arrivals.change(ips)
 
     def renew(self) -> None:
         """Have every connection ask again for what it keeps."""
@@ -254,7 +206,7 @@ class BrokerQuotas:
         shaping, burst_ms = self._arithmetic(config, kind)
         return ClientQuotaManager(
             kind,
-            rules_of(config, kind),
+            self.rules.tables[kind],
             kafka=config.kafka,
             shaping=shaping,
             burst_ms=burst_ms,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
-from proxy.quota.entity import Entity, Level, QuotaKind, RuleTable, Tags, tags_named
+from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
 from proxy.quota.pacing import TokenBucket
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
@@ -290,6 +290,8 @@ class Departed:
 class ClientQuotaManager:
     """All buckets of one kind at one broker.
 
+    ``rules`` may be a table that others go by, too: whoever changes it has each of them ``follow_rules``.
+
     Rules change under the buckets: samples stay, so a lower limit throttles at once on past usage and a higher one
     releases at the next request. A bucket takes its new limit when it is next asked for (``BrokerQuotas.generation``
     says when that is due).
@@ -298,7 +300,7 @@ class ClientQuotaManager:
     def __init__(
         self,
         kind: QuotaKind,
-        rules: Iterable[QuotaRule] = (),
+        rules: Iterable[QuotaRule] | RuleTable = (),
         *,
         kafka: KafkaSettings | None = None,
         shaping: Shaping = Shaping.SAMPLED,
@@ -309,7 +311,7 @@ class ClientQuotaManager:
     ) -> None:
         kafka = kafka or KafkaSettings()
         self.kind = kind
-        self.table = RuleTable(kind, rules)
+        self.table: Final = rules if isinstance(rules, RuleTable) else RuleTable(kind, rules)
         self.generation = 0
         self._samples = kafka.quota_window_num
         self._window_ms = kafka.quota_window_size_seconds * 1_000
@@ -342,13 +344,6 @@ class ClientQuotaManager:
         """How many buckets made room for others."""
         return self._places.evicted
 
-    def update(self, rules: Iterable[QuotaRule]) -> None:
-        """Put ``rules`` in the place of those in force. Costs nothing per bucket."""
-        self.table = RuleTable(self.kind, rules)
-        self._places.recount(self.table.named())
-        self.generation += 1
-        self._resolved.clear()
-
     def follow(
         self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
     ) -> None:
@@ -360,22 +355,20 @@ class ClientQuotaManager:
         self.generation += 1
         self._resolved.clear()
 
-    def change(self, rules: Mapping[Entity, QuotaRule | None]) -> bool:
-        """Put single rules in force, or, with None, none; return whether there were any of this kind.
+    def follow_rules(self, named: Mapping[Tags, bool] | None) -> None:
+        """Take it that the table has changed. Costs nothing per bucket.
 
-        Costs what they are, however many others there are. Entities as for ``RuleTable.put``.
+        Args:
+            named: The buckets that a rule names now and did not, with True, and those that it names no longer, with
+                False; None: any may be.
         """
-        has_changed = False
-        for entity, rule in rules.items():
-            tags = tags_named(entity)
-            was_named = tags is not None and self._is_named(tags)
-            has_changed |= self.table.put(entity, rule)
-            if tags is not None and self._is_named(tags) != was_named:
-                self._places.name(tags, is_named=not was_named)
-        if has_changed:
-            self.generation += 1
-            self._resolved.clear()
-        return has_changed
+        if named is None:
+            self._places.recount(self.table.named())
+        else:
+            for tags, is_named in named.items():
+                self._places.name(tags, is_named=is_named)
+        self.generation += 1
+        self._resolved.clear()
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket to charge, under the limit now in force.

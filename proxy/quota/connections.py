@@ -12,37 +12,20 @@ its connections count no more. Where all places are taken by such, all addresses
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
 
-from collections.abc import Iterable, Iterator
-from ipaddress import IPv6Address, ip_address
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig
-from proxy.quota.changes import IpChanges
+from config.model import Enforcement, Listener, ProxyConfig
+from proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
 from proxy.quota.client import NOTHING, Usage
 from proxy.quota.entity import Tags
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
 from proxy.quota.throttle import throttle_time_ms
 
-# Kafka's "no limit": Integer.MAX_VALUE.
-UNLIMITED_RATE: Final = 2**31 - 1
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
 _SHARED: Final = Tags("", "<shared>")
-
-
-def canonical(host: str) -> str:
-    """Return an address as rules name it: one spelling of each, and an IPv4 address for one that is mapped to IPv6.
-
-    All of an IPv6 address counts, as in Kafka; what is no address is returned as it is.
-    """
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
 
 
 class _Source:
@@ -168,9 +151,10 @@ class ConnectionQuotas:
     """All listeners in front of one broker, and the addresses that connect to it.
 
     Limits change under the rates: samples stay, so a lower one holds at once and a higher one at the next connection.
+    ``limits`` may be those of other brokers, too; if left out, they are those of ``config``, and this broker's own.
     """
 
-    def __init__(self, config: ProxyConfig) -> None:
+    def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
         self._samples = config.kafka.quota_window_num
         self.window_ms = config.kafka.quota_window_size_seconds * 1_000
         self.rate = self.new_rate()
@@ -181,9 +165,7 @@ class ConnectionQuotas:
         )
         self._shared: _Source | None = None
         self.overflows = 0  # connections of addresses that found no place
-        self._limits: dict[str, float] = {}
-        self._default: float = UNLIMITED_RATE
-        self._take_limits(config.ip_quotas)
+        self.limits: Final = AddressLimits(config.ip_quotas) if limits is None else limits
         self._take(config)
 
     @property
@@ -204,13 +186,7 @@ class ConnectionQuotas:
     @property
     def limits_addresses(self) -> bool:
         """Whether any address has a limit."""
-        return bool(self._limits) or self._default < UNLIMITED_RATE
-
-    def update(self, config: ProxyConfig) -> None:
-        """Put the limits of ``config`` in force."""
-        self._take_limits(config.ip_quotas)
-        self._places.recount(Tags("", host) for host in self._limits)
-        self.follow(config)
+        return self.limits.has_any
 
     def follow(self, config: ProxyConfig) -> None:
         """Put the limits of ``config`` in force, but for those of addresses."""
@@ -219,20 +195,18 @@ class ConnectionQuotas:
         for listener in self._listeners.values():
             listener.put_under(self._by_name.get(listener.name), config.enforcement)
 
-    def change(self, changes: IpChanges) -> None:
-        """Put the limits of single addresses in force. Costs what they are, however many others there are."""
-        for ip, rule in changes.items():
-            if ip is DEFAULT:
-                self._default = UNLIMITED_RATE if rule is None else rule.connection_creation_rate
-                continue
-            host = canonical(str(ip))
-            was_named = host in self._limits
-            if rule is not None:
-                self._limits[host] = rule.connection_creation_rate
-            elif was_named:
-                del self._limits[host]
-            if was_named != (rule is not None):
-                self._places.name(Tags("", host), is_named=not was_named)
+    def follow_addresses(self, named: Mapping[str, bool] | None) -> None:
+        """Take it that the limits of addresses have changed.
+
+        Args:
+            named: The addresses that a rule names now and did not, with True, and those that it names no longer, with
+                False; None: any may be.
+        """
+        if named is None:
+            self._places.recount(Tags("", host) for host in self.limits)
+            return
+        for host, is_named in named.items():
+            self._places.name(Tags("", host), is_named=is_named)
 
     def listener(self, name: str) -> ListenerQuota:
         """Return the quota of a listener at this broker."""
@@ -244,12 +218,7 @@ class ConnectionQuotas:
 
     def limit_of(self, host: str) -> float:
         """Return what an address may create, connections per second; ``UNLIMITED_RATE``: any number."""
-        return self._limits.get(canonical(host), self._default)
-
-    def limits(self) -> list[tuple[str, float]]:
-        """Return the rules in force: an address or ``<default>``, and its limit."""
-        default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
-        return [*self._limits.items(), *default]
+        return self.limits.of(canonical(host))
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
         """Return the rate of an address, connections per second. A pure read."""
@@ -288,7 +257,7 @@ class ConnectionQuotas:
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
         """Likewise for an address; what goes over the limit is taken back if so asked."""
         host = canonical(host)
-        limit = self._limits.get(host, self._default)
+        limit = self.limits.of(host)
         if limit >= UNLIMITED_RATE:
             return 0
         source = self._source(Tags("", host), now_ms)
@@ -308,11 +277,6 @@ class ConnectionQuotas:
         self._enforcement = config.enforcement
         self.limit = config.kafka.max_connection_creation_rate
 
-    def _take_limits(self, rules: Iterable[IpRule]) -> None:
-        limits = {rule.ip: rule.connection_creation_rate for rule in rules}
-        self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
-        self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
-
     def _source(self, tags: Tags, now_ms: int) -> _Source:
         source = self._places.get(tags)
         if source is not None:
@@ -327,10 +291,10 @@ class ConnectionQuotas:
         return self._shared
 
     def _is_named(self, tags: Tags) -> bool:
-        return tags.client_id in self._limits
+        return tags.client_id in self.limits
 
     def _owes_until_ms(self, source: _Source, now_ms: int) -> float:
-        limit = self._limits.get(source.tags.client_id, self._default)
+        limit = self.limits.of(source.tags.client_id)
         if limit >= UNLIMITED_RATE:
             return 0
         # One more than this is refused, whatever the window.

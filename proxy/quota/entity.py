@@ -6,7 +6,7 @@ default lends its limit, never its bucket: every user under ``<default>`` has on
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
@@ -157,14 +157,35 @@ class RuleTable:
 
     def __init__(self, kind: Limits, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
+        self.update(rules)
+
+    def update(self, rules: Iterable[QuotaRule]) -> None:
+        """Put ``rules`` in the place of those that are there."""
         self._rules = {
             (_bounded_entity(rule.user), _bounded_entity(rule.client_id)): rule
             for rule in rules
-            if kind.limit_of(rule) is not None
+            if self.kind.limit_of(rule) is not None
         }
         # How many rules stand at each level, by what it asks of user and client-id.
         self._standing = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
         self._follow_standing()
+
+    def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
+        """``put`` all of these; costs what they are, however many others there are.
+
+        Returns:
+            The buckets that a rule names now and did not, with True, and those that it names no longer, with False;
+            None where nothing has changed that this table is about.
+        """
+        has_changed = False
+        named: dict[Tags, bool] = {}
+        for entity, rule in rules.items():
+            was_there = entity in self._rules
+            has_changed |= self.put(entity, rule)
+            tags = tags_named(entity)
+            if tags is not None and (entity in self._rules) != was_there:
+                named[tags] = not was_there
+        return named if has_changed else None
 
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
         """Put a rule in the place of the one of the same entity, or, with None, no rule; return whether that is new.

@@ -4,11 +4,11 @@ Not one of Kafka's quotas, but of their form: who is counted, and which limit ho
 eight levels. There is no rate and nothing to be remembered, so who has no connection takes no memory.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, TypeVar
 
 from config.model import QuotaRule
-from proxy.quota.entity import Entity, Resolution, RuleTable, Tags, bounded
+from proxy.quota.entity import Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
 # Takes a principal; returns whose limit holds, and whether none does.
@@ -49,31 +49,23 @@ class Standing(NamedTuple):
 
 
 class OpenConnections:
-    """The open connections of one broker, each counted as whom it came as first."""
+    """The open connections of one broker, each counted as whom it came as first.
 
-    def __init__(self, rules: Iterable[QuotaRule], charged_user: ChargedUser) -> None:
-        self.table = RuleTable(CONNECTIONS, rules)
+    ``table`` may be one that others go by, too: whoever changes it has each of them ``follow``.
+    """
+
+    def __init__(self, table: RuleTable, charged_user: ChargedUser) -> None:
+        self.table: Final = table
         self._charged_user = charged_user
         # By identity, so that new rules can count anew; by bucket, for each connection that comes.
         self._by_identity: dict[Identity, int] = {}
         self._by_tags: dict[Tags, int] = {}
         self._found: dict[Identity, Resolution | None] = {}  # of those who are there
 
-    def update(self, rules: Iterable[QuotaRule], charged_user: ChargedUser) -> None:
-        """Put ``rules`` in force. Whoever is there stays, and counts under the new ones."""
-        self.table = RuleTable(CONNECTIONS, rules)
-        self._charged_user = charged_user
-        self._count_anew()
-
     def follow(self, charged_user: ChargedUser) -> None:
-        """Have the rules that there are hold for others than before. Whoever is there counts anew."""
+        """Take it that rules have changed, or for whom they hold. Whoever is there stays, and counts anew."""
         self._charged_user = charged_user
         self._count_anew()
-
-    def change(self, rules: Mapping[Entity, QuotaRule | None]) -> None:
-        """Put single rules in force, or, with None, none. Entities as for ``RuleTable.put``."""
-        if sum(self.table.put(entity, rule) for entity, rule in rules.items()):
-            self._count_anew()
 
     def _count_anew(self) -> None:
         self._by_tags = {}

@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from config.model import Enforcement, EntityName
 from proxy.quota import client
+from proxy.quota.address_limits import UNLIMITED_RATE
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import NOTHING, Bucket, ClientQuotaManager
-from proxy.quota.connections import UNLIMITED_RATE, ListenerQuota
+from proxy.quota.connections import ListenerQuota
 from proxy.quota.entity import QuotaKind
 from proxy.quota.replication import ReplicationQuota
 from proxy.usage.record import OTHER, Batch, Identity, Used

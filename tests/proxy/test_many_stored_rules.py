@@ -12,11 +12,11 @@ from typing import Never
 
 import pytest
 
-from config.model import DEFAULT, Address, Listener, ProxyConfig, QuotaRule, Store
+from config.model import DEFAULT, Address, Cluster, Listener, ProxyConfig, QuotaRule, Store
 from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response, write_alter_request
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.entity import Entity as RuleEntity
-from proxy.quota.entity import QuotaKind
+from proxy.quota.entity import QuotaKind, RuleTable
 from proxy.quota_changes.outcome import Origin
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
@@ -27,6 +27,10 @@ from tests.support.stub_broker import on_uvloop
 
 MANY = 100_000
 LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
+CLUSTER = Cluster(
+    bootstrap_servers=(Address(host="127.0.0.1", port=9),), advertised_host="127.0.0.1", first_port=1, last_port=9
+)
+OF_CLUSTER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), cluster=CLUSTER)
 RULE = StoredRule(limits={"producer_byte_rate": 1e6, "consumer_byte_rate": 2e6})
 MOST_S = 0.005
 # The tables no longer fit the processor's caches; what looks at all of them takes a thousand times as long. How often
@@ -55,14 +59,16 @@ async def altered(server: Server, number: int) -> None:
 
 
 @asynccontextmanager
-async def stored(path: Path, count: int) -> AsyncIterator[Server]:
+async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> AsyncIterator[Server]:
     """Give a proxy in whose store so many entities have quotas."""
     store = StoreDirectory(path)
     store.open()
     for begin in range(0, count, 5_000):
-        store.append([Change(Entity(f"user-{number}", "etl"), RULE) for number in range(begin, begin + 5_000)])
+        store.append(
+            [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(begin, min(begin + 5_000, count))]
+        )
     store.close()
-    server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(path))))
+    server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
     await server.quota_desk.read()
     server.apply(server.config)
     running = asyncio.ensure_future(server.quota_desk.run())
@@ -92,6 +98,29 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
 
         assert len(handed_over) == 1
         assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [1e6 + 1]
+
+
+@on_uvloop
+async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks_at_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stored(tmp_path, 100, listener=OF_CLUSTER) as server:
+        (fleet,) = server.fleets.values()
+        with monkeypatch.context() as patched:
+            patched.setattr(InForce, "quotas", None)
+            patched.setattr(InForce, "ip_quotas", None)
+            patched.setattr(RuleTable, "__init__", None)
+            first, second = (fleet.upstream(n, Address(host="127.0.0.1", port=n)).quotas for n in (1, 2))
+        await altered(server, 7)
+
+        of_both = [
+            quotas.bucket(QuotaKind.PRODUCE, principal="user-7", client_id="etl", now_ms=0)
+            for quotas in (first, second)
+        ]
+        assert [bucket.limit for bucket in of_both] == [1e6 + 7] * 2
+        of_both[0].charge(5, now_ms=0)
+        assert [bucket.amount for bucket in of_both] == [5, 0]
+        assert len(first.produce.table) == 100
 
 
 class Counted(dict[RuleEntity, QuotaRule]):

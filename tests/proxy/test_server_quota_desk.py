@@ -156,7 +156,7 @@ async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
         rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
         assert server.quota_desk.ip_quotas == (rule,)
         ((_, quotas),) = server.quotas_by_name
-        assert quotas.arrivals._limits == {"192.0.2.7": 5.0}
+        assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
 
 
 @on_uvloop

@@ -22,6 +22,7 @@ from tests.support.frames import (
     produce_response,
 )
 from tests.support.kafka_rate import MetricConfig
+from tests.support.rules_in_force import update
 from tests.support.wire import START_MS, Wire
 
 LIMIT = 500
@@ -423,7 +424,7 @@ def test_a_connection_that_is_open_sits_out_its_own_wait_and_no_others() -> None
     one, other = here.connect(), here.connect()
     here.produce(other, size_bytes=100)
     here.produce(one, size_bytes=2 * ROOM)
-    here.wire.listening.quotas.update(here.wire.config)
+    update(here.wire.listening.quotas, here.wire.config)
 
     here.produce(other, size_bytes=100)
 

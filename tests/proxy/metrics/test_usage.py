@@ -11,6 +11,7 @@ from proxy.metrics.usage import OTHER, Names, Row, read
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import EXPIRES_AFTER_MS, NOTHING, Usage
 from proxy.quota.entity import QuotaKind, Tags
+from tests.support.rules_in_force import update
 
 NOW_MS = 86_400_000
 CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0),))
@@ -65,7 +66,7 @@ def test_a_changed_limit_shows_before_the_next_request() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, "etl", 4_000)
 
-    quotas.update(ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=800.0),)))
+    update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=800.0),)))
 
     (row,) = rows_of(quotas)
     assert (row.limit, row.utilisation) == (800.0, 0.5)

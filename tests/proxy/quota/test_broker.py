@@ -16,9 +16,10 @@ from config.model import (
     QuotaRule,
     Shaping,
 )
-from proxy.quota.broker import BrokerQuotas, PrincipalRules, rules_of
+from proxy.quota.broker import BrokerQuotas, PrincipalRules
 from proxy.quota.client import EXPIRES_AFTER_MS
 from proxy.quota.entity import QuotaKind
+from tests.support.rules_in_force import update
 
 LISTENER = Listener(
     name="clients", bind=Address(host="127.0.0.1", port=9092), upstream=Address(host="127.0.0.1", port=19092)
@@ -74,7 +75,7 @@ def test_mutations_have_a_token_bucket_of_all_windows_whatever_the_file_says_of_
     assert bucket.shaping is Shaping.PACED
     assert bucket.charge(200, now_ms=0) == 0
     assert bucket.charge(10, now_ms=0) == 1_000
-    quotas.update(replace(CONFIG, quotas=(rule,), kafka=replace(kafka, controller_quota_window_num=5)))
+    update(quotas, replace(CONFIG, quotas=(rule,), kafka=replace(kafka, controller_quota_window_num=5)))
     quotas.bucket(QuotaKind.MUTATION, principal="alice", client_id="etl", now_ms=0)
     assert bucket.charge(0, now_ms=60_000) == 0
     assert bucket.charge(110, now_ms=60_000) == 1_000
@@ -110,9 +111,9 @@ def test_a_listener_may_have_a_shape_of_its_own() -> None:
     quotas = BrokerQuotas(CONFIG, shaping=Shaping.PACED)
     before = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
 
-    quotas.update(CONFIG)
+    update(quotas, CONFIG)
     without = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
-    quotas.update(replace(CONFIG, shaping=Shaping.PACED), shaping=Shaping.SAMPLED)
+    update(quotas, replace(CONFIG, shaping=Shaping.PACED), shaping=Shaping.SAMPLED)
     with_another = [bucket.shaping for bucket in quotas.buckets(principal="alice", client_id="etl", now_ms=0)][:2]
 
     assert before == [Shaping.PACED] * 2
@@ -143,47 +144,6 @@ def test_a_static_default_of_one_kind_limits_that_kind_only() -> None:
     produce, fetch, *_ = BrokerQuotas(config).buckets(principal="bob", client_id="etl", now_ms=0)
 
     assert (produce.is_limited, fetch.is_limited) == (False, True)
-
-
-@pytest.mark.parametrize("kind", BYTE_RATES)
-def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(kind: QuotaKind) -> None:
-    written = QuotaRule(client_id=DEFAULT, producer_byte_rate=50.0, consumer_byte_rate=60.0)
-    settings = KafkaSettings(quota_producer_default=700, quota_consumer_default=700)
-
-    rules = rules_of(replace(CONFIG, quotas=(ALICE, written), kafka=settings), kind)
-
-    assert rules == (ALICE, written)
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        QuotaRule(user=DEFAULT, producer_byte_rate=50.0),
-        QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=50.0),
-        QuotaRule(client_id="etl", producer_byte_rate=50.0),
-    ],
-)
-def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule) -> None:
-    settings = KafkaSettings(quota_producer_default=700)
-
-    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
-
-    assert [rule.producer_byte_rate for rule in rules] == [50.0, 700.0]
-
-
-def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_default() -> None:
-    written = QuotaRule(client_id=DEFAULT, consumer_byte_rate=60.0)
-    settings = KafkaSettings(quota_producer_default=700)
-
-    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
-
-    assert [rule.producer_byte_rate for rule in rules] == [700.0]
-
-
-def test_without_a_static_default_only_rules_of_the_kind_are_left() -> None:
-    other = QuotaRule(user="bob", consumer_byte_rate=1.0)
-
-    assert rules_of(replace(CONFIG, quotas=(other, ALICE)), QuotaKind.PRODUCE) == (ALICE,)
 
 
 # -- principals --
@@ -249,7 +209,7 @@ def test_an_update_says_that_buckets_may_be_out_of_date_and_keeps_what_was_used(
     generation = quotas.generation
 
     halved = QuotaRule(user="alice", producer_byte_rate=500.0, consumer_byte_rate=500.0)
-    quotas.update(replace(CONFIG, quotas=(halved,)))
+    update(quotas, replace(CONFIG, quotas=(halved,)))
 
     assert quotas.generation != generation
     after = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
@@ -261,7 +221,7 @@ def test_an_update_takes_burst_and_longest_wait_too() -> None:
     quotas = BrokerQuotas(replace(CONFIG, shaping=Shaping.PACED))
     bucket, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
-    quotas.update(replace(CONFIG, shaping=Shaping.PACED, burst_ms=200, max_throttle_time_ms=3_000))
+    update(quotas, replace(CONFIG, shaping=Shaping.PACED, burst_ms=200, max_throttle_time_ms=3_000))
     quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     assert bucket.max_fetch_bytes == 200
@@ -272,7 +232,7 @@ def test_an_update_replaces_the_rules_about_principals() -> None:
     quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"}), brokers=frozenset({"broker1"})))
     exempt, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
-    quotas.update(with_principals(brokers=frozenset({"broker2"}), fold=(Fold(match="a.*", to="letter"),)))
+    update(quotas, with_principals(brokers=frozenset({"broker2"}), fold=(Fold(match="a.*", to="letter"),)))
     charged, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
     assert not exempt.is_limited
@@ -284,7 +244,7 @@ def test_a_principal_that_is_no_longer_exempt_is_limited() -> None:
     quotas = BrokerQuotas(with_principals(exempt=frozenset({"alice"})))
     quotas.buckets(principal="alice", client_id="etl", now_ms=0)
 
-    quotas.update(CONFIG)
+    update(quotas, CONFIG)
 
     assert quotas.buckets(principal="alice", client_id="etl", now_ms=0)[0].limit == 1_000.0
 

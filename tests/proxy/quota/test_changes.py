@@ -24,6 +24,7 @@ from proxy.quota.changes import Changes
 from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import Entity, QuotaKind, RuleTable, bounded
 from proxy.quota.open_connections import CONNECTIONS, Identity
+from tests.support.rules_in_force import change, update, update_addresses
 
 CONFIG = ProxyConfig(listeners=(), kafka=KafkaSettings(quota_producer_default=77), max_buckets=3)
 ENTITIES = st.tuples(*[st.sampled_from(["a", "b", DEFAULT, None])] * 2).filter(any)
@@ -79,8 +80,8 @@ def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping
         rules = rules_of(changes)
         config = with_rules(config, rules)
 
-        changed.change(config, rules)
-        updated.update(config)
+        change(changed, config, rules)
+        update(updated, config)
 
         assert seen_by(changed, now_ms) == seen_by(updated, now_ms)
         for kind in QuotaKind:
@@ -114,8 +115,8 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
         rules = rules_of(changes)
         config = with_rules(replace(file, quotas=config.quotas), rules)
 
-        followed.update(config, changes=Changes(rules, {}))
-        updated.update(config)
+        update(followed, config, changes=Changes(rules, {}))
+        update(updated, config)
 
         assert seen_by(followed, now_ms) == seen_by(updated, now_ms)
         for kind in QuotaKind:
@@ -126,11 +127,12 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
 
 def test_a_file_whose_changes_are_known_makes_no_table_anew() -> None:
     quotas = BrokerQuotas(CONFIG)
-    tables = [manager.table for manager in quotas.managers] + [quotas.connections.table]
+    tables = [*quotas.rules.tables.values(), quotas.rules.connections]
+    before = [table._rules for table in tables]
 
-    quotas.update(CONFIG, changes=Changes({}, {}))
+    update(quotas, CONFIG, changes=Changes({}, {}))
 
-    assert [manager.table for manager in quotas.managers] + [quotas.connections.table] == tables
+    assert all(table._rules is rules for table, rules in zip(tables, before, strict=True))
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([DEFAULT, "10.0.0.1", "10.0.0.2"]), st.none() | st.integers(1, 3))))
@@ -146,10 +148,10 @@ def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict
         }
         rules |= changes
 
-        changed.change(changes)
-        updated.update(replace(CONFIG, ip_quotas=tuple(rule for rule in rules.values() if rule is not None)))
+        changed.follow_addresses(changed.limits.change(changes))
+        update_addresses(updated, replace(CONFIG, ip_quotas=tuple(rule for rule in rules.values() if rule is not None)))
 
-        assert sorted(changed.limits()) == sorted(updated.limits())
+        assert sorted(changed.limits.rules()) == sorted(updated.limits.rules())
         assert changed.limits_addresses == updated.limits_addresses
         assert changed._places._named == updated._places._named
 
@@ -177,7 +179,7 @@ def test_a_rule_of_another_kind_disturbs_nobody() -> None:
     before = quotas.generation
     rule = QuotaRule(user="a", connections=5)
 
-    quotas.change(with_rules(CONFIG, {("a", None): rule}), {("a", None): rule})
+    change(quotas, with_rules(CONFIG, {("a", None): rule}), {("a", None): rule})
 
     assert quotas.generation == before
     assert quotas.connections.table.rules() == (rule,)
@@ -188,21 +190,21 @@ def test_a_long_name_is_found() -> None:
     quotas = BrokerQuotas(CONFIG)
     rule = QuotaRule(user=bounded(name), producer_byte_rate=5.0)
 
-    quotas.change(with_rules(CONFIG, {}), {(bounded(name), None): rule})
+    change(quotas, with_rules(CONFIG, {}), {(bounded(name), None): rule})
 
     assert quotas.bucket(QuotaKind.PRODUCE, principal=name, client_id="x", now_ms=0).rule == rule
 
 
 @pytest.mark.parametrize(
-    "change",
+    "changed",
     [lambda rules: {("a", None): None}, lambda rules: {("a", None): replace(rules[0], producer_byte_rate=9.0)}],
 )
-def test_what_was_used_stays(change: Callable[[tuple[QuotaRule, ...]], dict[Entity, QuotaRule | None]]) -> None:
+def test_what_was_used_stays(changed: Callable[[tuple[QuotaRule, ...]], dict[Entity, QuotaRule | None]]) -> None:
     config = replace(CONFIG, quotas=(QuotaRule(user="a", producer_byte_rate=1_000.0),))
     quotas = BrokerQuotas(config)
     quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="", now_ms=0).charge(5_000, now_ms=0)
 
-    rules = change(config.quotas)
-    quotas.change(with_rules(config, rules), rules)
+    rules = changed(config.quotas)
+    change(quotas, with_rules(config, rules), rules)
 
     assert sum(bucket.amount for bucket in quotas.produce) == 5_000

@@ -44,7 +44,8 @@ def put(
     burst_ms: int = 1_000,
     max_throttle_time_ms: int | None = None,
 ) -> None:
-    manager.update(rules)
+    manager.table.update(rules)
+    manager.follow_rules(None)
     manager.follow(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
 
 

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.model import DEFAULT, Address, Default, Enforcement, IpRule, KafkaSettings, Listener, ProxyConfig
-from proxy.quota.connections import EXPIRES_AFTER_MS, UNLIMITED_RATE, ConnectionQuotas, ListenerQuota, canonical
+from proxy.quota.address_limits import UNLIMITED_RATE
+from proxy.quota.connections import EXPIRES_AFTER_MS, ConnectionQuotas, ListenerQuota
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
+from tests.support.rules_in_force import update_addresses
 
 T = 1_767_225_600_000
 ONE = "192.168.1.1"
@@ -59,12 +61,12 @@ def test_v54_the_most_specific_rule_of_an_address_counts() -> None:
     quotas = ConnectionQuotas(config_of({"1.2.3.4": 100.0}))
     assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (100.0, UNLIMITED_RATE)
 
-    quotas.update(config_of({"1.2.3.4": 150.0, DEFAULT: 200.0}))
+    update_addresses(quotas, config_of({"1.2.3.4": 150.0, DEFAULT: 200.0}))
     assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (150.0, 200.0)
-    assert quotas.limits() == [("1.2.3.4", 150.0), ("<default>", 200.0)]
+    assert quotas.limits.rules() == [("1.2.3.4", 150.0), ("<default>", 200.0)]
 
-    quotas.update(config_of())
-    assert (quotas.limit_of("1.2.3.4"), quotas.limits()) == (UNLIMITED_RATE, [])
+    update_addresses(quotas, config_of())
+    assert (quotas.limit_of("1.2.3.4"), quotas.limits.rules()) == (UNLIMITED_RATE, [])
 
 
 def test_v55_a_limit_that_changes_holds_on_what_has_come() -> None:
@@ -73,13 +75,13 @@ def test_v55_a_limit_that_changes_holds_on_what_has_come() -> None:
     clients = quotas.listener("clients")
 
     assert come(clients, [ONE] * 40) == [0] * 20 + [50] * 20
-    quotas.update(config_of({ONE: 30.0}))
+    update_addresses(quotas, config_of({ONE: 30.0}))
     assert come(clients, [ONE] * 40).count(0) == 10
-    quotas.update(config_of())
+    update_addresses(quotas, config_of())
     assert come(clients, [ONE] * 40).count(0) == 40
 
     assert come(clients, [OTHER] * 40).count(0) == 40
-    quotas.update(config_of({DEFAULT: 20.0}))
+    update_addresses(quotas, config_of({DEFAULT: 20.0}))
     assert come(clients, [OTHER] * 40).count(0) == 20
 
 
@@ -117,7 +119,7 @@ def test_v55_the_limit_of_an_address_follows_the_rules() -> None:
     come(quotas.listener("clients"), [ONE, OTHER])
 
     def limits(rules: dict[str | Default, float]) -> tuple[float, float]:
-        quotas.update(config_of(rules))
+        update_addresses(quotas, config_of(rules))
         return quotas.limit_of(ONE), quotas.limit_of(OTHER)
 
     assert limits({DEFAULT: 50.0}) == (50.0, 50.0)
@@ -180,7 +182,7 @@ def test_a_listener_that_the_file_no_longer_has_keeps_no_limit() -> None:
     quotas = ConnectionQuotas(config_of(listener=0))
     clients = quotas.listener("clients")
 
-    quotas.update(replace(config_of(listener=0), listeners=()))
+    update_addresses(quotas, replace(config_of(listener=0), listeners=()))
 
     assert clients.record(now_ms=T) == 0
 
@@ -210,20 +212,6 @@ def test_who_says_late_whose_connection_it_is_gives_no_credit() -> None:
 
 
 # -- addresses --
-
-
-@pytest.mark.parametrize(
-    ("host", "name"),
-    [
-        ("10.0.0.7", "10.0.0.7"),
-        ("::ffff:10.0.0.7", "10.0.0.7"),
-        ("2001:DB8:0:0:0::1", "2001:db8::1"),
-        ("fe80::1%eth0", "fe80::1%eth0"),
-        ("not an address", "not an address"),
-    ],
-)
-def test_an_address_has_one_name(host: str, name: str) -> None:
-    assert canonical(host) == name
 
 
 def test_a_rule_is_found_however_the_address_is_written() -> None:
@@ -299,11 +287,11 @@ def test_a_reload_changes_how_many_places_there_are() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
     flood = [f"10.0.{n // 256}.{n % 256}" for n in range(300)]
     come(quotas.listener("clients"), flood)
-    quotas.update(config_of({DEFAULT: 5.0}, max_buckets=200))
+    update_addresses(quotas, config_of({DEFAULT: 5.0}, max_buckets=200))
     come(quotas.listener("clients"), flood)
     assert quotas.addresses == 200
 
-    quotas.update(config_of({DEFAULT: 5.0}, max_buckets=10))
+    update_addresses(quotas, config_of({DEFAULT: 5.0}, max_buckets=10))
     come(quotas.listener("clients"), flood)
 
     assert quotas.addresses == 10

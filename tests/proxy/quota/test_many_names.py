@@ -14,6 +14,7 @@ from proxy.quota.client import EXPIRES_AFTER_MS, SHARED, Bucket, ClientQuotaMana
 from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
+from tests.support.rules_in_force import update
 
 LIMIT = 1_000.0
 WINDOW_MS = 11_000
@@ -262,7 +263,7 @@ def test_a_lower_limit_finds_debts_that_the_one_before_did_not_know() -> None:
     visitor.charge("b", 5_000, 0)
 
     low = replace(A_DEFAULT, producer_byte_rate=100.0)
-    visitor.quotas.update(ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
+    update(visitor.quotas, ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
     visitor.charge("c", 1, 1)
 
     assert visitor.buckets["c"].tags.client_id == SHARED
@@ -274,7 +275,7 @@ def test_the_number_of_places_follows_the_file() -> None:
     for number in range(5):
         visitor.charge(f"client-{number}", 1, 0)
 
-    visitor.quotas.update(ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2))
+    update(visitor.quotas, ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2))
     for number in range(5, 12):
         visitor.charge(f"client-{number}", 1, WINDOW_MS)
 
@@ -287,12 +288,12 @@ def test_a_bucket_that_a_rule_comes_to_name_and_then_does_not() -> None:
     config = ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2)
     named = replace(config, quotas=(A_DEFAULT, QuotaRule(client_id="etl", producer_byte_rate=1.0)))
 
-    visitor.quotas.update(named)
+    update(visitor.quotas, named)
     for number in range(5):
         visitor.charge(f"client-{number}", 1, WINDOW_MS + number)
     assert sorted(b.tags.client_id for b in visitor.quotas.produce) == ["client-3", "client-4", "etl"]
 
-    visitor.quotas.update(config)
+    update(visitor.quotas, config)
     later_ms = WINDOW_MS + 120_000
     for number in range(5, 10):
         visitor.charge(f"client-{number}", 1, later_ms)

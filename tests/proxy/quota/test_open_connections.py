@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
 from proxy.quota.broker import PrincipalRules
-from proxy.quota.entity import LEVELS, Tags
-from proxy.quota.open_connections import Identity, OpenConnections
+from proxy.quota.entity import LEVELS, RuleTable, Tags
+from proxy.quota.open_connections import CONNECTIONS, Identity, OpenConnections
 
 ALICE_ETL = Identity("alice", "etl")
 BOB_ETL = Identity("bob", "etl")
 
 
 def open_connections(*rules: QuotaRule, principals: Principals | None = None) -> OpenConnections:
-    return OpenConnections(rules, PrincipalRules(principals or Principals()).charged_user)
+    return OpenConnections(RuleTable(CONNECTIONS, rules), PrincipalRules(principals or Principals()).charged_user)
 
 
 def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
@@ -69,7 +69,8 @@ def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
     connections = open_connections(QuotaRule(client_id="etl", connections=10))
     enter(connections, *[ALICE_ETL] * 3, BOB_ETL)
 
-    connections.update([QuotaRule(user="alice", connections=2)], PrincipalRules(Principals()).charged_user)
+    connections.table.update([QuotaRule(user="alice", connections=2)])
+    connections.follow(PrincipalRules(Principals()).charged_user)
 
     assert connections.look(ALICE_ETL).open_now == 3
     assert enter(connections, ALICE_ETL) == [False]
@@ -121,7 +122,8 @@ def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
     inside: list[Identity] = []
     for turn, (user, client_id) in enumerate(come):
         if turn == len(come) // 2:
-            connections.update(then, PrincipalRules(Principals()).charged_user)
+            connections.table.update(then)
+            connections.follow(PrincipalRules(Principals()).charged_user)
         if inside and chance.random() < 0.3:
             connections.leave(inside.pop(chance.randrange(len(inside))))
         identity = Identity(user, client_id)

@@ -56,7 +56,8 @@ def manager_of(
 
 def put(manager: ClientQuotaManager, limits: Limits) -> None:
     """Replace all quotas."""
-    manager.update(rules_of(limits, manager.kind))
+    manager.table.update(rules_of(limits, manager.kind))
+    manager.follow_rules(None)
     manager.follow(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
 
 

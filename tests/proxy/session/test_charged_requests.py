@@ -24,6 +24,7 @@ from tests.support.frames import (
     produce_response,
     request_header,
 )
+from tests.support.rules_in_force import update
 from tests.support.wire import Wire
 
 FIVE_A_SECOND = QuotaRule(client_id=DEFAULT, request_rate=5.0)
@@ -160,7 +161,7 @@ def test_a_broker_with_another_scale_is_believed_from_the_next_request_on(is_ans
     wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
     ask(wire, 1, takes_ms=500)
 
-    wire.listening.quotas.update(replace(wire.config, request_time_scale=1.5))
+    update(wire.listening.quotas, replace(wire.config, request_time_scale=1.5))
     if is_answered:
         ask(wire, 2, takes_ms=500)
     else:
@@ -382,11 +383,11 @@ def test_a_rule_that_comes_holds_for_the_next_request_of_a_connection() -> None:
     wire = Wire()
     _produce_and_ask(wire)
 
-    wire.listening.quotas.update(replace(wire.config, quotas=(FIVE_A_SECOND,)))
+    update(wire.listening.quotas, replace(wire.config, quotas=(FIVE_A_SECOND,)))
     _produce_and_ask(wire)
     assert wire.bucket("request_rate").requests == 2
 
-    wire.listening.quotas.update(wire.config)
+    update(wire.listening.quotas, wire.config)
     _produce_and_ask(wire)
     assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 

@@ -25,6 +25,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.rules_in_force import update
 from tests.support.wire import Wire
 
 MAX_FRAME_BYTES = 104_857_600
@@ -154,7 +155,7 @@ class Sessions(RuleBasedStateMachine):
     @initialize(config=CONFIGS, enforcement=st.sampled_from(Enforcement))
     def begin(self, config: ProxyConfig, enforcement: Enforcement) -> None:
         self.wire = Wire(*config.quotas, enforcement=enforcement, shaping=config.shaping)
-        self.wire.listening.quotas.update(config)
+        update(self.wire.listening.quotas, config)
         self.peers = [Peer(self.wire), Peer(self.wire)]
         self.fetched_bytes = 0
         self.has_followers = False  # whose fetches are nobody's
@@ -253,7 +254,7 @@ class Sessions(RuleBasedStateMachine):
     def reload(self, config: ProxyConfig, enforcement: Enforcement, is_inter_broker: bool) -> None:
         self.has_followers |= is_inter_broker
         self.wire.listening.policy = Policy(MAX_FRAME_BYTES, enforcement, is_inter_broker, "sub")
-        self.wire.listening.quotas.update(config)
+        update(self.wire.listening.quotas, config)
 
     @invariant()
     def what_reaches_the_broker_is_what_its_client_sent(self) -> None:

@@ -23,6 +23,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.rules_in_force import change, update
 from tests.support.wire import Wire
 
 PRODUCE_VERSIONS = range(14)
@@ -446,21 +447,21 @@ def test_a_changed_rule_holds_from_the_next_request_on_and_keeps_what_was_used()
     wire.client(produce_request(1, size_bytes=5_000))
     assert wire.broker(produce_response(1)) == produce_response(1)
 
-    wire.listening.quotas.update(replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=250.0),)))
+    update(wire.listening.quotas, replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=250.0),)))
     wire.client(produce_request(2, size_bytes=400))
 
     assert wire.broker(produce_response(2)) == produce_response(2, throttle_time_ms=11_600)  # (540 - 250) / 250 * 10 s
 
 
 def _by_reload(wire: Wire) -> None:
-    wire.listening.quotas.update(replace(wire.config, quotas=()))
+    update(wire.listening.quotas, replace(wire.config, quotas=()))
 
 
 def _by_time(wire: Wire) -> None:
     in_force = InForce(wire.config, name="", now_ms=wire.now_ms)
     changes = in_force.advance(9, now_ms=AN_EXPIRY_MS)
     assert changes is not None
-    wire.listening.quotas.change(replace(wire.config, quotas=in_force.quotas), changes.rules)
+    change(wire.listening.quotas, replace(wire.config, quotas=in_force.quotas), changes.rules)
 
 
 @pytest.mark.parametrize("end", [_by_reload, _by_time])
@@ -706,7 +707,7 @@ def test_responses_pass_alike_however_they_are_cut(
         # The rule becomes tight once all has been asked, or only the first fetch would have been passed on.
         wire = Wire(enforcement=enforcement)
         wire.client(*requests)
-        wire.listening.quotas.update(replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=50.0),)))
+        update(wire.listening.quotas, replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=50.0),)))
         for bucket in (wire.bucket("produce"), wire.bucket("fetch")):
             assert bucket.generation >= 0
         early = wire.broker(*pieces)

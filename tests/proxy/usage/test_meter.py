@@ -29,6 +29,7 @@ from proxy.usage import meter as meter_module
 from proxy.usage.meter import Broker, Meter, Replicas
 from proxy.usage.record import Batch, Identity, Used
 from proxy.usage.timeline import Timeline
+from tests.support.rules_in_force import update
 
 WALL_MS = 1_767_225_600_000
 LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092))
@@ -164,7 +165,7 @@ def test_after_a_reload_a_record_names_the_new_rule_once_it_is_used() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = Broker(3, quotas, enforces=True)
     charge(quotas, 1)
-    quotas.update(replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
+    update(quotas, replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
     charge(quotas, 2)
 
     (used,) = read(one, broker).values()
@@ -417,7 +418,7 @@ class Sums(RuleBasedStateMachine):
             self.config, quotas=table, max_buckets=places, principals=Principals(exempt=frozenset({"etl"}))
         )
         for broker in self.brokers:
-            broker.quotas.update(self.config)
+            update(broker.quotas, self.config)
 
     @rule(passed_ms=st.sampled_from((0, 1, 1_000, 60_000, EXPIRES_AFTER_MS + 1)), step_ms=st.integers(-(10**7), 10**7))
     def wait(self, passed_ms: int, step_ms: int) -> None:

@@ -1,0 +1,48 @@
+"""Limits of addresses: one name for each, and what a change leaves of them."""
+
+import pytest
+
+from config.model import DEFAULT, IpRule
+from proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:DB8:0:0:0::1", "2001:db8::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("not an address", "not an address"),
+    ],
+)
+def test_an_address_has_one_name(host: str, name: str) -> None:
+    assert canonical(host) == name
+
+
+def test_a_change_tells_which_addresses_rules_name_now_and_which_no_longer() -> None:
+    limits = AddressLimits([IpRule(ip="10.0.0.1", connection_creation_rate=1.0)])
+
+    named = limits.change(
+        {
+            "10.0.0.1": None,
+            "::ffff:10.0.0.2": IpRule(ip="::ffff:10.0.0.2", connection_creation_rate=2.0),
+            DEFAULT: IpRule(ip=DEFAULT, connection_creation_rate=9.0),
+            "10.0.0.3": None,
+        }
+    )
+
+    assert named == {"10.0.0.1": False, "10.0.0.2": True}
+    assert limits.change({"10.0.0.2": IpRule(ip="10.0.0.2", connection_creation_rate=3.0)}) == {}
+    assert limits.rules() == [("10.0.0.2", 3.0), ("<default>", 9.0)]
+    assert [limits.of(host) for host in ("10.0.0.1", "10.0.0.2")] == [9.0, 3.0]
+
+
+def test_without_a_rule_any_address_may_create_any_number() -> None:
+    limits = AddressLimits([IpRule(ip=DEFAULT, connection_creation_rate=1.0)])
+    assert limits.has_any
+
+    limits.change({DEFAULT: None})
+
+    assert not limits.has_any
+    assert limits.of("10.0.0.1") == UNLIMITED_RATE

@@ -1,0 +1,29 @@
+"""Puts rules in force at a broker that has them for itself, as a server does for all of its brokers."""
+
+from config.model import ProxyConfig, Shaping
+from proxy.quota.broker import BrokerQuotas
+from proxy.quota.changes import Changes, RuleChanges
+from proxy.quota.connections import ConnectionQuotas
+
+
+def update(
+    quotas: BrokerQuotas, config: ProxyConfig, *, shaping: Shaping | None = None, changes: Changes | None = None
+) -> None:
+    """Put the rules of ``config`` in force; ``changes``: which are others than before, if that is known."""
+    if changes is None:
+        quotas.rules.update(config)
+        quotas.update(config, shaping=shaping)
+    else:
+        quotas.update(config, shaping=shaping, changed=quotas.rules.change(config, changes))
+
+
+def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
+    """Put single rules in force; ``config`` has them already."""
+    quotas.follow(quotas.rules.change(config, Changes(rules, {})))
+
+
+def update_addresses(quotas: ConnectionQuotas, config: ProxyConfig) -> None:
+    """Put the limits of ``config`` in force."""
+    quotas.limits.update(config.ip_quotas)
+    quotas.follow_addresses(None)
+    quotas.follow(config)
