@@ -62,6 +62,9 @@ _MOST_SAID: Final = 10
 _MAX_WAITING: Final = 1_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
+# As long as the second of ``quota_changes.sums`` is.
+_SUMMED_UP_AFTER_S: Final = 1.0
+
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
@@ -91,6 +94,7 @@ class QuotaDesk:
         self._using_rules = asyncio.Lock()
         self._waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
+        self._owes_sums = asyncio.Event()
         self._is_open = False
         self._untold: list[Changes] = []
         self._addresses: Addresses = {}  # of the hosts in the request that was looked at last
@@ -186,6 +190,8 @@ class QuotaDesk:
             tasks.create_task(self._timer.run())
             if self._keeper is not None:
                 tasks.create_task(self._keeper.run())
+            if self.ledger is not None:
+                tasks.create_task(self._sum_up(self.ledger))
             while True:
                 while self._waiting:
                     ticket = self._waiting.popleft()
@@ -193,6 +199,16 @@ class QuotaDesk:
                         await self._serve(ticket)
                 self._has_come.clear()
                 await self._has_come.wait()
+
+    async def _sum_up(self, ledger: Ledger) -> None:
+        """Have the audit log told of what was summed up, also where nobody asks for anything any more."""
+        while True:
+            await self._owes_sums.wait()
+            self._owes_sums.clear()
+            await asyncio.sleep(_SUMMED_UP_AFTER_S)
+            await self._off_loop(ledger.write_sums)
+            if ledger.owes_sums:
+                self._owes_sums.set()
 
     async def stop(self) -> None:
         """Let go of what is kept."""
@@ -261,6 +277,8 @@ class QuotaDesk:
                 is_refused_whole=is_whole,
                 unix_ms=self._wall_ms(),
             )
+            if self.ledger.owes_sums:
+                self._owes_sums.set()
         return altered
 
     async def _try(

@@ -10,16 +10,21 @@ rule.
 where nobody knows whether ``new`` holds or will, ``unknown``; the last two with
 ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
 Where a request was refused as a whole, one line has ``"entities":5000`` in the place of ``entity``, ``asked``, ``old``
-and ``new``, and so has the one line of those that are unchanged: a flood of these is not to be a flood of lines.
+and ``new``, and so has the one line of those of a request that are unchanged.
+What was changed, or may have been, has a line of its own. Of all else (``validated``, ``unchanged``, ``refused``) there
+is one line a second for each principal, result and code: of the first, and then of how many ``entities`` came from
+``since`` to ``time``, with what the last of them says of the rest (``proxy.quota_changes.sums``).
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from config.terms import NO_TERMS, TermsChange, written_terms, written_terms_change
-from proxy.quota_changes.outcome import UNCHANGED, Origin, Outcome
+from proxy.quota_changes.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
+from proxy.quota_changes.sums import Sum, Sums
 from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.errors import NONE, name_of
 
@@ -32,36 +37,63 @@ _write: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def audit_lines(
-    outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, now_ms: int
-) -> Iterable[bytes]:
-    """Yield the lines of one request, each with its newline.
+    outcomes: Sequence[Outcome],
+    origin: Origin,
+    sums: Sums,
+    *,
+    is_dry_run: bool,
+    is_refused_whole: bool,
+    now_ms: int,
+    unix_ms: int,
+) -> Iterator[bytes]:
+    """Yield the lines of one request, each with its newline; before them, those that are due of earlier ones.
 
     Args:
         outcomes: Of its entities.
         origin: Who asked.
+        sums: Those of this log.
         is_dry_run: Whether nothing was to be changed.
         is_refused_whole: Whether all have the one error, for no reason of their own.
-        now_ms: Unix time.
+        now_ms: The time of a clock that does not step back.
+        unix_ms: Unix time.
     """
-    about = {
-        "time": _time(now_ms),
+    yield from sum_lines(sums.take(now_ms=now_ms))
+    about = {"time": _time(unix_ms), **_about(origin)}
+    add = partial(sums.add, origin=origin, now_ms=now_ms, unix_ms=unix_ms)
+    if is_refused_whole and outcomes:
+        first = outcomes[0]
+        result = first.result(is_dry_run=is_dry_run)
+        if add(first, result=result, entities=len(outcomes)):
+            yield _line({**about, "entities": len(outcomes), **_result(first, result)})
+        return
+    unchanged = []
+    for outcome in outcomes:
+        result = outcome.result(is_dry_run=is_dry_run)
+        if result == UNCHANGED:
+            unchanged.append(outcome)
+        elif result in (APPLIED, UNKNOWN) or add(outcome, result=result, entities=1):
+            yield _line({**about, **_entity(outcome), **_result(outcome, result)})
+    if unchanged and add(unchanged[0], result=UNCHANGED, entities=len(unchanged)):
+        whose = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
+        yield _line({**about, **whose, "result": UNCHANGED})
+
+
+def sum_lines(sums: Iterable[Sum]) -> Iterator[bytes]:
+    """Yield the lines of attempts that were summed up, each with its newline."""
+    for one in sums:
+        times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
+        yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})
+
+
+def _about(origin: Origin | None) -> Mapping[str, str | None]:
+    if origin is None:
+        return {"principal": None, "client_id": None, "address": None, "listener": None}
+    return {
         "principal": _cut(origin.principal),
         "client_id": None if origin.client_id is None else _cut(origin.client_id),
         "address": _cut(origin.address),
         "listener": _cut(origin.listener),
     }
-    if is_refused_whole and outcomes:
-        yield _line({**about, "entities": len(outcomes), **_result(outcomes[0], is_dry_run)})
-        return
-    unchanged = []
-    for outcome in outcomes:
-        if outcome.result(is_dry_run=is_dry_run) == UNCHANGED:
-            unchanged.append(outcome)
-        else:
-            yield _line({**about, **_entity(outcome), **_result(outcome, is_dry_run)})
-    if unchanged:
-        whose = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
-        yield _line({**about, **whose, "result": UNCHANGED})
 
 
 def _line(fields: Mapping[str, object]) -> bytes:
@@ -91,16 +123,15 @@ def _asked_terms(change: TermsChange | None) -> dict[str, object]:
     return {} if change is None else {"terms": written_terms_change(change)}
 
 
-def _result(outcome: Outcome, is_dry_run: bool) -> Mapping[str, object]:
-    result = {"result": outcome.result(is_dry_run=is_dry_run)}
+def _result(outcome: Outcome, result: str) -> Mapping[str, object]:
     if outcome.error_code == NONE:
-        return result
+        return {"result": result}
     error = {
         "code": outcome.error_code,
         "name": name_of(outcome.error_code),
         "message": _cut(outcome.error_message or ""),
     }
-    return {**result, "error": error}
+    return {"result": result, "error": error}
 
 
 def _number(value: float | None) -> object:

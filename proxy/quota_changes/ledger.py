@@ -6,15 +6,16 @@ Blocks where it writes; ``write`` is for a thread, the rest for the loop.
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from config.model import Store
-from proxy.quota_changes.audit import audit_lines
+from proxy.quota_changes.audit import audit_lines, sum_lines
 from proxy.quota_changes.audit_file import AuditFile
 from proxy.quota_changes.limit import ChangeLimit
 from proxy.quota_changes.outcome import RESULTS, Origin, Outcome
+from proxy.quota_changes.sums import Sums
 from proxy.quota_store.errors import THROTTLING_QUOTA_EXCEEDED
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,18 @@ class Ledger:
         self._rate = store.changes_per_second
         self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
         self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
+        self._sums = Sums()
         self._told_ms = -_AGAIN_AFTER_MS
 
     @property
     def is_audited(self) -> bool:
         """Whether there is an audit log."""
         return self._audit is not None
+
+    @property
+    def owes_sums(self) -> bool:
+        """Whether there is something to ``write_sums`` of. For any thread."""
+        return self._sums.has_any
 
     @property
     def lost(self) -> int:
@@ -91,10 +98,33 @@ class Ledger:
         """Write down what became of a request, where it is audited. What cannot be written is lost, and said."""
         if self._audit is None:
             return
-        lines = audit_lines(outcomes, origin, is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, now_ms=unix_ms)
-        self._audit.append(lines, now_ms=now_ms())
+        now = now_ms()
+        lines = audit_lines(
+            outcomes,
+            origin,
+            self._sums,
+            is_dry_run=is_dry_run,
+            is_refused_whole=is_refused_whole,
+            now_ms=now,
+            unix_ms=unix_ms,
+        )
+        self._append(self._audit, lines, now)
+
+    def write_sums(self, *, is_end: bool = False) -> None:
+        """Write down what was summed up, if its second is over or this is the end; for the thread of ``write``."""
+        now = now_ms()
+        told = self._sums.take(now_ms=now, is_end=is_end)
+        if self._audit is not None and told:
+            self._append(self._audit, sum_lines(told), now)
 
     def close(self) -> None:
         """Let go of the audit log."""
         if self._audit is not None:
+            self.write_sums(is_end=True)
             self._audit.close()
+
+    def _append(self, audit: AuditFile, lines: Iterable[bytes], now: int) -> None:
+        written = list(lines)
+        # Most of a flood has none, and the file need not be looked for.
+        if written:
+            audit.append(written, now_ms=now)

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
@@ -276,10 +277,16 @@ async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_an
         assert anew[:2] == (56, told)
         assert "no quota was changed" in caplog.text
         assert (one.changes, one.desk.quotas) == ([], ())
-        results = [json.loads(line)["result"] for line in audit_log.read_text().splitlines()]
-        assert results == ["refused", "unknown", "refused"]
 
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
+    lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+    # The second refusal in a second is summed up.
+    assert {(line["result"], "since" in line) for line in lines} == {
+        ("refused", False),
+        ("unknown", False),
+        ("applied", False),
+        ("refused", True),
+    }
     async with bed(tmp_path) as again:
         assert [rule.producer_byte_rate for rule in again.desk.quotas] == [6.0]
 
@@ -513,6 +520,29 @@ async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: 
 
 
 @on_uvloop
+async def test_who_is_refused_and_refused_again_has_a_line_a_second_and_each_is_counted(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=None, audit_log=str(audit_log))
+    bad = tuple(Alteration((("user", str(number)),), (Op("bad", 1.0),)) for number in range(100))
+
+    def said() -> list[int]:
+        return [json.loads(line).get("entities", 1) for line in audit_log.read_text().splitlines()]
+
+    async with bed(None, store=store) as one:
+        begun = perf_counter()
+        for _ in range(20):
+            await one.ask(AlterRequest(1, 7, bad, False))
+        most = 3 + int(perf_counter() - begun)
+        assert said()[0] == 1
+        # Nobody asks any more, and the rest is told all the same.
+        await eventually(lambda: sum(said()) == 2_000)
+        assert len(said()) <= most
+        ledger = one.desk.ledger
+    assert ledger is not None
+    assert (ledger.counts["refused"], ledger.lost) == (2_000, 0)
+
+
+@on_uvloop
 async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
@@ -529,8 +559,7 @@ async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) ->
     assert said == [
         ("unchanged", 3, None),
         ("applied", None, {"user": "alice"}),
-        ("unchanged", 3, None),
-        ("unchanged", None, {"user": "0"}),
+        ("unchanged", 4, None),
     ]
     assert ledger is not None
     assert ledger.counts == {"applied": 4, "unchanged": 7}
