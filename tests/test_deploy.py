@@ -8,6 +8,7 @@ import yaml
 
 from config.load import load_bytes
 from proxy.metrics.families import Families
+from proxy.quota_changes.ledger import COUNTED
 from proxy.replication_watcher import ReplicationWatcher
 from proxy.server import Server
 
@@ -74,6 +75,13 @@ def test_each_alert_asks_for_metrics_that_are_exposed() -> None:
 
     assert len(asked) >= 5
     assert asked <= exposed()
+
+
+def test_each_result_of_changed_quotas_that_an_alert_asks_for_is_counted() -> None:
+    text = (DEPLOY / "alerts.yaml").read_text(encoding="utf-8")
+    asked = set(re.findall(r'kafka_quota_proxy_quota_changes_total\{result="(\w+)"\}', text))
+
+    assert {"throttled", "unknown"} <= asked <= set(COUNTED)
 
 
 def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its_ports_say() -> None:

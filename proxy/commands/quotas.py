@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.document import Odd, parse
 from config.errors import ConfigError, TermsError, TokenFileError, UnitError
@@ -200,7 +200,7 @@ def _change(client: Client, changes: Changes, args: argparse.Namespace) -> int:
         _print(answer.text.rstrip())
     else:
         _print(*(line for one in changed for line in lines(one)))
-    return _conclude(len(changed), _refused(answer.results), args)
+    return _conclude(len(changed), _not_done(answer.results), args)
 
 
 def _import(args: argparse.Namespace) -> int:
@@ -215,15 +215,15 @@ def _import(args: argparse.Namespace) -> int:
     some = differences({one.entity: one.rule for one in there}, {**new, **wanted})
     if not args.json:
         _print(*(line for one in some for line in lines(one)))
-    refused = 0
+    not_done = _NotDone()
     for begin in range(0, len(some), _BATCH):
         answer = _sit_out(client, changes_of(some[begin : begin + _BATCH], is_dry_run=args.dry_run))
-        refused += _refused(answer.results)
+        not_done = not_done.plus(_not_done(answer.results))
         if args.json:
             _print(answer.text.rstrip())
     if args.json and not some:
         _print(json.dumps({"dry_run": args.dry_run, "results": []}))
-    return _conclude(len(some) - refused, refused, args)
+    return _conclude(len(some) - not_done.refused - not_done.may_hold, not_done, args)
 
 
 def _sit_out(client: Client, changes: Changes) -> Answer:
@@ -237,28 +237,41 @@ def _sit_out(client: Client, changes: Changes) -> Answer:
         time.sleep(wait_s)
 
 
-def _refused(results: Iterable[Result]) -> int:
-    """Tell of what was refused; return how many."""
-    refused = [one for one in results if one.error is not None]
-    for one in refused:
-        sys.stderr.write(f"{shown_entity(one.entity)}: {one.error}\n")
-    return len(refused)
+class _NotDone(NamedTuple):
+    """How many entities were refused, and of how many nobody knows whether what was asked for holds."""
+
+    refused: int = 0
+    may_hold: int = 0
+
+    def plus(self, other: "_NotDone") -> "_NotDone":
+        return _NotDone(self.refused + other.refused, self.may_hold + other.may_hold)
 
 
-def _conclude(changed: int, refused: int, args: argparse.Namespace) -> int:
+def _not_done(results: Iterable[Result]) -> _NotDone:
+    """Tell of what was refused or may hold; return how many."""
+    errors = [one for one in results if one.error is not None]
+    for one in errors:
+        sys.stderr.write(f"{shown_entity(one.entity)}: {'may hold: ' if one.may_hold else ''}{one.error}\n")
+    may_hold = sum(one.may_hold for one in errors)
+    return _NotDone(len(errors) - may_hold, may_hold)
+
+
+def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int:
     """Say what was done; return the exit status."""
     what = f"{changed} {'entity' if changed == 1 else 'entities'}"
-    if not changed and not refused:
+    if not changed and not any(not_done):
         told = "nothing to change"
     elif args.dry_run:
         told = f"dry run: {what} would be changed"
     else:
         told = f"{what} changed"
-    if refused:
-        told += f", {refused} refused"
+    if not_done.refused:
+        told += f", {not_done.refused} refused"
+    if not_done.may_hold:
+        told += f", {not_done.may_hold} may hold; run {_PROGRAM} describe"
     if not args.json:
         _print(told)
-    return 1 if refused else 0
+    return 1 if any(not_done) else 0
 
 
 # -- what was said on the command line

@@ -8,8 +8,9 @@
 
 A null name is the default entity, a null limit is removed, null in the place of limits removes all of them; so it is of
 ``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
-``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message. Only the form is seen
-to here: which keys there are, and how large a limit may be, is Kafka's matter (``proxy.quota_store.alter``).
+``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message, and
+``"may_hold":true`` where nobody knows whether ``new`` holds or will. Only the form is seen to here: which keys there
+are, and how large a limit may be, is Kafka's matter (``proxy.quota_store.alter``).
 """
 
 import json
@@ -49,12 +50,16 @@ class Changes(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What became of one entity, as it is told; rules are what ``rule`` of this module writes."""
+    """What became of one entity, as it is told; rules are what ``rule`` of this module writes.
+
+    ``may_hold``: of one with an error, that nobody knows whether ``new`` holds or will.
+    """
 
     entity: Entity
     old: StoredRule | None
     new: StoredRule | None
     error: str | None
+    may_hold: bool = False
 
 
 # -- written
@@ -90,7 +95,10 @@ def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> Iterato
 
 def _result(outcome: Outcome) -> object:
     code = outcome.error_code
-    error = None if code == NONE else {"code": code, "name": name_of(code), "message": outcome.error_message}
+    error: dict[str, object] | None = None
+    if code != NONE:
+        may_hold = {"may_hold": True} if outcome.is_unknown else {}
+        error = {"code": code, "name": name_of(code), "message": outcome.error_message, **may_hold}
     return {
         "entity": dict(outcome.entity),
         "old": None if outcome.old is None else _rule(outcome.old),
@@ -231,8 +239,10 @@ def _told_result(given: object, at: str) -> Result:
         None if told.get(key) is None else _stored(_object(told[key], f"{at}.{key}"), f"{at}.{key}")
         for key in ("old", "new")
     )
-    error = told.get("error")
-    return Result(entity, old, new, None if error is None else str(_object(error, f"{at}.error").get("message")))
+    if told.get("error") is None:
+        return Result(entity, old, new, None)
+    error = _object(told["error"], f"{at}.error")
+    return Result(entity, old, new, str(error.get("message")), may_hold=error.get("may_hold") is True)
 
 
 # -- JSON

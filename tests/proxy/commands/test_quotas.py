@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -194,6 +195,39 @@ async def test_an_import_sits_out_too_many_changes(
         monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
         await run("delete --user u1", status=1)
         assert "Too many quotas are changed (store.changes_per_second); come again in 1500 ms" in run.errors
+
+
+@on_uvloop
+async def test_what_may_hold_is_told_as_that_and_not_as_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "q.yaml"
+    file.write_text("quotas:\n- {user: alice, producer_byte_rate: 5}\n- {user: filed, producer_byte_rate: 8}\n")
+    async with shell(tmp_path, capsys) as run:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            told = await run(f"import {file}", status=1)
+        assert told == (
+            "+ user alice: producer_byte_rate 5\n"
+            "~ user filed: producer_byte_rate 7 -> 8\n"
+            "- user filed: connections 3\n"
+            "0 entities changed, 1 refused, 1 may hold; run kafka-quota-proxy quotas describe\n"
+        )
+        assert "user alice: may hold: " in run.errors
+        assert "user filed: The quotas of user filed are set in p.yaml:7" in run.errors
+
+        await run("alter --user alice --set producer_byte_rate=4")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            (result,) = json.loads(await run("alter --user alice --set producer_byte_rate=5 --json", status=1))[
+                "results"
+            ]
+        assert (result["error"]["name"], result["error"]["may_hold"]) == ("KAFKA_STORAGE_ERROR", True)
+        (result,) = json.loads(await run("alter --user filed --set producer_byte_rate=5 --json", status=1))["results"]
+        assert "may_hold" not in result["error"]
 
 
 @on_uvloop
