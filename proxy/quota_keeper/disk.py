@@ -39,9 +39,9 @@ class Disk:
         self._due: tuple[int, Mapping[Entity, StoredRule]] | None = None  # a snapshot that has been begun
         self._is_due = asyncio.Event()
 
-    async def open(self) -> Restored:
+    async def open(self, *, is_lenient: bool = False) -> Restored:
         """See ``StoreDirectory.open``."""
-        return await self._off_loop(self.store.open)
+        return await self._off_loop(self.store.open, is_lenient=is_lenient)
 
     async def begin_anew(self) -> None:
         """See ``StoreDirectory.begin_anew``."""

@@ -41,22 +41,30 @@ class LastKnown:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Return what was known last; nothing where it cannot be read, for the topic has it.
+        """Return what was known last, as far as it is understood: the topic has all of it.
 
         Raises:
             OSError: The directory cannot be used, or another process does.
         """
         try:
-            return (await self._disk.open()).rules
+            restored = await self._disk.open(is_lenient=True)
         except ForeignStoreError as error:
-            # Of another version, or of a time zone that is no longer there.
+            # Of another version, whose lines may mean anything.
             log.warning(
                 "%s: what was known last cannot be read: %s; it is set aside, and were the topic away now, no quota "
                 "that was set would hold until it is back",
                 self._directory, error,
             )  # fmt: skip
-        await self._disk.begin_anew()
-        return {}
+            await self._disk.begin_anew()
+            return {}
+        if restored.not_understood:
+            # Of a time zone that is no longer there, above all.
+            log.warning(
+                "%s: of what was known last of %d entities %d can be read; were the topic away now, no quota of the "
+                "others would hold until it is back. The first that was not understood: %s",
+                self._directory, restored.lost + len(restored.rules), len(restored.rules), restored.not_understood[0],
+            )  # fmt: skip
+        return restored.rules
 
     def put(self, changes: Iterable[Change]) -> None:
         """Take what is in force from now on."""

@@ -24,6 +24,7 @@ from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import (
     Fault,
     Journal,
+    Lenience,
     Restored,
     Snapshot,
     begun_journal,
@@ -72,8 +73,10 @@ class StoreDirectory:
         self.snapshot_at_s: float | None = None
         self.damaged_files = 0
 
-    def open(self) -> Restored:
+    def open(self, *, is_lenient: bool = False) -> Restored:
         """Take possession of the store and read it. What is damaged is set aside, and told.
+
+        ``is_lenient``: what is whole and not understood is set aside, too: see ``Lenience``.
 
         Raises:
             OSError: The directory cannot be used, or another process does.
@@ -83,7 +86,7 @@ class StoreDirectory:
         self._take_lock()
         for part in [path for path in self._directory.iterdir() if _LEFT_PART.fullmatch(path.name)]:
             part.unlink()
-        restored = self._read()
+        restored = self._read(Lenience() if is_lenient else None)
         self._number = restored.number
         for fault in restored.faults:
             log.error("the quota store is damaged: %s/%s; what follows there is not used", self._directory, fault)
@@ -198,12 +201,12 @@ class StoreDirectory:
         told = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
         self._lock = file_lock.take(self._directory / "lock", taken=told)
 
-    def _read(self) -> Restored:
+    def _read(self, lenience: Lenience | None = None) -> Restored:
         snapshots: list[Snapshot | Fault] = []
         for number in reversed(self._numbers("snapshot")):
             name = _name(number, "snapshot")
             data = (self._directory / name).read_bytes()
-            snapshots.append(read_snapshot(name, data, number))
+            snapshots.append(read_snapshot(name, data, number, lenience))
             if isinstance(snapshots[-1], Snapshot):
                 self.snapshot_bytes = len(data)
                 self.snapshot_at_s = (self._directory / name).stat().st_mtime
@@ -211,8 +214,9 @@ class StoreDirectory:
         journals = []
         for number in self._numbers("journal"):
             name = _name(number, "journal")
-            journals.append(read_journal(name, (self._directory / name).read_bytes(), number))
-        return restore(snapshots, journals)
+            journals.append(read_journal(name, (self._directory / name).read_bytes(), number, lenience))
+        restored = restore(snapshots, journals)
+        return restored if lenience is None else lenience.without(restored)
 
     def _numbers(self, kind: str) -> Sequence[int]:
         found = (_NAME.fullmatch(path.name) for path in self._directory.iterdir())

@@ -20,10 +20,12 @@ from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.record import (
     JOURNAL,
+    NOT_UNDERSTOOD,
     SNAPSHOT,
     DamagedLineError,
     ForeignLineError,
     Header,
+    OnForeign,
     journal_header,
     read_changes,
     read_header,
@@ -93,6 +95,8 @@ class Restored(NamedTuple):
         last: The journal to go on with; None: a new one has to be begun.
         faults: What is damaged, in the order in which it was met; a torn line is none.
         damaged: The files with damage, and those that cannot be used without them.
+        not_understood: What is whole, and not understood: see ``Lenience``.
+        lost: How many entities have no rule because of that.
     """
 
     rules: dict[Entity, StoredRule]
@@ -100,6 +104,36 @@ class Restored(NamedTuple):
     last: Journal | None
     faults: tuple[Fault, ...]
     damaged: tuple[str, ...]
+    not_understood: tuple[Fault, ...] = ()
+    lost: int = 0
+
+
+class Lenience:
+    """Reads what is understood of files that say more: for who has the rest elsewhere, and wants what he can have.
+
+    An entity whose rule is not understood has none, also where an older one was; a line that is no change, or no rule
+    of an entity, is as good as damage.
+
+    Attributes:
+        faults: What is not understood, in the order in which it was met.
+    """
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def at(self, file: str, offset: int) -> OnForeign:
+        """Return what takes the faults of a line."""
+        return lambda reason: self.faults.append(Fault(file, offset, reason))
+
+    def without(self, restored: Restored) -> Restored:
+        """Return what is understood of all that there is; files in which there is more are told to be damaged."""
+        rules = {entity: rule for entity, rule in restored.rules.items() if rule is not NOT_UNDERSTOOD}
+        return restored._replace(
+            rules=rules,
+            damaged=tuple(dict.fromkeys((*restored.damaged, *(fault.file for fault in self.faults)))),
+            not_understood=tuple(self.faults),
+            lost=len(restored.rules) - len(rules),
+        )
 
 
 # -- written
@@ -127,16 +161,17 @@ def snapshot_lines(after: int, rules: Mapping[Entity, StoredRule]) -> Iterator[b
 # -- read
 
 
-def read_journal(file: str, data: bytes, after: int) -> Journal:
+def read_journal(file: str, data: bytes, after: int, lenience: Lenience | None = None) -> Journal:
     """Read a journal up to its end, or to what is wrong with it.
 
     Args:
         file: Its name.
         data: All of it.
         after: What its first line has to say.
+        lenience: None: all of it has to be understood.
 
     Raises:
-        ForeignStoreError: It says what this program does not know.
+        ForeignStoreError: It says what this program does not know; with ``lenience``: in its first line.
     """
     changes: list[tuple[Change, ...]] = []
     at, checksum = 0, _NO_CHECKSUM
@@ -149,7 +184,7 @@ def read_journal(file: str, data: bytes, after: int) -> Journal:
         try:
             content, line_checksum = read_line(data[at:end], checksum)
             if at:
-                number, change = read_changes(content)
+                number, change = read_changes(content, None if lenience is None else lenience.at(file, at))
                 _expect(number, after + len(changes) + 1)
                 changes.append(change)
             else:
@@ -157,12 +192,14 @@ def read_journal(file: str, data: bytes, after: int) -> Journal:
         except DamagedLineError as error:
             return Journal(file, after, tuple(changes), at, checksum, Fault(file, at, str(error)))
         except ForeignLineError as error:
-            raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+            if lenience is None or not at:
+                raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+            return Journal(file, after, tuple(changes), at, checksum, Fault(file, at, str(error)))
         at, checksum = end + 1, line_checksum
     return Journal(file, after, tuple(changes), at, checksum, None)
 
 
-def read_snapshot(file: str, data: bytes, after: int) -> Snapshot | Fault:
+def read_snapshot(file: str, data: bytes, after: int, lenience: Lenience | None = None) -> Snapshot | Fault:
     """Read a snapshot, which is whole or of no use. Arguments and errors as of ``read_journal``."""
     rules: dict[Entity, StoredRule] = {}
     at, checksum, count = 0, _NO_CHECKSUM, -1
@@ -173,7 +210,7 @@ def read_snapshot(file: str, data: bytes, after: int) -> Snapshot | Fault:
                 return Fault(file, at, f"it ends here, with {len(rules)} of {max(count, 0)} rules")
             content, checksum = read_line(data[at:end], checksum)
             if at:
-                entity, rule = read_rule(content)
+                entity, rule = read_rule(content, None if lenience is None else lenience.at(file, at))
                 _expect(entity in rules, False)
                 rules[entity] = rule
             else:
@@ -183,7 +220,9 @@ def read_snapshot(file: str, data: bytes, after: int) -> Snapshot | Fault:
     except DamagedLineError as error:
         return Fault(file, at, str(error))
     except ForeignLineError as error:
-        raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+        if lenience is None or not at:
+            raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
+        return Fault(file, at, str(error))
     if at < len(data):
         return Fault(file, at, f"it goes on behind its {count} rules")
     return Snapshot(after, rules)

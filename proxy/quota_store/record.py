@@ -18,7 +18,7 @@ version stays what it was: a program that knows no terms says so and leaves the 
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -45,6 +45,12 @@ class DamagedLineError(ValueError):
 
 class ForeignLineError(ValueError):
     """A line is as it was written, and this version does not know what it says."""
+
+
+# Takes what is not understood of a rule whose entity is.
+OnForeign = Callable[[str], None]
+# What is read in the place of such a rule, where it is to be told of and no more: no other rule says nothing.
+NOT_UNDERSTOOD: Final = StoredRule(limits={})
 
 
 class Header(NamedTuple):
@@ -120,15 +126,19 @@ def written_changes(number: int, changes: Iterable[Change]) -> object:
     return {"n": number, "changes": [[names_of(entity), rule and _value(rule)] for entity, rule in changes]}
 
 
-def read_changes(content: object) -> tuple[int, tuple[Change, ...]]:
+def read_changes(content: object, on_foreign: OnForeign | None = None) -> tuple[int, tuple[Change, ...]]:
     """Read a line of a journal: its number and what is changed.
 
+    Args:
+        content: Of the line.
+        on_foreign: Is told of rules that are not understood, which are ``NOT_UNDERSTOOD`` then.
+
     Raises:
-        ForeignLineError: It is none.
+        ForeignLineError: It is none, or without ``on_foreign`` a rule is not understood.
     """
     if not isinstance(content, dict) or content.keys() != {"n", "changes"}:
         raise ForeignLineError("not a change")
-    return _whole(content["n"]), tuple(_change(pair) for pair in _list(content["changes"]))
+    return _whole(content["n"]), tuple(_change(pair, on_foreign) for pair in _list(content["changes"]))
 
 
 def written_rule(entity: Entity, rule: StoredRule) -> object:
@@ -136,23 +146,25 @@ def written_rule(entity: Entity, rule: StoredRule) -> object:
     return [names_of(entity), _value(rule)]
 
 
-def read_rule(content: object) -> tuple[Entity, StoredRule]:
-    """Read a line of a snapshot.
-
-    Raises:
-        ForeignLineError: It is none.
-    """
-    entity, rule = _change(content)
+def read_rule(content: object, on_foreign: OnForeign | None = None) -> tuple[Entity, StoredRule]:
+    """Read a line of a snapshot. Arguments and errors as of ``read_changes``."""
+    entity, rule = _change(content, on_foreign)
     if rule is None:
         raise ForeignLineError("a rule says nothing")
     return entity, rule
 
 
-def _change(pair: object) -> Change:
+def _change(pair: object, on_foreign: OnForeign | None) -> Change:
     if not isinstance(pair, list) or len(pair) != 2:
         raise ForeignLineError("not an entity and its rule")
     entity = _entity(pair[0])
-    return Change(entity, None if pair[1] is None else _rule(entity, pair[1]))
+    try:
+        return Change(entity, None if pair[1] is None else _rule(entity, pair[1]))
+    except ForeignLineError as error:
+        if on_foreign is None:
+            raise
+        on_foreign(str(error))
+        return Change(entity, NOT_UNDERSTOOD)
 
 
 def _value(rule: StoredRule) -> dict[str, object]:

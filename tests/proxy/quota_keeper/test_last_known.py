@@ -16,6 +16,8 @@ from proxy.quota_store import directory as directory_module
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
+from proxy.quota_store.journal import begun_journal
+from proxy.quota_store.record import write_line, written_changes
 from tests.support.stub_broker import eventually, on_uvloop
 
 ALICE = Entity(user="alice")
@@ -101,26 +103,84 @@ async def test_a_long_journal_is_followed_by_a_snapshot(tmp_path: Path, monkeypa
         assert again == stored
 
 
-@on_uvloop
-async def test_what_cannot_be_read_is_set_aside_and_keeps_no_proxy_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    stored: dict[Entity, StoredRule] = {}
-    terms = read_terms({"schedule": {"days": ["mon"], "time_zone": "Europe/Berlin"}})
-    async with running(tmp_path, stored) as one:
-        put(one, stored, ALICE, StoredRule(limits={"producer_byte_rate": 1.0}, terms=terms))
+def aside(path: Path) -> list[Path]:
+    return list(path.glob("*.damaged"))
 
-    def gone(name: str) -> ZoneInfo:
-        raise ValueError(name)
+
+def gone(name: str) -> ZoneInfo:
+    raise ValueError(name)
+
+
+IN_BERLIN = StoredRule(
+    limits={"producer_byte_rate": 1.0},
+    terms=read_terms({"schedule": {"days": ["mon"], "time_zone": "Europe/Berlin"}}),
+)
+
+
+@pytest.mark.parametrize("most_bytes", [1_000_000, 200], ids=["a journal", "snapshots"])
+@on_uvloop
+async def test_of_what_was_known_last_all_is_read_that_is_understood_and_said_how_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, most_bytes: int
+) -> None:
+    monkeypatch.setattr(directory_module, "_LEAST_JOURNAL_BYTES", most_bytes)
+    stored: dict[Entity, StoredRule] = {}
+    bob, carol = Entity(user="bob"), Entity(user="carol")
+    async with running(tmp_path, stored) as one:
+        for number in range(20):
+            put(one, stored, Entity(user=f"u{number}"), rule(1.0 + number))
+            await asyncio.sleep(0.002)
+        # The last counts: of Alice that is one that is not understood, of Bob one that is, of Carol none.
+        for entity, changed in ((ALICE, rule(7.0)), (bob, IN_BERLIN), (carol, IN_BERLIN)):
+            put(one, stored, entity, changed)
+            await eventually(lambda: StoreDirectory(tmp_path).look().rules == stored)
+        then: list[tuple[Entity, StoredRule | None]] = [(ALICE, IN_BERLIN), (bob, rule(8.0)), (carol, None)]
+        for entity, last in then:
+            put(one, stored, entity, last)
+            await eventually(lambda: StoreDirectory(tmp_path).look().rules == stored)
 
     again: dict[Entity, StoredRule] = {}
+    understood = {entity: each for entity, each in stored.items() if entity != ALICE}
     with monkeypatch.context() as patched:
         patched.setattr(terms_module, "zone", gone)
         async with running(tmp_path, again) as one:
-            assert again == {}
+            assert again == understood
             put(one, again, ALICE, rule(2.0))
+        assert "of what was known last of 22 entities 21 can be read" in caplog.text
+        assert "'Europe/Berlin' is no time zone that is known here" in caplog.text
+        assert aside(tmp_path)
+        # What is not understood is not there any more, so that all others may read it, too.
+        assert StoreDirectory(tmp_path).look().rules == {**understood, ALICE: rule(2.0)}
+
+
+@on_uvloop
+async def test_what_is_of_another_version_is_set_aside_and_keeps_no_proxy_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
+    (tmp_path / f"{0:020}.journal").write_bytes(other)
+
+    again: dict[Entity, StoredRule] = {}
+    async with running(tmp_path, again) as one:
+        assert again == {}
+        put(one, again, ALICE, rule(2.0))
+
     assert "what was known last cannot be read: " in caplog.text
-    assert "terms of user alice: schedule.time_zone: 'Europe/Berlin' is no time zone that is known here" in caplog.text
-    await eventually(lambda: len(list(tmp_path.glob("*.damaged"))) == 1)
+    assert "version 2; this program knows 1" in caplog.text
+    assert len(aside(tmp_path)) == 1
     async with running(tmp_path, {}):
         assert StoreDirectory(tmp_path).look().rules == {ALICE: rule(2.0)}
+
+
+@on_uvloop
+async def test_a_line_that_is_none_of_ours_is_read_up_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines, checksum = begun_journal(0)
+    for number, content in enumerate([[ALICE, 1.0], "?", [Entity(user="bob"), 2.0]], 1):
+        line = content if content == "?" else written_changes(number, [Change(content[0], rule(content[1]))])  # type: ignore[arg-type]
+        data, checksum = write_line(line, checksum)
+        lines += data
+    (tmp_path / f"{0:020}.journal").write_bytes(lines)
+
+    again: dict[Entity, StoredRule] = {}
+    async with running(tmp_path, again):
+        assert again == {ALICE: rule(1.0)}
+    assert "not a change" in caplog.text
