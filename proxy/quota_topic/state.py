@@ -337,7 +337,10 @@ def _slot(record: Rule | Setting) -> tuple[Entity, str]:
 
 
 def _is_for_stores(record: Rule | Setting) -> bool:
-    return record.ip is not None or (isinstance(record, Setting) and record.key == TERMS and record.value is not None)
+    if isinstance(record, Rule):
+        return record.ip is not None and bool(record.limits)
+    # What is deleted is gone here, too.
+    return record.value is not None and (record.ip is not None or record.key == TERMS)
 
 
 def _for_stores(record: Rule | Setting) -> RecordFault:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -204,6 +205,23 @@ def test_addresses_and_terms_are_counted_and_said_to_be_for_stores() -> None:
         'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses hold where the topic is '
         "the proxy's store"
     )
+
+
+@pytest.mark.parametrize(
+    "deletion",
+    [
+        Rule(ip="192.0.2.7"),
+        Setting(ip="192.0.2.7", key="connection_creation_rate"),
+        Setting(ip="192.0.2.7", key=TERMS),
+        Setting(user="alice", key=TERMS),
+    ],
+)
+def test_what_is_deleted_of_what_is_for_stores_is_understood(deletion: Rule | Setting) -> None:
+    topic = Topic().started(deletion)
+
+    topic.read(deletion)
+
+    assert (topic.state.records, topic.state.not_understood, topic.said()) == (2, 0, [])
 
 
 def test_settings_that_have_terms_do_not_hold_without_them() -> None:
