@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from proxy.__main__ import main
+from proxy.quota_store.entity import Entity
+from tests.support.stores import keep
 
 VALID = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"
 
@@ -45,6 +47,65 @@ def test_so_is_a_store_in_a_topic(tmp_path: Path, capsys: pytest.CaptureFixture[
 
     assert main(["check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: valid, 1 listener, 0 quotas, and those of kafka://k1:9092/store\n"
+
+
+STORE = "principals: {admins: [admin]}\nstore: {directory: quotas.d}\n"
+
+
+def test_a_store_is_told_with_what_is_in_it_and_what_the_file_has_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
+    path.write_text(f"{VALID}{STORE}quotas:\n- {{user: alice, producer_byte_rate: 1MB}}\n")
+    keep(stored, Entity(user="alice"), Entity(user="bob"), Entity(ip="10.0.0.7"))
+
+    assert main(["check", str(path)]) == 0
+
+    assert capsys.readouterr() == (
+        f"{path}: valid, 1 listener, 1 quota, and 3 of {stored} (1 of them set in this file, too)\n",
+        f"{path}:5: user alice has quotas in {stored}, too; those of the file hold\n",
+    )
+
+
+def test_a_store_that_is_not_there_is_said_not_to_be_and_none_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
+    path.write_text(f"{VALID}{STORE}")
+
+    assert main(["check", str(path)]) == 0
+
+    told = f"{path}: valid, 1 listener, 0 quotas, and those of {stored}, which is not there yet\n"
+    assert capsys.readouterr() == (told, "")
+    assert not stored.exists()
+
+
+def test_what_is_wrong_with_a_store_is_told_at_the_line_that_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
+    path.write_text(f"{VALID}{STORE}")
+    stored.write_text("a file")
+
+    assert main(["check", str(path)]) == 0
+
+    output = capsys.readouterr()
+    assert output.out.endswith(f", and those of {stored}, which cannot be read\n")
+    assert output.err == (
+        f"{path}:3: store.directory: warning: {stored} is no directory; name one, or one that is not there yet\n"
+    )
+
+
+def test_of_a_store_in_a_topic_what_was_known_last_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, stored = tmp_path / "c.yaml", tmp_path / "d" / "store"
+    kafka = "kafka: {bootstrap_servers: 'k1:9092', topic: store}"
+    path.write_text(f"{VALID}principals: {{admins: [admin]}}\nstore: {{directory: d, {kafka}}}\n")
+    keep(stored, Entity(user="alice"))
+
+    assert main(["check", str(path)]) == 0
+
+    told = f"1 listener, 0 quotas, and those of kafka://k1:9092/store; known last: 1 of {stored}\n"
+    assert capsys.readouterr() == (f"{path}: valid, {told}", "")
 
 
 def test_every_fault_is_a_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,90 @@
+"""What ``check`` says of the directory of a store."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
+from proxy.commands.checked_store import StoreReport, report_on
+from proxy.quota_store.entity import Entity
+from proxy.quota_store.record import write_line
+from tests.support.stores import keep
+
+FILE = ProxyConfig(
+    listeners=(),
+    quotas=(QuotaRule(user="alice", producer_byte_rate=1.0, source="f:3"),),
+    ip_quotas=(IpRule(ip="10.0.0.7", connection_creation_rate=1.0, source="f:4"),),
+)
+ALICE, BOB, ADDRESS = Entity(user="alice"), Entity(user="bob"), Entity(ip="10.0.0.7")
+
+
+def report(path: Path, *, topic: QuotasFrom | None = None) -> StoreReport:
+    return report_on(Store(directory=str(path), topic=topic), path, FILE)
+
+
+def test_its_quotas_are_counted_and_those_that_the_file_has_too_are_told(tmp_path: Path) -> None:
+    keep(tmp_path, ALICE, BOB, ADDRESS)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    told = f"has quotas in {tmp_path}, too; those of the file hold"
+    assert report(tmp_path) == StoreReport(3, (f"f:3: user alice {told}", f"f:4: ip 10.0.0.7 {told}"))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "it is touched"
+
+
+def test_one_that_is_not_there_has_none_and_can_be_made_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "some" / "quotas.d"
+    assert report(path) == StoreReport(0, is_there=False)
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    (warning,) = report(path).warnings
+    assert warning.startswith(f"{path} is not there, and the user who asks cannot make it in {tmp_path}; make it")
+    (tmp_path / "some").write_text("a file")
+    assert f"cannot make it in {tmp_path}/some" in report(path).warnings[0]
+
+
+def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(tmp_path, BOB)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    told = f"{tmp_path} may not be written by the user who asks; give it to the user who runs the proxy"
+    assert report(tmp_path) == StoreReport(1, warnings=(told,))
+
+
+def test_what_is_damaged_is_told(tmp_path: Path) -> None:
+    keep(tmp_path, ALICE, BOB)
+    (journal,) = tmp_path.glob("*.journal")
+    data = journal.read_bytes()
+    journal.write_bytes(data[:-40] + b"?" + data[-39:])
+
+    found = report(tmp_path)
+
+    assert found.quotas == 1
+    (warning,) = found.warnings
+    assert warning.startswith(f"{journal}, byte ")
+    assert warning.endswith("a line does not have its checksum; what follows there is set aside at the start")
+
+
+def test_one_of_another_version_cannot_be_read(tmp_path: Path) -> None:
+    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
+    (tmp_path / f"{0:020}.journal").write_bytes(other)
+
+    found, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
+
+    assert (found.quotas, of_topic.quotas) == (None, None)
+    assert found.warnings[0].endswith("start the version that wrote it, or move it away")
+    assert of_topic.warnings[0].endswith("it is set aside at the start")
+
+
+def test_one_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    keep(tmp_path, BOB)
+    monkeypatch.setattr(Path, "iterdir", fails)
+
+    told = f"{tmp_path} cannot be read: Permission denied; give it to the user who runs the proxy"
+    assert report(tmp_path) == StoreReport(None, warnings=(told,))
