@@ -57,12 +57,13 @@ class LastKnown:
             )  # fmt: skip
             await self._disk.begin_anew()
             return {}
-        if restored.not_understood:
-            # Of a time zone that is no longer there, above all.
+        if restored.not_understood or restored.lost:
+            # Of a time zone that is no longer there, above all. Of a damaged journal nobody knows how many it had.
+            amiss = (*restored.not_understood, *restored.faults)
             log.warning(
                 "%s: of what was known last of %d entities %d can be read; were the topic away now, no quota of the "
-                "others would hold until it is back. The first that was not understood: %s",
-                self._directory, restored.lost + len(restored.rules), len(restored.rules), restored.not_understood[0],
+                "others would hold until it is back. First: %s",
+                self._directory, restored.lost + len(restored.rules), len(restored.rules), amiss[0],
             )  # fmt: skip
         return restored.rules
 

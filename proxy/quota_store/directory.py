@@ -215,8 +215,7 @@ class StoreDirectory:
         for number in self._numbers("journal"):
             name = _name(number, "journal")
             journals.append(read_journal(name, (self._directory / name).read_bytes(), number, lenience))
-        restored = restore(snapshots, journals)
-        return restored if lenience is None else lenience.without(restored)
+        return restore(snapshots, journals) if lenience is None else lenience.restore(snapshots, journals)
 
     def _numbers(self, kind: str) -> Sequence[int]:
         found = (_NAME.fullmatch(path.name) for path in self._directory.iterdir())

@@ -96,7 +96,7 @@ class Restored(NamedTuple):
         faults: What is damaged, in the order in which it was met; a torn line is none.
         damaged: The files with damage, and those that cannot be used without them.
         not_understood: What is whole, and not understood: see ``Lenience``.
-        lost: How many entities have no rule because of that.
+        lost: How many entities at most have no rule because of that, or for want of the rest of a damaged snapshot.
     """
 
     rules: dict[Entity, StoredRule]
@@ -112,7 +112,7 @@ class Lenience:
     """Reads what is understood of files that say more: for who has the rest elsewhere, and wants what he can have.
 
     An entity whose rule is not understood has none, also where an older one was; a line that is no change, or no rule
-    of an entity, is as good as damage.
+    of an entity, is as good as damage. A damaged snapshot is read up to it, where no older files have what it had.
 
     Attributes:
         faults: What is not understood, in the order in which it was met.
@@ -120,19 +120,29 @@ class Lenience:
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+        self._part: Snapshot | None = None  # of the newest that is damaged
+        self._missing = 0  # how many rules it has not
 
     def at(self, file: str, offset: int) -> OnForeign:
         """Return what takes the faults of a line."""
         return lambda reason: self.faults.append(Fault(file, offset, reason))
 
-    def without(self, restored: Restored) -> Restored:
-        """Return what is understood of all that there is; files in which there is more are told to be damaged."""
+    def keep_part(self, part: Snapshot, *, missing: int) -> None:
+        """Take up what is whole of a damaged snapshot; the newest comes first."""
+        if self._part is None:
+            self._part, self._missing = part, missing
+
+    def restore(self, snapshots: Sequence[Snapshot | Fault], journals: Sequence[Journal]) -> Restored:
+        """Put together what is understood; files in which there is more are told to be damaged. See ``restore``."""
+        restored, missing = restore(snapshots, journals), 0
+        if self._part is not None and restored.number < self._part.after:
+            restored, missing = restore([self._part, *snapshots], journals), self._missing
         rules = {entity: rule for entity, rule in restored.rules.items() if rule is not NOT_UNDERSTOOD}
         return restored._replace(
             rules=rules,
             damaged=tuple(dict.fromkeys((*restored.damaged, *(fault.file for fault in self.faults)))),
             not_understood=tuple(self.faults),
-            lost=len(restored.rules) - len(rules),
+            lost=len(restored.rules) - len(rules) + missing,
         )
 
 
@@ -203,11 +213,17 @@ def read_snapshot(file: str, data: bytes, after: int, lenience: Lenience | None 
     """Read a snapshot, which is whole or of no use. Arguments and errors as of ``read_journal``."""
     rules: dict[Entity, StoredRule] = {}
     at, checksum, count = 0, _NO_CHECKSUM, -1
+
+    def fault(reason: str) -> Fault:
+        if lenience is not None and count > 0:
+            lenience.keep_part(Snapshot(after, rules), missing=count - len(rules))
+        return Fault(file, at, reason)
+
     try:
         while len(rules) != count:
             end = data.find(b"\n", at)
             if end < 0:
-                return Fault(file, at, f"it ends here, with {len(rules)} of {max(count, 0)} rules")
+                return fault(f"it ends here, with {len(rules)} of {max(count, 0)} rules")
             content, checksum = read_line(data[at:end], checksum)
             if at:
                 entity, rule = read_rule(content, None if lenience is None else lenience.at(file, at))
@@ -218,13 +234,13 @@ def read_snapshot(file: str, data: bytes, after: int, lenience: Lenience | None 
                 _expect(read_header(content), Header(SNAPSHOT, after, count))
             at = end + 1
     except DamagedLineError as error:
-        return Fault(file, at, str(error))
+        return fault(str(error))
     except ForeignLineError as error:
         if lenience is None or not at:
             raise ForeignStoreError(f"{file}, byte {at}: {error}") from None
-        return Fault(file, at, str(error))
+        return fault(str(error))
     if at < len(data):
-        return Fault(file, at, f"it goes on behind its {count} rules")
+        return fault(f"it goes on behind its {count} rules")
     return Snapshot(after, rules)
 
 

@@ -152,6 +152,33 @@ async def test_of_what_was_known_last_all_is_read_that_is_understood_and_said_ho
         assert StoreDirectory(tmp_path).look().rules == {**understood, ALICE: rule(2.0)}
 
 
+@pytest.mark.parametrize("has_older", [True, False])
+@on_uvloop
+async def test_of_a_damaged_snapshot_what_is_whole_is_read_where_no_older_files_have_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_older: bool
+) -> None:
+    store, rules = StoreDirectory(tmp_path), {Entity(user=f"u{number}"): rule(1.0) for number in range(5)}
+    store.open()
+    store.append([Change(entity, each) for entity, each in rules.items()])
+    store.write_snapshot(store.begin_snapshot(), rules)
+    store.append([Change(Entity(user="u0"), rule(2.0)), Change(ALICE, rule(3.0))])
+    store.close()
+    snapshot = tmp_path / f"{1:020}.snapshot"
+    lines = snapshot.read_bytes().splitlines(keepends=True)
+    snapshot.write_bytes(b"".join(lines[:-2]) + b"?" + b"".join(lines[-2:]))
+    if not has_older:
+        (tmp_path / f"{0:020}.journal").unlink()
+
+    again: dict[Entity, StoredRule] = {}
+    async with running(tmp_path, again):
+        whole = rules if has_older else {entity: rules[entity] for entity in list(rules)[:3]}
+        assert again == {**whole, Entity(user="u0"): rule(2.0), ALICE: rule(3.0)}
+    assert ("of 6 entities 4 can be read" in caplog.text) == (not has_older)
+    last: dict[Entity, StoredRule] = {}
+    async with running(tmp_path, last):
+        assert last == again
+
+
 @on_uvloop
 async def test_what_is_of_another_version_is_set_aside_and_keeps_no_proxy_from_starting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
