@@ -8,43 +8,78 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Final
 
+from proxy.in_thread import in_thread
 from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.hosts import MissingHosts
 
 log = logging.getLogger(__name__)
 
-# The system looks for some at a time. What it has not found by then is not known.
+# How many hosts are taken at a time of those that are missing.
 _AT_ONCE: Final = 100
+# How many are looked up at a time, and for how long they are waited for: what is not found by then is not known.
+_THREADS: Final = 16
 _LOOKUP_S: Final = 5.0
 _NAMED: Final = 10  # in a line of the log
 
 
-async def find_hosts(hosts: Iterable[str]) -> Addresses:
-    """Return the addresses of hosts, those that have any and were found in some seconds."""
-    loop = asyncio.get_running_loop()
-    found: dict[str, tuple[str, ...]] = {}
+class Lookups:
+    """Asks the system where hosts are, in threads of their own.
 
-    async def look_up(host: str) -> None:
-        with suppress(OSError, UnicodeError):
-            infos = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            found[host] = tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+    A name server that is away is waited for by the system for some ten seconds, and a question cannot be taken back.
+    In the loop's own threads, of which there are few, such questions would keep the proxy from dialling its brokers.
+    """
 
-    names = sorted(hosts)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LOOKUP_S):
-            for begin in range(0, len(names), _AT_ONCE):
-                await asyncio.gather(*(look_up(host) for host in names[begin : begin + _AT_ONCE]))
-    return found
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_THREADS)
+        self._asked: dict[str, asyncio.Task[tuple[str, ...]]] = {}
+        self._begun: set[str] = set()
+
+    async def find(self, hosts: Iterable[str]) -> Addresses:
+        """Return the addresses of hosts, those that have any and were found in some seconds."""
+        asked = {host: self._ask(host) for host in sorted(hosts)}
+        if not asked:
+            return {}
+        await asyncio.wait(asked.values(), timeout=_LOOKUP_S)
+        for host, task in asked.items():
+            if host not in self._begun:
+                task.cancel()
+        answers = {host: task.result() for host, task in asked.items() if task.done() and not task.cancelled()}
+        return {host: addresses for host, addresses in answers.items() if addresses}
+
+    def _ask(self, host: str) -> asyncio.Task[tuple[str, ...]]:
+        # Of one that is still being looked up the same answer is waited for.
+        task = self._asked.get(host)
+        if task is None:
+            task = self._asked[host] = asyncio.ensure_future(self._look_up(host))
+            task.add_done_callback(lambda _: self._asked.pop(host))
+        return task
+
+    async def _look_up(self, host: str) -> tuple[str, ...]:
+        async with self._turns:
+            self._begun.add(host)
+            try:
+                return await in_thread(lambda: _addresses_of(host), name="host")
+            except (OSError, ValueError, RuntimeError):  # not known; no such name; no thread is to be had
+                return ()
+            finally:
+                self._begun.remove(host)
+
+
+def _addresses_of(host: str) -> tuple[str, ...]:
+    infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 class HostFinder:
     """Looks for hosts until they are found.
 
     Args:
+        lookups: Who asks the system.
         on_found: Is told where some are; it is to say ``follow`` then.
     """
 
-    def __init__(self, *, on_found: Callable[[Addresses], None]) -> None:
+    def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
+        self._lookups = lookups
         self._on_found = on_found
         self._missing = MissingHosts()
         self._said: set[str] = set()
@@ -69,7 +104,7 @@ class HostFinder:
                 await self._look_for(hosts)
 
     async def _look_for(self, hosts: Sequence[str]) -> None:
-        found = await find_hosts(hosts)
+        found = await self._lookups.find(hosts)
         self._say([host for host in hosts if host not in found and host not in self._said])
         if found:
             try:

@@ -22,7 +22,7 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, QuotasAltered, Ticket, Waiting, read_request, refusal
-from proxy.host_finder import HostFinder, find_hosts
+from proxy.host_finder import HostFinder, Lookups
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
 from proxy.quota_changes.ledger import Ledger
@@ -88,7 +88,8 @@ class QuotaDesk:
         self._keeper: Keeper | None = keeper(config, self._hold, self._in_force.stored)
         self.ledger = None if store is None else Ledger(store)
         self._on_changes = on_changes
-        self._hosts = HostFinder(on_found=self._know)
+        self._lookups = Lookups()
+        self._hosts = HostFinder(self._lookups, on_found=self._know)
         # What is read of the rules in this thread nobody changes meanwhile: who reads or changes them has the lock.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
         self._using_rules = asyncio.Lock()
@@ -179,7 +180,7 @@ class QuotaDesk:
             return
         await self._off_loop(self.ledger.open)
         await self._keeper.open()
-        self._untold.append(self._in_force.know(await find_hosts(self._in_force.unknown_hosts)))
+        self._untold.append(self._in_force.know(await self._lookups.find(self._in_force.unknown_hosts)))
         self._hosts.follow(self._in_force.unknown_hosts)
         self._is_open = True
 
@@ -300,7 +301,7 @@ class QuotaDesk:
             return refused._replace(throttle_time_ms=wait_ms), True
         ledger.charge(1)
         hosts = hosts_of(request)
-        addresses = await find_hosts(hosts) if hosts else {}
+        addresses = await self._lookups.find(hosts) if hosts else {}
         try:
             await keeper.catch_up()
             async with self._using_rules:

@@ -20,6 +20,7 @@ from proxy.explanation import hints, text
 from proxy.explanation.json_form import as_json
 from proxy.explanation.model import OF_IPS, Rules
 from proxy.explanation.resolution import explain
+from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.in_force import InForce
@@ -100,9 +101,12 @@ def _look_for_hosts(both: InForce) -> None:
     # Here, for it loads asyncio, which this command has no need of else.
     import asyncio
 
-    from proxy.host_finder import find_hosts
+    from proxy.host_finder import Lookups
 
-    both.know(asyncio.run(find_hosts(both.unknown_hosts)))
+    async def find() -> Addresses:
+        return await Lookups().find(both.unknown_hosts)
+
+    both.know(asyncio.run(find()))
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:

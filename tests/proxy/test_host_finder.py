@@ -1,12 +1,15 @@
 """Hosts that have a limit are looked for until they are found."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterable
+from threading import Event
 
 import pytest
 
 from proxy import host_finder
-from proxy.host_finder import HostFinder, find_hosts
+from proxy.host_finder import HostFinder, Lookups
 from proxy.quota_store import hosts as hosts_module
 from proxy.quota_store.addresses import Addresses
 from tests.support.stub_broker import eventually, on_uvloop
@@ -20,7 +23,7 @@ def hurries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_uvloop
 async def test_the_system_is_asked_for_any_number() -> None:
-    found = await find_hosts(["localhost", *(f"127.0.0.{number}" for number in range(1, 151)), "no such host"])
+    found = await Lookups().find(["localhost", *(f"127.0.0.{number}" for number in range(1, 151)), "no such host"])
 
     assert "127.0.0.1" in found["localhost"]
     assert found["127.0.0.150"] == ("127.0.0.150",)
@@ -35,7 +38,7 @@ async def test_who_is_not_there_is_said_once_and_found_when_he_is(
     known: dict[str, tuple[str, ...]] = {}
     missing = {f"host-{number:02}" for number in range(12)}
 
-    async def look(hosts: Iterable[str]) -> Addresses:
+    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
         asked.append(sorted(hosts))
         return {host: known[host] for host in asked[-1] if host in known}
 
@@ -46,9 +49,9 @@ async def test_who_is_not_there_is_said_once_and_found_when_he_is(
         if len(found) == 1:
             raise ValueError("a fault")
 
-    monkeypatch.setattr(host_finder, "find_hosts", look)
+    monkeypatch.setattr(Lookups, "find", look)
     found: list[Addresses] = []
-    finder = HostFinder(on_found=find)
+    finder = HostFinder(Lookups(), on_found=find)
     running = asyncio.ensure_future(finder.run())
     finder.follow(missing)
     await eventually(lambda: len(asked) > 3)
@@ -67,3 +70,44 @@ async def test_who_is_not_there_is_said_once_and_found_when_he_is(
     assert "could not be put in force" in caplog.text
     running.cancel()
     await asyncio.wait([running])
+
+
+@on_uvloop
+async def test_a_name_server_that_is_away_costs_threads_of_its_own_and_not_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_finder, "_LOOKUP_S", 0.1)
+    monkeypatch.setattr(host_finder, "_THREADS", 3)
+    is_back = Event()
+    asked: list[str] = []
+
+    def ask(host: str, port: int | None, **_: object) -> list[tuple[object, ...]]:
+        assert threading.current_thread().name == "host"
+        asked.append(host)
+        is_back.wait()
+        return [(0, 0, 0, "", (f"192.0.2.{host}", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    lookups = Lookups()
+    hosts = [str(number) for number in range(10)]
+    try:
+        assert await lookups.find(hosts) == {}
+        first = sorted(asked)
+        assert len(first) == 3
+        # Whoever is still being asked for is not asked for once more; nor has anybody else a turn.
+        assert await lookups.find(hosts) == {}
+        assert sorted(asked) == first
+    finally:
+        is_back.set()
+    assert await lookups.find(hosts) == {host: (f"192.0.2.{host}",) for host in hosts}
+
+
+@on_uvloop
+async def test_where_there_is_no_thread_nobody_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert await Lookups().find(["localhost"]) == {}
+    assert await Lookups().find(["localhost"])

@@ -27,8 +27,8 @@ from protocol.client_quotas import (
     write_describe_request,
 )
 from protocol.errors import ProtocolError
-from proxy import host_finder, quota_desk
 from proxy.administration import QuotaRequest
+from proxy.host_finder import Lookups
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota_changes.audit_file import AuditFile
 from proxy.quota_changes.outcome import Origin
@@ -214,11 +214,10 @@ async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
 ) -> None:
     known = {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
 
-    async def look(hosts: Iterable[str]) -> Addresses:
+    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
         return {host: known[host] for host in hosts if host in known}
 
-    monkeypatch.setattr(host_finder, "find_hosts", look)
-    monkeypatch.setattr(quota_desk, "find_hosts", look)
+    monkeypatch.setattr(Lookups, "find", look)
     monkeypatch.setattr(hosts, "FIRST_DELAY_MS", 1)
     async with bed(tmp_path) as one:
         many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
