@@ -18,7 +18,7 @@ from proxy.administration import Ticket, Waiting
 from proxy.broker_quotas.passing import is_told
 from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
 from proxy.cluster_view import servers_of
-from proxy.host_finder import HostFinder, find_hosts
+from proxy.host_finder import HostFinder, Lookups
 from proxy.in_thread import in_thread
 from proxy.quota.changes import Changes
 from proxy.quota_changes.outcome import NOBODY
@@ -65,7 +65,6 @@ class _Awaited(NamedTuple):
     """An answer that is held until the broker tells of what it acknowledges."""
 
     changed: tuple[Alteration, ...]
-    ticket: Ticket
     until_s: float  # on the loop's clock
 
 
@@ -124,7 +123,8 @@ class BrokerFollower:
         # Of the file's rules; a broker's are the same at all times.
         self._timer = QuotaTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
         self._on_changes = on_changes
-        self._hosts = HostFinder(on_found=self._take_found)
+        self._lookups = Lookups()
+        self._hosts = HostFinder(self._lookups, on_found=self._take_found)
         self._found: dict[str, tuple[str, ...]] = {}  # addresses of hosts whose rules are not in force yet
         self._connect = connect or _connect
         self._reader: Reader | None = None
@@ -132,7 +132,7 @@ class BrokerFollower:
         self._backoff_s = 0.0
         self._rules: Mapping[Entity, StoredRule] = {}  # told last
         self._pending: deque[Change] = deque()  # told, and not in force yet
-        self._awaited: list[_Awaited] = []
+        self._awaited: dict[Ticket, _Awaited] = {}
         self._again_s = 0.0
         self._is_asked = asyncio.Event()
         self._said: set[object] = set()
@@ -164,6 +164,11 @@ class BrokerFollower:
         """Of how many of these the file has a rule."""
         return sum(1 for entity in self._in_force.sources if entity in self._rules)
 
+    @property
+    def unknown_hosts(self) -> int:
+        """How many hosts have a limit that does not hold, for no address of theirs is known."""
+        return len(self._in_force.unknown_hosts)
+
     def detail(self) -> dict[str, object]:
         """Return what ``/readyz`` says of it."""
         return {
@@ -171,6 +176,7 @@ class BrokerFollower:
             "connected": self.is_connected,
             "read": self.has_read.is_set(),
             "entities": self.entities,
+            "unknown_hosts": self.unknown_hosts,
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
@@ -188,8 +194,10 @@ class BrokerFollower:
         if len(self._awaited) >= _MOST_WAITING:
             ticket.answer = answer
         else:
-            until_s = asyncio.get_running_loop().time() + _LONGEST_WAIT_S
-            self._awaited.append(_Awaited(changed, ticket, until_s))
+            loop = asyncio.get_running_loop()
+            self._awaited[ticket] = _Awaited(changed, loop.time() + _LONGEST_WAIT_S)
+            # Whatever a reading waits for: a broker that is away, or a name server.
+            loop.call_later(_LONGEST_WAIT_S, self._give_up, ticket)
         self._again_s = 0.0
         self._is_asked.set()
         return ticket
@@ -232,7 +240,7 @@ class BrokerFollower:
                 await self._is_asked.wait()
 
     def _next_end_s(self) -> float:
-        return min(one.until_s for one in self._awaited) - asyncio.get_running_loop().time()
+        return min(one.until_s for one in self._awaited.values()) - asyncio.get_running_loop().time()
 
     async def _read(self) -> None:
         try:
@@ -268,7 +276,7 @@ class BrokerFollower:
             await asyncio.sleep(0)
         # Behind the others, which a name server that is away is not to hold up.
         if hosts or self._found:
-            self._know(await find_hosts(hosts))
+            self._know(await self._lookups.find(hosts))
         self._hosts.follow(self._in_force.unknown_hosts)
 
     def _know(self, addresses: Addresses) -> None:
@@ -284,27 +292,28 @@ class BrokerFollower:
         log.info("quotas_from %s: found %s, whose quotas hold from now on", self.name, ", ".join(addresses))
 
     def _answer(self) -> None:
-        """Let go of the answers whose changes hold, or that have waited for long enough."""
-        if not self._awaited:
+        """Let go of the answers whose changes hold."""
+        if self._pending or not self.is_connected:
             return
-        loop = asyncio.get_running_loop()
-        left: list[_Awaited] = []
-        for one in self._awaited:
-            is_there = not self._pending and self.is_connected and is_told(self._rules, one.changed)
-            if one.ticket.is_dropped:
-                continue
-            if not is_there and loop.time() < one.until_s:
-                left.append(one)
-                continue
-            if not is_there:
-                self.unconfirmed += 1
-                log.warning(
-                    "quotas_from %s: a change was acknowledged and the broker has not told of it for %.0f s; it holds "
-                    "here when it does", self.name, _LONGEST_WAIT_S,
-                )  # fmt: skip
-            one.ticket.answer = one.ticket.frame
-            loop.call_soon(cast(Waiting, one.ticket.owner).take_turn)
-        self._awaited = left
+        for ticket, one in tuple(self._awaited.items()):
+            if ticket.is_dropped or is_told(self._rules, one.changed):
+                self._let_go(ticket)
+
+    def _give_up(self, ticket: Ticket) -> None:
+        """Let go of an answer that has waited for long enough, if it still waits."""
+        if self._let_go(ticket):
+            self.unconfirmed += 1
+            log.warning(
+                "quotas_from %s: a change was acknowledged and the broker has not told of it for %.0f s; it holds "
+                "here when it does", self.name, _LONGEST_WAIT_S,
+            )  # fmt: skip
+
+    def _let_go(self, ticket: Ticket) -> bool:
+        if self._awaited.pop(ticket, None) is None or ticket.is_dropped:
+            return False
+        ticket.answer = ticket.frame
+        asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
+        return True
 
     def _succeed(self, reading: _Reading) -> None:
         if self._failure:

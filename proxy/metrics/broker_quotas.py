@@ -17,6 +17,8 @@ _FAMILIES: Final[tuple[Single[BrokerFollower], ...]] = (
     ("entities", "gauge", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
     ("overruled_entities", "gauge", "Those of them that the file has a rule for, which holds here.",
      lambda broker: broker.overruled),
+    ("unknown_hosts", "gauge", "Hosts among them of which no address is known, so that their quotas do not hold.",
+     lambda broker: broker.unknown_hosts),
     ("unconfirmed_changes_total", "counter",
      "Changes through the proxy that were acknowledged before the broker told of them, which was waited for in vain.",
      lambda broker: broker.unconfirmed),

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from threading import Event
 
 import pytest
 
@@ -21,10 +22,10 @@ from config.model import (
     QuotasFromBroker,
 )
 from protocol.client_quotas import Alteration, Op
-from proxy import host_finder
 from proxy.broker_quotas import follower as module
 from proxy.broker_quotas.follower import BrokerFollower, broker_follower
 from proxy.broker_quotas.told import RefusedError, Told
+from proxy.host_finder import HostFinder, Lookups
 from proxy.quota.changes import Ip, IpChanges, RuleChanges
 from proxy.quota.entity import Entity as RuleEntity
 from proxy.quota_store import hosts as hosts_module
@@ -58,6 +59,17 @@ class Script:
         self.failure: Exception | None = None
         self.readings = self.connects = self.closes = 0
         self.closes_in = 0  # so many readings fail
+        self._may_read = Event()
+        self._may_read.set()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Answer nothing meanwhile."""
+        self._may_read.clear()
+        try:
+            yield
+        finally:
+            self._may_read.set()
 
     def connect(self, settings: AdminClient, servers: Sequence[Address]) -> "Script":
         self.connects += 1
@@ -66,6 +78,7 @@ class Script:
 
     def read(self) -> Told | None:
         self.readings += 1
+        self._may_read.wait()
         if self.closes_in:
             self.closes_in -= 1
             raise OSError("closed for being idle")
@@ -193,13 +206,20 @@ async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: py
         await eventually(lambda: follower.failures > 2)
         assert not follower.is_connected
         assert follower.detail() == {
-            "broker": "k1:1", "connected": False, "read": True, "entities": 1, "failure": "OSError: away",
+            "broker": "k1:1", "connected": False, "read": True, "entities": 1, "unknown_hosts": 0,
+            "failure": "OSError: away",
         }  # fmt: skip
         assert len(follower.quotas) == 2
         followed.script.failure = None
         followed.script.rules = {}
         await eventually(lambda: len(follower.quotas) == 1)
-        assert follower.detail() == {"broker": "k1:1", "connected": True, "read": True, "entities": 0}
+        assert follower.detail() == {
+            "broker": "k1:1",
+            "connected": True,
+            "read": True,
+            "entities": 0,
+            "unknown_hosts": 0,
+        }
 
     await eventually(lambda: followed.script.closes == followed.script.connects)
     assert [record.getMessage() for record in caplog.records] == [
@@ -292,6 +312,38 @@ async def test_nor_where_the_broker_is_away() -> None:
     assert followed.follower.unconfirmed == 1
 
 
+async def test_nor_where_it_says_nothing_at_all() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        with followed.script.hanging():
+            ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+            await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    assert followed.follower.unconfirmed == 1
+
+
+async def test_nor_for_a_name_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waits(_: Lookups, hosts: Iterable[str]) -> Addresses:
+        if hosts:
+            await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(Lookups, "find", waits)
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
+        change = Alteration((("ip", "away"),), (Op("connection_creation_rate", 3.0),))
+        followed.follower.await_change((change,), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert followed.follower.unconfirmed == 1
+
+
 async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -344,11 +396,10 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
     """Hosts that the system knows, which is asked for others again at once."""
     known: dict[str, tuple[str, ...]] = {}
 
-    async def look(hosts: Iterable[str]) -> Addresses:
+    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
         return {host: known[host] for host in hosts if host in known}
 
-    monkeypatch.setattr(host_finder, "find_hosts", look)
-    monkeypatch.setattr(module, "find_hosts", look)
+    monkeypatch.setattr(Lookups, "find", look)
     monkeypatch.setattr(hosts_module, "FIRST_DELAY_MS", 1)
     return known
 
@@ -376,6 +427,7 @@ async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
     async with followed.running():
         await followed.follower.has_read.wait()
         assert [one.ip for one in followed.follower.ip_quotas] == ["192.0.2.1"]
+        assert followed.follower.detail()["unknown_hosts"] == 2
         await eventually(lambda: "no address is known of another, away" in caplog.text)
         known["away"] = ("192.0.2.2",)
         await eventually(lambda: "192.0.2.2" in followed.ips)
@@ -406,11 +458,10 @@ async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_t
 async def test_an_answer_waits_until_the_hosts_limit_holds(
     known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def finds_none(hosts: Iterable[str]) -> Addresses:
-        return {}
+    async def finds_none(_: HostFinder, hosts: Sequence[str]) -> None:
+        """Find none of those that are looked for beside."""
 
-    # Of those that are looked for beside.
-    monkeypatch.setattr(host_finder, "find_hosts", finds_none)
+    monkeypatch.setattr(HostFinder, "_look_for", finds_none)
     followed = Followed(every_ms=60_000)
     owner = Owner(lambda: "192.0.2.1" in followed.ips)
     known["here"] = ("192.0.2.1",)

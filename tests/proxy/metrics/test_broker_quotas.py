@@ -5,6 +5,7 @@ from math import isnan
 from config.model import Address, Listener, ProxyConfig, QuotaRule, QuotasFromBroker
 from proxy.broker_quotas.follower import BrokerFollower
 from proxy.metrics.broker_quotas import families
+from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 
 LISTENER = Listener(name="a", bind=Address(host="h", port=9), upstream=Address(host="k", port=1))
@@ -23,6 +24,8 @@ def test_they_say_what_is_known() -> None:
     follower._rules = {Entity(user=name): StoredRule(limits={"producer_byte_rate": 1.0}) for name in ("a", "b")}
     follower.is_connected, follower.readings, follower.failures, follower.last_read_s = True, 3, 2, 7.5
     follower.unconfirmed = 1
+    lost = Change(Entity(ip="nobody.example"), StoredRule(limits={"connection_creation_rate": 1.0}))
+    follower._in_force.change([lost], now_ms=0)
     values = {family.name: [value for _, value in family.samples] for family in families(follower)}
 
     assert values == {
@@ -32,5 +35,6 @@ def test_they_say_what_is_known() -> None:
         "kafka_quota_proxy_broker_quotas_last_read_timestamp_seconds": [7.5],
         "kafka_quota_proxy_broker_quotas_entities": [2.0],
         "kafka_quota_proxy_broker_quotas_overruled_entities": [1.0],
+        "kafka_quota_proxy_broker_quotas_unknown_hosts": [1.0],
         "kafka_quota_proxy_broker_quotas_unconfirmed_changes_total": [1.0],
     }
