@@ -204,7 +204,7 @@ async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_
         detail = health.readiness()["quotas_from"]
         assert isinstance(detail, dict)
         assert "does not know DescribeClientQuotas" in detail.pop("failure")
-        assert detail == {"broker": None, "connected": False, "read": False, "entities": 0}
+        assert detail == {"broker": None, "connected": False, "read": False, "entities": 0, "unknown_hosts": 0}
         json.dumps(health.readiness())
         async with client_of(server) as client:
             assert await client.ask(LARGE) == PASSES
