@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.end_to_end.support import tools
+from tests.end_to_end.support.artifacts import java
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.processes import HarnessError, run
+from tests.end_to_end.support.quick_java import class_archive, compiled, reading
 
 
 @pytest.fixture(params=["kafka_39", "kafka_4"])
@@ -41,6 +48,33 @@ def test_the_performance_tools_of_kafka_can_be_read(kafka: Kafka) -> None:
     assert produced.records_per_second > 100
     assert consumed.records == 2_000
     assert consumed.size_bytes == pytest.approx(2_000_000, rel=1e-4)
+
+
+def test_java_starts_with_the_classes_that_a_broker_has_loaded(kafka: Kafka) -> None:
+    options = reading(class_archive(kafka.classpath))
+    program = [*options, "-cp", kafka.classpath, "kafka.tools.StorageTool", "random-uuid"]
+
+    assert options
+    assert run([java(), "-Xshare:on", *program])  # with this, an archive that does not fit is an error
+
+
+def test_a_program_is_compiled_once(kafka_4: Kafka, tmp_path: Path) -> None:
+    source = tmp_path / "Said.java"
+    word = os.urandom(8).hex()  # or the cache has it from another run
+    source.write_text(
+        f'public class Said {{ public static void main(String[] words) {{ System.out.print("{word}" + words[0]); }} }}'
+    )
+
+    assert kafka_4.run_java(str(source), "1") == f"{word}1"
+    kept = compiled(source, kafka_4.classpath)
+    (kept / "Said.class").rename(kept / "Gone.class")
+    with pytest.raises(HarnessError, match="Said"):  # it is not compiled again
+        kafka_4.run_java(str(source), "2")
+    source.write_text(source.read_text().replace(word, f"{word}, now another, "))
+    assert kafka_4.run_java(str(source), "3") == f"{word}, now another, 3"
+
+    for directory in (kept, compiled(source, kafka_4.classpath)):
+        shutil.rmtree(directory)
 
 
 def test_a_killed_broker_comes_back_with_its_ports_and_its_records(mortal_kafka: Kafka) -> None:

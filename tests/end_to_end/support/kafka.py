@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,16 @@ from typing import Final, NamedTuple, Self
 
 from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import java, kafka_classpath
-from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
+from tests.end_to_end.support.processes import (
+    HarnessError,
+    Process,
+    free_port,
+    run,
+    scratch,
+    scratch_directory,
+    wait_until,
+)
+from tests.end_to_end.support.quick_java import class_archive, compiled, reading, writing
 
 DIRECT: Final = "DIRECT"
 PROXIED: Final = "PROXIED"
@@ -30,6 +40,12 @@ _LOGS_REQUESTS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug
 _CONNECTION: Final = re.compile(r'"connection":"[^"]*?-([^"]*?):\d+-\d+(?:-\d+)?"')
 _API: Final = re.compile(r'"requestApiKeyName":"(\w+)"')
 _QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+_NAMES_OF_NODE: Final = "meta.properties"
+
+# By release, what its StorageTool wrote in this run.
+_formatted: dict[str, Path] = {}
+# Where it tried to have an archive of classes.
+_archived: set[Path] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,20 +214,20 @@ class Kafka:
         self._config = config or {}
         self._jmx = jmx
         self._unproxied = unproxied
-        self._logs_requests = logs_requests
         self._plugins = plugins
+        self._options: tuple[str, ...] = (_LOGS_REQUESTS,) if logs_requests else ()
         self._controllers: dict[int, int] = {}  # port by node id
 
     def __enter__(self) -> Self:
         """Format the storage, start every broker, wait until all answer."""
         self.classpath = kafka_classpath(self.version)
+        self._options += self._start_options()
         self._scratch = scratch(f"kafka-{self.version}")
         try:
             self._directory = self._scratch.__enter__()
             if self._plugins:
                 self._compile(self._directory / "plugins")
-            # The zero byte in front makes the first character a letter: a "-" there would look like an option.
-            self._cluster_id = base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")
+            self._cluster_id = _random_id()
             self._start_controllers()
             self.brokers = [self._plan(node_id) for node_id in range(1, self._nodes + 1)]
             for broker in self.brokers:
@@ -250,9 +266,18 @@ class Kafka:
     def run_java(
         self, main_class: str, *arguments: str | Path, timeout_s: float = 120, classpath: str | None = None
     ) -> str:
-        """Run a class of this release, or of another class path, to its end and return its standard output."""
-        command = [java(), *_SHORT_LIVED, _QUIET, "-cp", classpath or self.classpath, main_class, *arguments]
-        return run(command, timeout_s=timeout_s)
+        """Run a class of this release, or of another class path, to its end and return its standard output.
+
+        It may also be the path of a Java source, which has no package.
+        """
+        classpath = classpath or self.classpath
+        options = reading(class_archive(classpath))
+        if main_class.endswith(".java"):
+            program = Path(main_class)
+            classpath, main_class = f"{classpath}:{compiled(program, classpath)}", program.stem
+        return run(
+            [java(), *_SHORT_LIVED, *options, _QUIET, "-cp", classpath, main_class, *arguments], timeout_s=timeout_s
+        )
 
     def add_broker(self) -> Broker:
         """Start one more node, which is a broker only; return it when it answers."""
@@ -271,8 +296,39 @@ class Kafka:
         self._controllers = {node_id: free_port() for node_id in range(1, self._nodes + 1)}
 
     def _start(self, broker: Broker) -> None:
-        self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
+        self._format(broker)
         broker.start()
+
+    def _format(self, broker: Broker) -> None:
+        """Have StorageTool write what a data directory begins with; but for names a release always writes the same."""
+        if self.version not in _formatted:
+            self.run_java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", broker.properties)
+            kept = scratch_directory(f"formatted-{self.version}")
+            _formatted[self.version] = shutil.copytree(broker.data, kept, dirs_exist_ok=True)
+            return
+        shutil.copytree(_formatted[self.version], broker.data)
+        (broker.data / _NAMES_OF_NODE).write_text(
+            f"version=1\ncluster.id={self._cluster_id}\nnode.id={broker.node_id}\ndirectory.id={_random_id()}\n"
+        )
+
+    def _start_options(self) -> tuple[str, ...]:
+        """Options for brokers that read the classes which one has loaded before; the first of all is to write them."""
+        archive = class_archive(self.classpath)
+        if not archive.exists() and archive not in _archived:
+            _archived.add(archive)
+            draft = archive.with_name(f".{os.getpid()}-{archive.name}")
+            trainee = self._trainee()
+            trainee._options = writing(draft)
+            try:
+                with trainee:
+                    trainee.broker.stop()
+                draft.rename(archive)
+            finally:
+                draft.unlink(missing_ok=True)
+        return reading(archive)
+
+    def _trainee(self) -> Kafka:
+        return Kafka(self.version)
 
     def _plan(self, node_id: int) -> Broker:
         home = self._directory / f"node-{node_id}"
@@ -283,7 +339,7 @@ class Kafka:
             classpath=self.classpath,
             listeners=self._listeners(),
             jmx_port=free_port() if self._jmx else None,
-            options=(_LOGS_REQUESTS,) if self._logs_requests else (),
+            options=self._options,
         )
         properties = self._properties(broker)
         broker.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -333,3 +389,8 @@ class Kafka:
                 broker.kill()
         self.brokers = []
         self._scratch.__exit__(None, None, None)
+
+
+def _random_id() -> str:
+    # The zero byte in front makes the first character a letter: a "-" there would look like an option.
+    return base64.urlsafe_b64encode(b"\0" + os.urandom(15)).decode().rstrip("=")

@@ -10,6 +10,7 @@ from typing import Final
 from tests.end_to_end.support.artifacts import KAFKA_2_8, java
 from tests.end_to_end.support.kafka import DIRECT, REPLICATION, Broker, Endpoint, Kafka
 from tests.end_to_end.support.processes import Process, free_port, wait_until
+from tests.end_to_end.support.quick_java import class_archive, reading
 
 _PROTOCOL: Final = "0.10.1-IV2"  # the first with Fetch v3 (KIP-74)
 _OF_CONTROLLERS: Final = ("process.roles", "node.id", "controller.quorum.voters", "controller.listener.names")
@@ -59,7 +60,8 @@ class OldKafka(Kafka):
             "admin.enableServer=false\n"
             "maxClientCnxns=0\n"
         )
-        command = [java(), "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        options = reading(class_archive(self.classpath))
+        command = [java(), *options, "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         log = self._directory / "zookeeper.log"
         self._zookeeper = Process([*command, "-cp", self.classpath, main_class, properties], log=log)
@@ -69,8 +71,11 @@ class OldKafka(Kafka):
         with closing(socket.socket()) as probe:
             return probe.connect_ex(("127.0.0.1", self._zookeeper_port)) == 0
 
-    def _start(self, broker: Broker) -> None:
-        broker.start()
+    def _format(self, broker: Broker) -> None:
+        """Nothing: it makes its data directory itself."""
+
+    def _trainee(self) -> Kafka:
+        return OldKafka()
 
     def _listeners(self) -> dict[str, Endpoint]:
         port = free_port()
