@@ -12,8 +12,9 @@ from tests.end_to_end.support import tools
 from tests.end_to_end.support.artifacts import java
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client, record_batch
-from tests.end_to_end.support.kafka import DIRECT, Kafka
-from tests.end_to_end.support.processes import HarnessError, run
+from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
+from tests.end_to_end.support.processes import HarnessError, free_port, run
+from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quick_java import class_archive, compiled, reading
 
 
@@ -88,3 +89,18 @@ def test_a_killed_broker_comes_back_with_its_ports_and_its_records(mortal_kafka:
 
     with raw_client(port) as client:
         assert b"kept" in client.fetch(topic, offset=0, max_bytes=1_000_000).records
+
+
+def test_a_second_proxy_before_one_cluster_is_told_who_the_first_is() -> None:
+    bind = f"127.0.0.1:{free_port()}"
+    settings = {"listeners": [{"name": PROXIED, "bind": bind, "upstream": f"127.0.0.1:{free_port()}"}]}
+
+    with Proxy(settings) as first, pytest.raises(HarnessError) as told, Proxy(settings):
+        pass
+
+    assert f"listens on {bind}" in str(told.value)
+    assert str(first.file) in str(told.value)
+    assert "test_a_second_proxy_before_one_cluster_is_told_who_the_first_is" in str(told.value)
+    with Proxy(settings) as again:
+        again.kill()
+        again.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -26,6 +27,9 @@ _LISTENING: Final = re.compile(r"listening on (\S+):(\d+) \((\S+)\) -> (\S+)")
 _START_TIMEOUT_S: Final = 20
 _RELOADED_AT: Final = "kafka_quota_proxy_config_last_reload_timestamp_seconds"
 _RELOAD_WORKED: Final = "kafka_quota_proxy_config_last_reload_successful"
+
+# Who listens where, by address. A cluster has one port for its proxy: only one at a time can stand in front of it.
+_listening: dict[str, Proxy] = {}
 
 
 class Metrics:
@@ -68,6 +72,7 @@ class Proxy:
         self._module = module
         self._settings = _completed(settings, upstream)
         self._process: Process | None = None
+        self._started_in = ""
 
     def __enter__(self) -> Self:
         """Write the file, start the proxy, wait until it listens."""
@@ -115,7 +120,12 @@ class Proxy:
         return self.process.output()
 
     def start(self) -> None:
-        """Start it (again) with the file as it is; returns when every listener is announced."""
+        """Start it (again) with the file as it is; returns when every listener is announced.
+
+        Raises:
+            HarnessError: It did not come up, or another Proxy of this run is where it should listen.
+        """
+        self._take_addresses()
         self._log.unlink(missing_ok=True)
         self._process = Process([sys.executable, "-m", self._module, "run", self.file], log=self._log, cwd=_ROOT)
         process = self._process
@@ -136,13 +146,13 @@ class Proxy:
     def stop(self) -> int:
         """End it in good order and return its exit status."""
         status = self.process.stop()
-        self._process = None
+        self._give_addresses_back()
         return status
 
     def kill(self) -> None:
         """End it at once, with SIGKILL."""
         self.process.kill()
-        self._process = None
+        self._give_addresses_back()
 
     def write(self, settings: Settings | str) -> None:
         """Write the configuration file, whole, without telling the proxy; a string is written as it is."""
@@ -197,6 +207,23 @@ class Proxy:
         with urllib.request.urlopen(url, timeout=10) as response:
             body: bytes = response.read()
         return body.decode()
+
+    def _take_addresses(self) -> None:
+        addresses = [entry["bind"] for entry in self._settings["listeners"]]
+        for address in addresses:
+            other = _listening.get(address)
+            if other is not None and other is not self and other.process.is_running:
+                raise HarnessError(
+                    f"another Proxy of this test run listens on {address}: the one of {other.file}, started in "
+                    f"{other._started_in}. End it first, or give the two a cluster each"
+                )
+        self._started_in = os.environ.get("PYTEST_CURRENT_TEST", "no test")
+        _listening.update(dict.fromkeys(addresses, self))
+
+    def _give_addresses_back(self) -> None:
+        self._process = None
+        for address in [address for address, proxy in _listening.items() if proxy is self]:
+            del _listening[address]
 
     def _end(self) -> None:
         if self._process is not None:
