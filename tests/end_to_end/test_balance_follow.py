@@ -24,6 +24,7 @@ from tests.end_to_end.support.load import KIB, Answer, produce_flood
 from tests.end_to_end.support.processes import Process, free_port, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.relay import Relay
+from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
 REPOSITORY: Final = Path(__file__).parents[2]
 LIMIT: Final = 3_000_000
@@ -62,7 +63,7 @@ class Publisher:
             sys.executable, "-m", "pipeline", "balance", "--follow", "--usage", f"kafka://{servers}/{usage}",
             "--limits", str(limits), "--to", f"kafka://{servers}/{STORE}", "--proxies", ",".join(NAMES),
             "--lease", lease, "--every", every, "--master", "local[2]", "--conf", f"spark.jars={jars}",
-            "--conf", "spark.driver.memory=1g",
+            "--conf", "spark.driver.memory=1g", "--conf", f"{JAVA_OPTIONS}={SHORT_LIVED}",
         ]  # fmt: skip
 
     def __enter__(self) -> Process:

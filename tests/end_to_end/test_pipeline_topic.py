@@ -26,7 +26,7 @@ from tests.end_to_end.support.logins import add_scram_users, secret_of
 from tests.end_to_end.support.processes import scratch
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tls_kafka import TlsKafka
-from tests.pipeline.support import lines, record
+from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED, lines, record
 from tests.support.certificates import Authority
 
 REPOSITORY: Final = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def command(*words: object) -> list[str]:
     return [
         sys.executable, "-m", "pipeline", *map(str, words), "--master", "local[2]",
         "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
-        "--conf", "spark.sql.shuffle.partitions=2",
+        "--conf", "spark.sql.shuffle.partitions=2", "--conf", f"{JAVA_OPTIONS}={SHORT_LIVED}",
     ]  # fmt: skip
 
 

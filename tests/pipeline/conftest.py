@@ -8,8 +8,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.session import session
 from pipeline.writing import Output
+from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
 CONF = {
+    JAVA_OPTIONS: SHORT_LIVED,
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "2",

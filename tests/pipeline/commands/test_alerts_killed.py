@@ -20,7 +20,7 @@ from tests.end_to_end.test_alerts import (
     patiently,
     to_files,
 )
-from tests.pipeline.support import record
+from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED, record
 
 
 def used(seconds: range) -> list[Record]:
@@ -39,7 +39,7 @@ def used(seconds: range) -> list[Record]:
 
 def test_after_a_kill_within_the_batch_that_has_alerts_each_is_there_once(tmp_path: Path) -> None:
     send, reader = to_files(tmp_path / "usage"), FileReader(tmp_path / "alerts")
-    settings = ("spark.sql.shuffle.partitions=1", "spark.sql.codegen.wholeStage=false")
+    settings = ("spark.sql.shuffle.partitions=1", "spark.sql.codegen.wholeStage=false", f"{JAVA_OPTIONS}={SHORT_LIVED}")
     small = [word for setting in settings for word in ("--conf", setting)]
     job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--out", str(tmp_path / "alerts"), *small)
     # The watermark is that of the batch before: what the first one closes is delivered by the second.
