@@ -106,22 +106,22 @@ def _get_on(progress: Callable[[], list[float]], what: str) -> None:
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
-def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(kafka_4: Kafka, times: int) -> None:
-    plain_topic, exact_topic, java_topic = (create_topic(kafka_4) for _ in range(3))
+def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(mortal_kafka: Kafka, times: int) -> None:
+    plain_topic, exact_topic, java_topic = (create_topic(mortal_kafka) for _ in range(3))
     java_records = 6_000 * times  # some 125 bytes each: 2.9 s of the quota for each kill
-    with Proxy({"quotas": _RULES, "shaping": "paced"}, kafka_4) as proxy, ThreadPoolExecutor(3) as pool:
+    with Proxy({"quotas": _RULES, "shaping": "paced"}, mortal_kafka) as proxy, ThreadPoolExecutor(3) as pool:
         plain = _Producer(proxy.address(), plain_topic, {"client.id": "plain", "enable.idempotence": False})
         exact = _Producer(proxy.address(), exact_topic, {"client.id": "exact", "enable.idempotence": True})
         settings = _JAVA | {"bootstrap.servers": proxy.address(), "client.id": "java"}
         java = pool.submit(
             run_java_program,
-            kafka_4, "produce", java_topic, str(java_records), *(f"{name}={it}" for name, it in settings.items()),
+            mortal_kafka, "produce", java_topic, str(java_records), *(f"{name}={it}" for name, it in settings.items()),
             timeout_s=400,
         )  # fmt: skip
         running = [pool.submit(plain.run), pool.submit(exact.run)]
         try:
             _kill_in_turn(
-                kafka_4,
+                mortal_kafka,
                 proxy,
                 times,
                 progress=lambda: [
@@ -141,7 +141,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(ka
     assert (plain.failures, exact.failures) == ([], [])
     assert len(exact.acknowledged) == exact.sent
     for topic, count in ((exact_topic, exact.sent), (java_topic, java_records)):
-        assert end_offset(kafka_4, topic) == count
-        Librdkafka(settings={}).consume(kafka_4.bootstrap_servers, topic, client_id="reader", count=count)
-    assert plain.acknowledged <= numbers(kafka_4, plain_topic)
+        assert end_offset(mortal_kafka, topic) == count
+        Librdkafka(settings={}).consume(mortal_kafka.bootstrap_servers, topic, client_id="reader", count=count)
+    assert plain.acknowledged <= numbers(mortal_kafka, plain_topic)
     assert min(len(plain.acknowledged), exact.sent) > 1_000 * times

@@ -23,7 +23,7 @@ from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LE
 from proxy.replication_watcher import ReplicationWatcher
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.logins import add_scram_users, secret_of
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.tls_kafka import TlsKafka
@@ -203,7 +203,7 @@ async def test_a_throttle_that_lost_its_reassignment_is_dropped_and_the_cluster_
 @pytest.mark.end_to_end
 async def test_a_cluster_that_is_away_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None, admin_client=AdminClient())
-    with Kafka(KAFKA_4) as kafka:
+    with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
         topic = create_topic(kafka)
         await configure(kafka, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
         async with watched(kafka, replication) as cluster:
