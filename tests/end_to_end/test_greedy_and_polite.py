@@ -58,7 +58,7 @@ def _one_is_good(kafka: Kafka, *, seconds: float, kind: Writes, goal: Goal) -> N
     raise AssertionError("\n".join(seen))
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_polite_users_hardly_feel_a_greedy_one(slow_kafka: Kafka, seconds: float) -> None:
     _one_is_good(slow_kafka, seconds=seconds, kind=Writes(), goal=Goal())
 

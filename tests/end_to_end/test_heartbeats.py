@@ -27,7 +27,7 @@ _GROUPS = ("java", "librdkafka", "aiokafka")
 @pytest.mark.parametrize(
     ("shape", "seconds"),
     [
-        ("paced", 25),
+        ("paced", 16),
         pytest.param("sampled", 120, marks=pytest.mark.long),
         pytest.param("paced", 120, marks=pytest.mark.long),
     ],

@@ -116,7 +116,7 @@ def _restart_again_and_again(proxy: Proxy, times: int, progress: Callable[[], li
         proxy.start()
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(1_200)])])
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(1_200)])])
 def test_clients_with_default_settings_do_not_notice_rolling_restarts(kafka_4: Kafka, times: int) -> None:
     librdkafka_topic, aiokafka_topic, java_topic = (create_topic(kafka_4) for _ in range(3))
     with Proxy({"quotas": _RULES}, kafka_4) as proxy, ThreadPoolExecutor(3) as pool:
