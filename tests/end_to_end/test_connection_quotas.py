@@ -17,7 +17,7 @@ from tests.end_to_end.support.proxy import Proxy
 _SOURCE = "127.0.0.5"
 _LIMIT = 5
 _PER_SECOND = 20
-_SECONDS = 30
+_SECONDS = 20  # two bursts: the second begins when the window of the first is over, after eleven
 _REFUSED = "kafka_quota_proxy_throttled_connections_total"
 
 

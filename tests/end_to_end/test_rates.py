@@ -24,7 +24,7 @@ from tests.end_to_end.support.load import (
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.timeline import Timeline
 
-_SECONDS = 30
+_SECONDS = 21
 # Kafka's default of eleven windows makes cycles of eleven seconds: fewer let a short run hold many. The default is
 # measured in the long forms, and beside Kafka's own in test_same_as_kafka.py.
 _WINDOWS = 3

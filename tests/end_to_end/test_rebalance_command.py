@@ -119,7 +119,7 @@ def test_a_throttle_below_what_comes_in_is_said_to_be_too_low(cluster: Kafka) ->
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
 
-        asked = _rebalance(path, "--json", "--every", "8s", "--by", "30s")
+        asked = _rebalance(path, "--json", "--every", "5s", "--by", "30s")
         spoken = _rebalance(path, "--every", "5s")
 
         _reassign(cluster, 2, "--cancel")
