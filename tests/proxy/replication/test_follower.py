@@ -617,7 +617,7 @@ def test_the_quotas_of_followers_are_bounded() -> None:
 
 def test_what_is_known_of_partitions_is_bounded() -> None:
     hands = Hands(limited(1_000))
-    for first in range(0, 400_000, 20_000):
+    for first in range(0, 240_000, 20_000):
         hands.asked({("moving", number): 1 for number in range(first, first + 20_000)})
         hands.follower.close()
     limits = hands.follower.limits
