@@ -4,6 +4,7 @@ Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuota
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from config.model import DEFAULT
@@ -18,6 +19,7 @@ from protocol.client_quotas import (
 )
 from proxy.quota_store.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity, StoredRule, names_of
 from proxy.quota_store.errors import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
+from proxy.quota_store.hash_order import hash_order
 
 _ANY: Final = object()
 _NOT_ASKED: Final = object()
@@ -33,7 +35,8 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
     """Return Kafka's answer.
 
     Without ``strict`` an entity may have types that no component names; a filter without components then matches all,
-    and with it none. The order of entries is that of ``rules``, Kafka's is undefined.
+    and with it none. The order of entries is that of ``rules``, Kafka's is undefined. Within an entry parts and limits
+    are in the order in which a broker tells them that has read them at its start.
     """
     try:
         wanted = _wanted(request.components)
@@ -108,4 +111,18 @@ def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_
 
 
 def _described(entity: Entity, rule: StoredRule) -> Described:
-    return Described(tuple(names_of(entity).items()), tuple(rule.limits.items()))
+    limits = rule.limits
+    # The client-id goes before the user: so does a HashMap of the two.
+    parts = tuple(reversed(names_of(entity).items()))
+    return Described(parts, tuple([(key, limits[key]) for key in _in_order(tuple(limits))]))
+
+
+@lru_cache(maxsize=256)
+def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return keys of an entity as ``ClientQuotaDelta.apply`` has them when it begins with an entity without any.
+
+    It takes them out of a HashMap of 16 places and puts them into one that grows from the smallest. There
+    producer_byte_rate and request_percentage meet, where there are two or three keys: a broker that was told of one
+    after the other has them in that order, until its next start.
+    """
+    return tuple(hash_order(hash_order(keys, 16), 1))

@@ -20,7 +20,6 @@ from protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     Component,
-    Described,
     DescribeRequest,
     DescribeResponse,
     Op,
@@ -112,15 +111,11 @@ class Ours:
 
 
 def without_order(response: AlterResponse | DescribeResponse) -> object:
-    """Return a response; Kafka tells entities, and of a description their parts and limits, in no order."""
+    """Return a response; Kafka tells entities in no order, and the parts and limits of a description in one."""
     if isinstance(response, AlterResponse):
         return Counter(response.results)
-    entries = None if response.entries is None else Counter(map(_unordered, response.entries))
+    entries = None if response.entries is None else Counter(response.entries)
     return response.error_code, response.error_message, entries
-
-
-def _unordered(entry: Described) -> tuple[frozenset[object], frozenset[object]]:
-    return frozenset(entry.entity), frozenset(entry.values)
 
 
 def test_whatever_is_asked_the_answer_is_that_of_kafka(kafka_classes: KafkaClasses) -> None:

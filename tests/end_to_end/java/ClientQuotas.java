@@ -4,20 +4,18 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
 import java.util.HexFormat;
-import java.util.Map;
 import java.util.OptionalInt;
 import org.apache.kafka.common.metadata.ClientQuotaRecord;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.MessageUtil;
-import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.requests.AlterClientQuotasRequest;
 import org.apache.kafka.common.requests.AlterClientQuotasResponse;
 import org.apache.kafka.common.requests.DescribeClientQuotasRequest;
 import org.apache.kafka.controller.errors.EventHandlerExceptionInfo;
 import org.apache.kafka.image.ClientQuotaImage;
+import org.apache.kafka.image.ClientQuotasDelta;
 import org.apache.kafka.image.ClientQuotasImage;
 
 /**
@@ -68,11 +66,12 @@ public class ClientQuotas {
 
     private static Message describe(ByteBufferAccessor body, short version) {
         DescribeClientQuotasRequest request = DescribeClientQuotasRequest.parse(body, version);
-        Map<ClientQuotaEntity, ClientQuotaImage> entities = new HashMap<>();
-        manager.clientQuotaData.forEach(
-            (entity, quotas) -> entities.put(entity, new ClientQuotaImage(new HashMap<>(quotas))));
+        // As a broker comes by them that starts.
+        var delta = new ClientQuotasDelta(ClientQuotasImage.EMPTY);
+        manager.clientQuotaData.forEach((entity, quotas) -> quotas.forEach((key, value) -> delta.replay(
+            new ClientQuotaRecord().setEntity(ClientQuotaImage.entityToData(entity)).setKey(key).setValue(value))));
         try {
-            return new ClientQuotasImage(entities).describe(request.data());
+            return delta.apply().describe(request.data());
         } catch (RuntimeException e) {
             return request.getErrorResponse(0, e).data();
         }
