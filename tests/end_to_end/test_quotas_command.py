@@ -48,13 +48,24 @@ def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafk
         with raw_client(proxy.port(), client_id="etl") as client:
             assert not _waits(client, topic)
             limit, expires = ("--set", "producer_byte_rate=1kB"), ("--set", "expires=2999-01-01T00:00:00Z")
-            assert _quotas(url, "alter", *anonymous, *limit, *expires, *with_token) == (
+            observed = ("--set", "enforcement=observe")
+            assert _quotas(url, "alter", *anonymous, *limit, *expires, *observed, *with_token) == (
                 "+ user ANONYMOUS, client-id <default>: producer_byte_rate 1kB\n"
+                "+ user ANONYMOUS, client-id <default>: enforcement observe\n"
                 "+ user ANONYMOUS, client-id <default>: expires 2999-01-01T00:00:00Z\n"
                 "1 entity changed\n"
             )
+            assert not _waits(client, topic)
+            assert _quotas(url, "alter", *anonymous, "--unset", "enforcement", *with_token) == (
+                "- user ANONYMOUS, client-id <default>: enforcement observe\n1 entity changed\n"
+            )
             assert _waits(client, topic)
-        told = _quotas(url, "describe", "--user", "ANONYMOUS")
+        paced = ("--user", "ANONYMOUS", "--client-id", "paced")
+        _quotas(url, "alter", *paced, "--set", "producer_byte_rate=100kB", "--set", "shaping=paced", *with_token)
+        with raw_client(proxy.port(), client_id="paced") as client:
+            # Twice 64 KiB are more than a second's worth, and far less than those ten that are free in Kafka's windows.
+            assert [_waits(client, topic) for _ in range(2)] == [False, True]
+        told = _quotas(url, "describe", *anonymous)
         assert told.endswith("; now: producer_byte_rate=1kB, expires at 2999-01-01T00:00:00Z\n")
         assert _quotas(url, "alter", *anonymous, *limit, *with_token) == "nothing to change\n"
         _quotas(url, "delete", "--client-id", "filed", *with_token, status=1)
@@ -73,7 +84,7 @@ def test_what_the_command_sets_holds_for_the_next_request_and_after_a_crash(kafk
             assert not _waits(client, topic)
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
     assert [(line["principal"], line["listener"], line["result"]) for line in lines] == [
-        ("token@127.0.0.1", "admin", "applied"),
+        *[("token@127.0.0.1", "admin", "applied")] * 3,
         ("token@127.0.0.1", "admin", "unchanged"),
         ("token@127.0.0.1", "admin", "refused"),
         ("token@127.0.0.1", "admin", "applied"),
