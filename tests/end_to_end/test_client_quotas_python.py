@@ -1,7 +1,7 @@
 """Client quotas by kafka-python, whose codec is its own: the same answers at the proxy as at a broker.
 
 Its admin client has no method for them yet, so its requests go out by the client's own connections, in the highest
-version that it was told. confluent-kafka and aiokafka have neither.
+version that it was told. confluent-kafka and aiokafka have none either.
 """
 
 from __future__ import annotations
