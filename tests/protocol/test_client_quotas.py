@@ -202,6 +202,17 @@ def test_a_describe_response_that_was_written_is_read(
     assert read_describe_response(frame, version) == response
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version: int) -> None:
+    """The figure of docs/broker-quotas.md."""
+    limits = (("producer_byte_rate", 1.0), ("consumer_byte_rate", 2.0))
+    entries = tuple(Described((("client-id", f"client-{number}"),), limits) for number in range(10_000))
+
+    frame = write_describe_response(DescribeResponse(0, 0, "", entries), correlation_id=7, api_version=version)
+
+    assert 800_000 < len(frame) < 900_000
+
+
 # -- bytes of all kinds
 
 
