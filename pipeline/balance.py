@@ -12,12 +12,13 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from config.model import DEFAULT, QuotaRule
-from pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES
-from proxy.quota.entity import QuotaKind, RuleTable
+from config.model import DEFAULT, EntityName, QuotaRule
+from pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
+from proxy.quota.entity import QuotaKind, RuleTable, bounded
 
 _RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 _KINDS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
+_DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
@@ -33,6 +34,8 @@ class Share(NamedTuple):
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return ``amount``, what each bucket under a limit used at each proxy, beside that ``limit``.
 
+    Buckets that no rule by name can be for are left out: they have even shares.
+
     Args:
         records: of the log.
         entities: as ``whatif.resolved`` returns them.
@@ -42,7 +45,9 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
     if last_ms is not None:
         end = used.agg((F.max("start_ms") - last_ms).alias("since_ms"))
         used = used.join(F.broadcast(end), how="cross").where("start_ms > since_ms")
-    limited = entities.where("limit IS NOT NULL").drop("rule")
+    nobodys = (*COLLECTIVE_NAMES, NAME_OF_DEFAULTS)
+    is_named = ~F.col("bucket_user").isin(*nobodys) & ~F.col("bucket_client_id").isin(*nobodys)
+    limited = entities.where(F.col("limit").isNotNull() & is_named).drop("rule")
     joined = used.drop("limit").join(F.broadcast(limited), on=["kind", "user", "client_id"], how="inner")
     return joined.groupBy("proxy", "kind", "bucket_user", "bucket_client_id").agg(
         F.first("limit").alias("limit"), F.greatest(F.sum("amount"), F.lit(0)).alias("amount")
@@ -110,25 +115,65 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
-    of_entity: dict[tuple[object, object], QuotaRule] = {}
-    for rule in rules:
-        even: dict[str, Any] = {
-            key: float(max(1, int(rate // proxies)))
-            for key in _RATE_KEYS.values()
-            if (rate := getattr(rule, key)) is not None
-        }
-        if even:
-            of_entity[rule.user, rule.client_id] = replace(rule, **even)
+    of_entity = _even_rules(rules, proxies)
     for share in given:
         if share.proxy == proxy:
-            names = (share.user or None, share.client_id or None)
-            mine: dict[str, Any] = {_RATE_KEYS[share.kind]: float(share.rate)}
-            whole = tables[share.kind].resolve(user=share.user, client_id=share.client_id).rule
-            ways: dict[str, Any] = {"enforcement": whole.enforcement, "shaping": whole.shaping} if whole else {}
-            rule = of_entity.get(names) or QuotaRule(user=names[0], client_id=names[1], **ways)
-            if all(getattr(rule, name) == way for name, way in ways.items()):
-                of_entity[names] = replace(rule, **mine)
+            named = _named(share, tables[share.kind], proxies)
+            places = [of_entity.get((rule.user, rule.client_id), rule) for rule in named]
+            if all(_is_held_alike(*both) for both in zip(places, named, strict=True)):
+                for place, rule in zip(places, named, strict=True):
+                    rate = _rates(rule, only=_RATE_KEYS[share.kind])
+                    of_entity[rule.user, rule.client_id] = replace(place, **rate)
     return sorted(
         of_entity.values(),
         key=lambda rule: tuple(str(name if name is not DEFAULT else "") for name in (rule.user, rule.client_id)),
     )
+
+
+def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
+    """Return by user and client-id the rules that limit bytes, each with an even share."""
+    found = {}
+    for rule in rules:
+        even: dict[str, Any] = {key: _even(rate, proxies) for key, rate in _rates(rule).items()}
+        if even:
+            found[rule.user, rule.client_id] = replace(rule, **even)
+    return found
+
+
+def _rates(rule: QuotaRule, *, only: str | None = None) -> dict[str, Any]:
+    """Return what a rule says of bytes, by key; of all of them, or of one."""
+    keys = _RATE_KEYS.values() if only is None else (only,)
+    return {key: rate for key in keys if (rate := getattr(rule, key)) is not None}
+
+
+def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
+    """Return a share as a rule by name, and what has to stand beside it so that nobody else finds another limit.
+
+    A rule for a user comes before those for default users and a client-id, which held for him as long as he was a
+    default user himself: he gets even shares of these by name.
+    """
+    found = table.resolve(user=share.user, client_id=share.client_id)
+    key = _RATE_KEYS[share.kind]
+    ways: dict[str, Any] = {}
+    if found.rule is not None:
+        ways = {"enforcement": found.rule.enforcement, "shaping": found.rule.shaping}
+    own: dict[str, Any] = ways | {key: float(share.rate)}
+    named = [QuotaRule(user=share.user or None, client_id=share.client_id or None, **own)]
+    if found.level is None or found.level.number != _DEFAULT_USER or table.rule((share.user, DEFAULT)) is not None:
+        return named
+    for rule in table.rules():
+        if rule.user is DEFAULT and rule.client_id is not None:
+            client_id = bounded(rule.client_id) if isinstance(rule.client_id, str) else rule.client_id
+            if table.rule((share.user, client_id)) is None:
+                even: dict[str, Any] = {key: _even(getattr(rule, key), proxies)}
+                even |= {"enforcement": rule.enforcement, "shaping": rule.shaping}
+                named.append(QuotaRule(user=share.user, client_id=rule.client_id, **even))
+    return named
+
+
+def _even(rate: float, proxies: int) -> float:
+    return float(max(1, int(rate // proxies)))
+
+
+def _is_held_alike(one: QuotaRule, other: QuotaRule) -> bool:
+    return (one.enforcement, one.shaping) == (other.enforcement, other.shaping)

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from config.model import ProxyConfig, QuotaRule
-from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, PLACE
+from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE
 from pipeline.whatif import demand
 
 ENTITY: Final = ("kind", "user", "client_id")
@@ -132,6 +132,9 @@ def suggestion(entity: Row, *, headroom: float) -> Suggestion:
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
     if {user, client_id} & set(COLLECTIVE_NAMES):
         why = "several that had no bucket of their own: raise max_buckets, or give them rules by name"
+        return Suggestion(kind, user, client_id, *numbers, None, why)
+    if NAME_OF_DEFAULTS in (user, client_id):
+        why = "its name stands for all others in a file of quotas, where no rule can be for it"
         return Suggestion(kind, user, client_id, *numbers, None, why)
     if not user and not client_id:
         why = "a client without a client-id: Kafka looks up no rule for an empty one; limit its user"

@@ -19,6 +19,8 @@ from typing import Final
 
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
+from config.model import DEFAULT
+
 RECORD: Final = StructType(
     [
         StructField("start_ms", LongType(), nullable=False),
@@ -57,3 +59,5 @@ REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")
 COUNTED_IN_BYTES: Final = (*BYTE_KINDS, *REPLICATION_KINDS)
 # What stands for several who had no bucket of their own: they share one, or are summed after the fact.
 COLLECTIVE_NAMES: Final = ("<shared>", "<other>")
+# Who calls himself so is one client to a proxy, and all others in a file of quotas.
+NAME_OF_DEFAULTS: Final = DEFAULT.value

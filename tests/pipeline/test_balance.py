@@ -1,15 +1,18 @@
 """A cluster's limit, divided."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule, Shaping
+from config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
 from pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
 from pipeline.tried import Quotas
 from pipeline.whatif import resolved
+from proxy.quota.entity import QuotaKind, RuleTable
 from tests.pipeline.support import frame, record, rows
 
 
@@ -48,6 +51,19 @@ def test_demand_is_that_of_the_last_of_the_log_by_the_bucket_that_a_rule_names(s
         ("p1", "alice", "", 100.0, 3_000),
         ("p2", "alice", "", 100.0, 3_000),
     ]
+
+
+@pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
+def test_no_share_is_for_a_name_that_means_others_in_a_file(spark: SparkSession, name: str) -> None:
+    """A client-id is what its client likes; as ``<default>`` it would limit all others."""
+    rules = Quotas(
+        config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
+    )
+    records = frame(spark, [record(client_id=name), record(user=name), record()])
+
+    found = rows(demand(records, resolved(records, rules), last_ms=None))
+
+    assert [(row["bucket_user"], row["bucket_client_id"]) for row in found] == [("alice", "etl")]
 
 
 def test_who_was_not_seen_has_an_even_share_of_his_rule() -> None:
@@ -148,3 +164,99 @@ def test_of_what_came_together_there_is_a_row_for_each_bucket_and_proxy(spark: S
             "other_broker": 3,
         },
     ]  # fmt: skip
+
+
+USERS, CLIENTS, PROXIES = ("alice", "bob"), ("etl", "c1", ""), ("p1", "p2", "p3")
+LIMITS = st.none() | st.integers(1_000, 10**6).map(float)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[QuotaRule]:
+    """Return the rules of a cluster, some of them held in another way."""
+    names: tuple[EntityName, ...] = (None, DEFAULT)
+    entities = st.tuples(st.sampled_from([*names, *USERS]), st.sampled_from([*names, "etl", "c1"])).filter(any)
+    return [
+        QuotaRule(
+            user=user, client_id=client_id, producer_byte_rate=draw(LIMITS), consumer_byte_rate=draw(LIMITS),
+            enforcement=draw(st.sampled_from([None, None, Enforcement.OBSERVE])),
+        )
+        for user, client_id in draw(st.lists(entities, unique=True, max_size=6))
+    ]  # fmt: skip
+
+
+def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> list[Share]:
+    """Return the shares of those who used something, all of it at the first proxy."""
+    found = []
+    for label, user, client_id in users:
+        tags, _, _, limit = RuleTable(QuotaKind[label.upper()], rules).resolve(user=user, client_id=client_id)
+        if limit is not None:
+            bucket = {"kind": label, "bucket_user": tags.user, "bucket_client_id": tags.client_id}
+            found.append(bucket | {"proxy": PROXIES[0], "limit": limit, "amount": 1_000})
+    return shares(found, PROXIES, floor=0.1)
+
+
+@given(
+    rules=clusters(),
+    users=st.lists(
+        st.tuples(st.sampled_from(["produce", "fetch"]), st.sampled_from(USERS), st.sampled_from(CLIENTS)), unique=True
+    ),
+)
+def test_a_share_changes_the_limit_of_its_own_bucket_alone(
+    rules: list[QuotaRule], users: list[tuple[str, str, str]]
+) -> None:
+    """Whoever the log does not have finds the bucket that the cluster's rules give him, and a part of its limit."""
+    shared = seen(rules, users)
+
+    files = {proxy: rules_of(proxy, shared, rules, len(PROXIES)) for proxy in PROXIES}
+
+    for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+        whole = RuleTable(kind, rules)
+        tables = {proxy: RuleTable(kind, of_proxy) for proxy, of_proxy in files.items()}
+        for user in (*USERS, "carol"):
+            for client_id in (*CLIENTS, "c2"):
+                expected = whole.resolve(user=user, client_id=client_id)
+                own = {one.proxy: one.rate for one in shared if one[1:4] == (kind.label, *expected.tags)}
+                found = {proxy: table.resolve(user=user, client_id=client_id) for proxy, table in tables.items()}
+                assert {one.tags for one in found.values()} == {expected.tags}
+                limits = {proxy: one.limit for proxy, one in found.items()}
+                even = None if expected.limit is None else expected.limit // len(PROXIES)
+                assert limits in (own, dict.fromkeys(PROXIES, even)), (kind, user, client_id)
+                for one in found.values():
+                    assert (one.rule and one.rule.enforcement) == (expected.rule and expected.rule.enforcement)
+
+
+def test_a_share_of_a_default_user_leaves_clients_that_were_not_seen_their_own_rules() -> None:
+    rules = [
+        QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
+        QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0, enforcement=Enforcement.OBSERVE),
+        QuotaRule(user="alice", client_id="etl", producer_byte_rate=60.0),
+    ]
+    given = [Share("a", "produce", "alice", "", 840)]
+
+    found = rules_of("a", given, rules, 3)
+
+    # By name alice's comes before that of default users with a client-id: hence hers with that client-id.
+    assert [(rule.user, rule.client_id, rule.producer_byte_rate, rule.enforcement) for rule in found] == [
+        (DEFAULT, None, 300.0, None),
+        (DEFAULT, "backup", 30.0, Enforcement.OBSERVE),
+        ("alice", None, 840.0, None),
+        ("alice", "backup", 30.0, Enforcement.OBSERVE),
+        ("alice", "etl", 20.0, None),
+    ]
+
+
+def test_a_share_of_a_default_user_that_would_take_a_rule_from_others_is_not_given() -> None:
+    rules = [
+        QuotaRule(user=DEFAULT, producer_byte_rate=900.0),
+        QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0),
+        # There is no place for how the other kind is held.
+        QuotaRule(user="alice", client_id="backup", consumer_byte_rate=60.0, enforcement=Enforcement.OBSERVE),
+    ]
+
+    found = rules_of("a", [Share("a", "produce", "alice", "", 840)], rules, 3)
+
+    assert [(rule.user, rule.client_id, rule.producer_byte_rate) for rule in found] == [
+        (DEFAULT, None, 300.0),
+        (DEFAULT, "backup", 30.0),
+        ("alice", "backup", None),
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from pipeline.capacity import (
     Suggestion,
@@ -103,6 +103,17 @@ def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None
     assert "max_buckets" in other.why == shared.why
     assert slow.limit == 1_000  # less would be taken for a forgotten unit
     assert "was throttled" in slow.why
+
+
+@pytest.mark.parametrize("names", [("<default>", "etl"), ("alice", "<default>")])
+def test_no_limit_is_for_a_name_that_a_file_takes_for_all_others(names: tuple[str, str]) -> None:
+    """A client-id is what its client likes; the rule would be everybody's."""
+    sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
+
+    found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums), headroom=1.2)
+
+    assert found.limit is None
+    assert "stands for all others" in found.why
 
 
 @given(
