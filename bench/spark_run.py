@@ -50,7 +50,7 @@ def run(words: Iterable[str], *, events: Path) -> Run:
     command = [sys.executable, "-m", "pipeline", *words, *conf]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL) as process:
-        memory = _Memory(process.pid)
+        memory = Memory(process.pid)
         status = process.wait()
         seconds = time.monotonic() - started
         memory.end()
@@ -66,8 +66,8 @@ def spilled_bytes(lines: Iterable[str]) -> int:
     return sum((end.get("Task Metrics") or {}).get("Disk Bytes Spilled", 0) for end in ends)
 
 
-class _Memory(threading.Thread):
-    """Looks at a process and all below it until ``end``."""
+class Memory(threading.Thread):
+    """Looks at a process and all below it until ``end``; ``jvm`` and ``python`` are the most bytes seen of either."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -77,13 +77,14 @@ class _Memory(threading.Thread):
         self._ended = threading.Event()
         self.start()
 
-    def run(self) -> None:
+    def run(self) -> None:  # noqa: D102  (Thread's)
         while not self._ended.wait(_LOOK_EVERY_S):
             sizes = dict(_sizes(self._pid))
             self.jvm = max(self.jvm, sum(size for pid, size in sizes.items() if _name(pid) == "java"))
             self.python = max(self.python, sum(size for pid, size in sizes.items() if _name(pid) != "java"))
 
     def end(self) -> None:
+        """Look no more."""
         self._ended.set()
         self.join()
 
@@ -97,7 +98,7 @@ def _name(pid: int) -> str:
 
 def _sizes(pid: int) -> Iterator[tuple[int, int]]:
     """Yield each process below ``pid``, itself too, and its share of memory in bytes; not those that end meanwhile."""
-    for one in _with_children(pid, _parents()):
+    for one in below(pid):
         try:
             found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{one}/smaps_rollup").read_text(), re.MULTILINE)
         except OSError:
@@ -115,6 +116,11 @@ def _parents() -> dict[int, int]:
             continue
         parents[int(path.parent.name)] = int(fields[1])
     return parents
+
+
+def below(pid: int) -> Iterator[int]:
+    """Yield a process and all that it and its children have started, as they are now."""
+    yield from _with_children(pid, _parents())
 
 
 def _with_children(pid: int, parents: Mapping[int, int]) -> Iterator[int]:

@@ -1,21 +1,103 @@
-"""Logs of millions of records: what the short tests cannot show. ``make test-pipeline``."""
+"""Large logs take as long as they are long, and no more memory than small ones.
+
+In short with a session that is warm: what grows with the square of records shows in a hundred thousand of them, and
+what would spill or hold all of them by its number of bytes. With millions, as a user runs it: ``make test-pipeline``.
+"""
 
 import os
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+from pyspark.sql import SparkSession
 
 from bench import pipeline
 from bench.spark_run import Run, run
 from config.load import load
+from config.model import DEFAULT, ProxyConfig, QuotaRule
+from pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
+from pipeline.record import RECORD
 from pipeline.simulate import Fleet
-from tests.pipeline.support import START_MS
-
-pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(7_200)]
+from pipeline.tried import Quotas
+from pipeline.whatif import asked, forecast, outcomes, resolved
+from tests.pipeline.conftest import CONF
+from tests.pipeline.spark_work import spent
+from tests.pipeline.support import START_MS, record
 
 SKEWED_ROWS = 2 * 10**6
+SHORT = (30_000, 300_000)
+BUCKETS = 40
+# Time for each record beside that of a log a tenth as large: 1 is as fast as records grow, 10 as their square. The
+# smaller one takes half a second, of which some is chance.
+MOST_GROWTH = 2
+# The heap of the session, and what the JVM has beside one.
+HEAP_BYTES = 2**30
+MOST_JVM_BYTES = HEAP_BYTES + pipeline.MOST_JVM_BYTES - 2 * 2**30
 
 
+def short_log(rows: int, directory: Path) -> Path:
+    """Write a log of 40 buckets, a record a second each, of about 1 MB and now and then 8; return where it lies."""
+    chance = np.random.default_rng(1)
+    second, bucket = np.divmod(np.arange(rows), BUCKETS)
+    amount = 1e6 * chance.lognormal(0, 0.25, rows) * np.where(chance.random(rows) < 0.02, 8, 1)
+    log = pd.DataFrame({name: value for name, value in record().items() if value is not None}, index=range(rows))
+    log = log.assign(
+        start_ms=START_MS + second * 1_000,
+        kind=np.where(bucket % 2, "fetch", "produce"),
+        client_id=np.array([f"app-{number}" for number in range(BUCKETS // 2)])[bucket // 2],
+        amount=amount.astype(np.int64),
+        broker=log["broker"].astype(np.int32),
+    )
+    directory.mkdir()
+    for part in range(2):
+        log[part::2].to_parquet(directory / f"{part}.parquet")
+    return directory
+
+
+def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
+    """Return what the steps of ``capacity`` and ``whatif`` take on a log."""
+    records = spark.read.schema(RECORD).parquet(str(usage))
+    rule = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=1_300_000.0, consumer_byte_rate=1_500_000.0)
+    quotas = Quotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
+
+    def capacity() -> None:
+        used = byte_usage(records)
+        assert len(entities(percentiles(used, 99.0)).collect()) == BUCKETS
+        assert len(hourly(minutes(used)).collect()) >= BUCKETS
+
+    def whatif() -> None:
+        used = asked(records).cache()
+        found = resolved(used, quotas).cache()
+        happened = outcomes(used, found, forecast(records, used, found, quotas)).collect()
+        assert sum(row["amount"] for row in happened) > 1e6 * rows
+        assert sum(row["throttled_requests"] for row in happened) > rows / 1_000
+        used.unpersist()
+        found.unpersist()
+
+    runs = {"capacity": spent(spark, capacity), "whatif": spent(spark, whatif)}
+    return pipeline.Log(rows=rows, usage_bytes=sum(path.stat().st_size for path in usage.iterdir()), runs=runs)
+
+
+def test_work_grows_no_faster_than_records_and_in_memory(spark: SparkSession, tmp_path: Path) -> None:
+    sizes = (pipeline.START_UP_ROWS, *SHORT)
+    usage = {rows: short_log(rows, tmp_path / f"{rows}") for rows in sizes}
+    worked(spark, sizes[0], usage[sizes[0]])  # classes are loaded, and Python's workers there
+
+    logs = [worked(spark, rows, usage[rows]) for rows in sizes]
+
+    assert CONF["spark.driver.memory"] == f"{HEAP_BYTES >> 30}g"
+    for command in logs[0].runs:
+        (ratio,) = pipeline.growth(logs, command)
+        small, large = (log.runs[command] for log in logs[1:])
+        assert ratio <= MOST_GROWTH, (command, logs)
+        assert large.spilled_bytes == 0, (command, large)
+        assert large.jvm_bytes <= MOST_JVM_BYTES, (command, large)
+        assert large.python_bytes <= 1.25 * small.python_bytes, (command, small, large)
+
+
+@pytest.mark.pipeline
+@pytest.mark.timeout(7_200)
 def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(tmp_path: Path) -> None:
     """On 10^8 records: ``make test-pipeline-large``."""
     sizes = [int(float(rows)) for rows in os.environ.get("PIPELINE_ROWS", "1e6,1e7").split(",")]
@@ -38,6 +120,8 @@ def taken(directory: Path, *, skew: bool) -> Run:
     return run(["capacity", "--usage", usage, "--out", plan, *memory], events=directory / "capacity")
 
 
+@pytest.mark.pipeline
+@pytest.mark.timeout(7_200)
 def test_a_client_with_half_of_all_records_needs_no_more_memory(tmp_path: Path) -> None:
     even, skewed = (taken(tmp_path / name, skew=name == "skewed") for name in ("even", "skewed"))
 
