@@ -1,8 +1,10 @@
 """A Spark cluster of processes, a master and two workers, none of which sees this checkout: all they get is the wheel.
 
-It comes to them in either of two ways: installed where their Python looks, or sent along by spark-submit.
+It comes to them in either of two ways: installed where their Python looks, or sent along by spark-submit. The latter is
+tried with a small log each time, both with ``make test-pipeline``.
 """
 
+import csv
 import os
 import re
 import subprocess
@@ -12,12 +14,16 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
 
-pytestmark = [pytest.mark.pipeline, pytest.mark.timeout(900)]
+from pipeline.quotas_file import read_quotas
+from pipeline.tried import Quotas
+from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
+from tests.pipeline.support import START_MS, record, write_log
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -25,6 +31,26 @@ OURS = ("proxy", "protocol", "config", "pipeline")
 # Where the driver can be reached by the executors.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
+# Says first where the code is that runs.
+PROGRAM = (
+    "import sys\nimport pipeline\nfrom pipeline.__main__ import main\nprint(pipeline.__file__)\nsys.exit(main())\n"
+)
+# Brokers and users, all of whom send alike.
+BUCKETS = [(1, "alice"), (1, "bob"), (2, "alice")]
+# JVMs that live for seconds need not compile for the long run, nor collect with threads beside.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# For a log of a few rows: a task for each executor, as soon as there are both, and no plan compiled.
+SMALL = {
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.enabled": "false",
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,16 +109,24 @@ def run(words: Sequence[object], cwd: Path, env: Mapping[str, str] | None = None
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The master's URL, and where the executors of all workers work."""
+
+    url: str
+    work: Path
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A master and two workers; the master's URL."""
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers."""
     directory = tmp_path_factory.mktemp("cluster")
-    log = directory / "master.log"
+    log, work = directory / "master.log", directory / "work"
     with ExitStack() as stack, log.open("w") as master_log:
 
         def start(name: str, *words: str, output: object = subprocess.DEVNULL) -> None:
             command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *words]
-            env = clean(SPARK_WORKER_DIR=str(directory / "work"))
+            env = clean(SPARK_WORKER_DIR=str(work), SPARK_DAEMON_JAVA_OPTS=QUICK_JVM)
             process = subprocess.Popen(command, env=env, cwd=directory, stdout=output, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
             stack.callback(process.wait)
             stack.callback(process.kill)
@@ -101,7 +135,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         url = _url_of(log)
         for _ in range(2):
             start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", url)
-        yield url
+        yield Cluster(url=url, work=work)
 
 
 def _url_of(log: Path) -> str:
@@ -124,10 +158,49 @@ def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
     return directory
 
 
-def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
-    cluster: str, installed: Path, usage: Path, tmp_path: Path
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The wheel, as Spark takes it: archives go by their ending, and it does not know this one of a zip file."""
+    path = tmp_path_factory.mktemp("shipped") / "kafka_quota_proxy.zip"
+    path.write_bytes(wheel.read_bytes())
+    return path
+
+
+# The cluster comes first: its workers start while the wheel is made.
+def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
+    cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:
-    words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster, *HERE]
+    """The executors' Python is ``bare``: what they have of us is in the archive that the driver has sent to each."""
+    log = [record(at_s=at, broker=broker, user=user, amount=3_000) for at in range(60) for broker, user in BUCKETS]
+    usage = write_log(tmp_path / "usage.jsonl", log)
+    (quotas := tmp_path / "quotas.yaml").write_text("quotas: [{user: <default>, producer_byte_rate: 2000}]\n")
+    (program := tmp_path / "tried.py").write_text(PROGRAM)
+    conf = [word for key, value in SMALL.items() for word in ("--conf", f"{key}={value}")]
+    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster.url, *HERE, *conf, "--py-files", shipped]
+    words = ["whatif", "--usage", usage, "--quotas", quotas, "--out", tmp_path / "forecast"]
+
+    ended = run([*submit, program, *words], tmp_path, clean(PYSPARK_PYTHON=str(bare)))
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(f"{shipped}/pipeline/"), ended.stdout
+    assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
+    expected = LiteralReplay(Quotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
+    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1, 1) for at in range(60)]):
+        expected.take(demand)
+    (hour,) = expected.end().hours.values()
+    (table,) = (tmp_path / "forecast" / "entities").glob("*.csv")
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [(int(row["broker"]), row["bucket_user"]) for row in rows] == sorted(BUCKETS)
+    assert {(row["amount"], row["throttle_time_ms"]) for row in rows} == {("180000", str(hour.throttle_time_ms))}
+    assert hour.throttle_time_ms > 0
+
+
+@pytest.mark.pipeline
+@pytest.mark.timeout(900)
+def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
+    cluster: Cluster, installed: Path, usage: Path, tmp_path: Path
+) -> None:
+    words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster.url, *HERE]
 
     ended = run([installed, "-m", "pipeline", *words], tmp_path)
 
@@ -136,13 +209,13 @@ def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
         assert (tmp_path / "plan" / name).read_text() == (usage / "plan" / name).read_text(), name
 
 
+@pytest.mark.pipeline
+@pytest.mark.timeout(900)
 def test_spark_submit_brings_the_wheel_to_a_cluster_that_does_not_have_it(
-    cluster: str, bare: Path, wheel: Path, usage: Path, tmp_path: Path
+    cluster: Cluster, bare: Path, shipped: Path, usage: Path, tmp_path: Path
 ) -> None:
-    # Spark takes archives by their ending, and does not know this one of a zip file.
-    (shipped := tmp_path / "kafka_quota_proxy.zip").write_bytes(wheel.read_bytes())
-    (program := tmp_path / "plan.py").write_text("import sys\nfrom pipeline.__main__ import main\nsys.exit(main())\n")
-    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster, *HERE, "--py-files", shipped, program]
+    (program := tmp_path / "plan.py").write_text(PROGRAM)
+    submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster.url, *HERE, "--py-files", shipped, program]
     env = clean(PYSPARK_PYTHON=str(bare))
 
     without = run([*submit[:-3], program, "capacity", "--help"], tmp_path, env)
