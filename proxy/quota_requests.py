@@ -36,25 +36,26 @@ class QuotaRequests:
         lacks_bytes: How much of the one that is coming is still to come.
     """
 
-    __slots__ = ("_pending", "_pieces", "lacks_bytes")
+    __slots__ = ("_collected", "_pending", "lacks_bytes")
 
     def __init__(self) -> None:
         self._pending: Pending | None = None
-        self._pieces: list[bytes] = []  # joined once, when it is whole: it may have many MB
+        # Many MB, perhaps, or two bytes at a time, each of which would be an object of many more.
+        self._collected = bytearray()
         self.lacks_bytes = 0
 
     @property
     def held_bytes(self) -> int:
         """How much of it was collected."""
-        return sum(map(len, self._pieces))
+        return len(self._collected)
 
     def collect(self, data: bytes) -> bytes:
         """Keep what has come of a request until nothing is lacking; return all of that then, and nothing before."""
-        self._pieces.append(data)
+        self._collected += data
         self.lacks_bytes -= len(data)
         if self.lacks_bytes > 0:
             return b""
-        whole, self._pieces, self.lacks_bytes = b"".join(self._pieces), [], 0
+        whole, self._collected, self.lacks_bytes = bytes(self._collected), bytearray(), 0
         return whole
 
     @property
@@ -102,4 +103,4 @@ class QuotaRequests:
         """Take it that the connection is gone."""
         if self._pending is not None:
             self._pending.ticket.drop()
-        self._pieces = []
+        self._collected = bytearray()
