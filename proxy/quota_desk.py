@@ -375,6 +375,7 @@ class QuotaDesk:
             request._replace(validate_only=False),
             is_host=addresses.__contains__,
             sources=ChainMap(in_force.sources, cast("dict[Entity, str]", sources)),
+            now_ms=self._wall_ms(),
             terms=terms,
         )
         told = outcomes(request.alterations, decision.results, decision.changes, in_force.rules, terms)

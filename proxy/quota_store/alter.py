@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from config.errors import TermsError
-from config.terms import NO_TERMS, TermsChange, changed_terms, check_kept, check_terms
+from config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
 from protocol.client_quotas import Altered, AlterRequest, Op
 from proxy.quota_store.addresses import literal
 from proxy.quota_store.entity import (
@@ -32,6 +32,7 @@ MAX_RULES: Final = 200_000
 
 _MOST: Final = {ValueType.LONG: float(2**63 - 1), ValueType.INT: float(2**31 - 1)}
 _FRACTION: Final = 1e-6
+_NO_CHANGE: Final = TermsChange()
 
 
 class Change(NamedTuple):
@@ -70,6 +71,7 @@ def decide(
     *,
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
+    now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
@@ -79,6 +81,7 @@ def decide(
         request: What is asked for; with ``validate_only`` nothing changes.
         is_host: Whether a name of ``hosts_of`` has an address.
         sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here.
+        now_ms: Unix time. Of a rule that has expired by then a limit is set anew, see ``_begins_anew``.
         terms: Of entities of the request whose terms are to change, which Kafka's request cannot say.
 
     Returns:
@@ -94,7 +97,7 @@ def decide(
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
             continue
         try:
-            change = _change(rules, names, alteration.ops, is_host, sources, terms or {})
+            change = _change(rules, names, alteration.ops, is_host, sources, terms or {}, now_ms)
         except _RefusalError as refusal:
             results[same] = Altered(refusal.error_code, str(refusal), parts)
             continue
@@ -121,8 +124,9 @@ def _change(
     is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
     terms: Mapping[Entity, TermsChange],
+    now_ms: int,
 ) -> Iterable[Change]:
-    """Return what changes for one entity; nothing where its limits are what they were.
+    """Return what changes for one entity; nothing where its rule is what it was.
 
     Raises:
         _RefusalError: It is refused as a whole.
@@ -135,11 +139,16 @@ def _change(
     before = {} if rule is None else rule.limits
     after = _altered(entity, before, values)
     source = _source(entity, sources)
-    if (ops or entity in terms) and source is not None:
+    if not ops and entity not in terms:
+        return ()
+    if source is not None:
         raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
+    change = terms.get(entity, _NO_CHANGE)
     changed = _with_limits(rule, after)
+    if changed is not None and _begins_anew(changed, values, change, now_ms):
+        changed = replace(changed, terms=NO_TERMS)
     if entity in terms:
-        changed = _with_terms(entity, changed, terms[entity])
+        changed = _with_terms(entity, changed, change)
     return () if changed == rule else (Change(entity, changed),)
 
 
@@ -229,7 +238,28 @@ def _check_value(keys: Mapping[str, ValueType], key: str, value: float) -> None:
 def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> StoredRule | None:
     if not limits:
         return None
-    return StoredRule(limits=limits) if rule is None else replace(rule, limits=limits)
+    if rule is None:
+        return StoredRule(limits=limits)
+    return replace(rule, limits=limits, terms=_fitting(rule.terms, limits))
+
+
+def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
+    """Return the terms without what a ramp says of keys that are not limited any more."""
+    if terms.ramp is None:
+        return terms
+    start = tuple(old for old in terms.ramp.start if old[0] in limits)
+    return replace(terms, ramp=replace(terms.ramp, start=start) if start else None)
+
+
+def _begins_anew(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
+    """Return whether a limit is set of a rule that has expired, and nothing said of that.
+
+    It would be kept and shown, and never hold; and with Kafka's tools nobody could tell why, or mend it.
+    """
+    expires_ms = rule.terms.expires_ms
+    has_expired = expires_ms is not None and now_ms >= expires_ms
+    is_said = change.given.expires_ms is not None or "expires" in change.removed
+    return has_expired and not is_said and any(value is not None for value in ops.values())
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:

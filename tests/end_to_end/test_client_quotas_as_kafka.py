@@ -98,7 +98,7 @@ class Ours:
         self.rules: dict[Entity, StoredRule] = {}
 
     def alter(self, request: AlterRequest) -> AlterResponse:
-        decision = decide(self.rules, request, is_host=lambda name: name == "localhost", sources={})
+        decision = decide(self.rules, request, is_host=lambda name: name == "localhost", sources={}, now_ms=0)
         for entity, rule in decision.changes:
             if rule is None:
                 del self.rules[entity]

@@ -170,6 +170,22 @@ async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(lo
 
 
 @on_uvloop
+async def test_a_limit_of_a_rule_that_has_expired_is_set_anew_at_all_proxies(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
+        assert not one.desk.quotas
+        # Nothing else can be told by what Kafka's tools show and say.
+        assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
+        assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: one.desk.quotas)
+
+        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source="kafka:///store")
+        assert one.desk.quotas == other.desk.quotas == (rule,)
+    async with bed() as later:
+        assert later.desk.quotas == (rule,)
+
+
+@on_uvloop
 async def test_who_asks_too_often_does_not_have_the_topic_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
 

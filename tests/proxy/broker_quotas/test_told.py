@@ -111,7 +111,7 @@ def test_differences_lead_from_what_was_told_before_to_what_is_told_now(seed: in
     rules: dict[Entity, StoredRule] = {}
     followed: dict[Entity, StoredRule] = {}
     for _ in range(20):
-        apply(rules, decide(rules, some_alter(random, 1), is_host=lambda _: True, sources={}).changes)
+        apply(rules, decide(rules, some_alter(random, 1), is_host=lambda _: True, sources={}, now_ms=0).changes)
         now = rules_of(describe(rules, DescribeRequest(1, 1, (), False))).rules
         changes = differences(followed, now)
         assert len({entity for entity, _ in changes}) == len(changes)

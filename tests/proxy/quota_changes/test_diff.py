@@ -24,7 +24,7 @@ def test_changes_lead_to_what_was_wanted(old: Rules, wanted: Rules) -> None:
     read = read_changes(written_changes(asked))
     rules = dict(old)
     request = AlterRequest(0, 0, read.alterations, False)
-    decision = decide(rules, request, is_host=lambda _: True, sources={}, terms=read.terms)
+    decision = decide(rules, request, is_host=lambda _: True, sources={}, now_ms=0, terms=read.terms)
     apply(rules, decision.changes)
 
     # Terms that do not fit the limits are refused; chance makes some.

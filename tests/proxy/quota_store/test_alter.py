@@ -1,6 +1,7 @@
 """What becomes of requests to change quotas: Kafka's own cases, its messages, and what holds for any request."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Enforcement
+from config.model import DEFAULT, Enforcement, Shaping
 from config.ramp import Ramp
 from config.terms import NO_TERMS, Terms, TermsChange, replacement
 from protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
@@ -31,10 +32,18 @@ def ask(
     validate_only: bool = False,
     sources: Mapping[Entity, str] | None = None,
     terms: Mapping[Entity, TermsChange] | None = None,
+    now_ms: int = 0,
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
-    return decide(rules, request, is_host=lambda name: name == "localhost", sources=sources or {}, terms=terms)
+    return decide(
+        rules,
+        request,
+        is_host=lambda name: name == "localhost",
+        sources=sources or {},
+        terms=terms,
+        now_ms=now_ms,
+    )
 
 
 def apply(rules: Rules, decision: Decision) -> None:
@@ -246,7 +255,7 @@ def test_of_an_entity_that_comes_twice_the_first_is_done_and_an_error_is_told_on
 def test_a_key_that_comes_twice_is_told_like_an_entity_that_does() -> None:
     request = AlterRequest(1, 7, (Alteration((("user", None),), (Op(P, 1.0), Op(P, 2.0))),), False)
 
-    decision = decide({}, request, is_host=bool, sources={})
+    decision = decide({}, request, is_host=bool, sources={}, now_ms=0)
 
     message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=null})"
     assert decision == Decision((Altered(42, message, (("user", None),)),), ())
@@ -342,7 +351,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
         request = some_alter(random, 1)
         before = dict(rules)
 
-        decision = decide(rules, request, is_host=bool, sources={})
+        decision = decide(rules, request, is_host=bool, sources={}, now_ms=0)
         assert rules == before
         apply(rules, decision)
 
@@ -356,7 +365,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
             assert all(value > 0 for value in rule.limits.values())
         # What was done is done: the same once more changes nothing.
         if all(result.error_code == 0 for result in decision.results) and not request.validate_only:
-            assert not decide(rules, request, is_host=bool, sources={}).changes
+            assert not decide(rules, request, is_host=bool, sources={}, now_ms=0).changes
 
 
 OBSERVED: Final = Terms(enforcement=Enforcement.OBSERVE)
@@ -375,6 +384,73 @@ def test_terms_are_set_beside_limits_alone_and_not_at_all() -> None:
     assert rules == {alice: StoredRule(limits={P: 6.0})}
     apply(rules, ask(rules, (ALICE, {P: None}), terms={alice: replacement(NO_TERMS)}))
     assert rules == {}
+
+
+END_MS: Final = 1_800_000_000_000
+ENDED: Final = Terms(expires_ms=END_MS, enforcement=Enforcement.OBSERVE)
+
+
+@pytest.mark.parametrize(
+    ("ops", "now_ms", "rule"),
+    [
+        ({P: 5.0}, END_MS, StoredRule(limits={P: 5.0, C: 2.0})),
+        # It was no rule, so what is the same is new.
+        ({P: 1.0}, END_MS, StoredRule(limits={P: 1.0, C: 2.0})),
+        ({P: 5.0, C: None}, END_MS + 1, StoredRule(limits={P: 5.0})),
+        ({P: 5.0}, END_MS - 1, StoredRule(limits={P: 5.0, C: 2.0}, terms=ENDED)),
+        ({C: None}, END_MS, StoredRule(limits={P: 1.0}, terms=ENDED)),
+    ],
+)
+def test_a_limit_that_is_set_holds_though_the_rule_has_expired(
+    ops: Mapping[str, float | None], now_ms: int, rule: StoredRule
+) -> None:
+    rules = {Entity("alice"): StoredRule(limits={P: 1.0, C: 2.0}, terms=ENDED)}
+
+    decision = ask(rules, (ALICE, ops), now_ms=now_ms)
+    apply(rules, decision)
+
+    assert decision == Decision((Altered(0, None, ALICE),), (Change(Entity("alice"), rule),))
+    assert ask(rules, (ALICE, ops), now_ms=now_ms).changes == ()
+
+
+def test_who_says_when_an_expired_rule_ends_keeps_what_else_it_says() -> None:
+    alice, later = Entity("alice"), Terms(expires_ms=END_MS + 9, enforcement=Enforcement.OBSERVE)
+    rules = {alice: StoredRule(limits={P: 1.0}, terms=ENDED)}
+
+    def terms_after(change: TermsChange, ops: Mapping[str, float | None]) -> Terms:
+        ((_, rule),) = ask(rules, (ALICE, ops), terms={alice: change}, now_ms=END_MS).changes
+        assert rule is not None
+        return rule.terms
+
+    assert terms_after(TermsChange(given=Terms(expires_ms=END_MS + 9)), {P: 5.0}) == later
+    assert terms_after(TermsChange(removed=frozenset({"expires"})), {P: 5.0}) == OBSERVED
+    # An import of a rule that has expired is that rule.
+    assert terms_after(replacement(ENDED), {P: 5.0}) == ENDED
+    # Who says nothing of it begins anew.
+    shaped = Terms(shaping=Shaping.PACED)
+    assert terms_after(TermsChange(given=shaped), {P: 5.0}) == shaped
+    assert terms_after(TermsChange(given=shaped), {}) == replace(ENDED, shaping=Shaping.PACED)
+
+
+def test_a_ramp_ends_with_the_limits_that_it_leads_to() -> None:
+    alice = Entity("alice")
+    ramp = Ramp(start=((P, 9.0), (C, 9.0)), begins_ms=END_MS, over_ms=10, steps=1)
+    rules = {alice: StoredRule(limits={P: 1.0, C: 2.0, R: 3.0}, terms=Terms(ramp=ramp))}
+
+    apply(rules, ask(rules, (ALICE, {P: None})))
+    assert rules[alice].terms == Terms(ramp=replace(ramp, start=((C, 9.0),)))
+    apply(rules, ask(rules, (ALICE, {C: None})))
+    assert rules[alice] == StoredRule(limits={R: 3.0})
+
+
+def test_a_ramp_whose_limit_went_at_another_proxy_is_in_nobodys_way() -> None:
+    alice, ramp = Entity("alice"), Ramp(start=((P, 9.0),), begins_ms=END_MS, over_ms=10, steps=1)
+    rules = {alice: StoredRule(limits={C: 2.0}, terms=Terms(ramp=ramp))}
+
+    assert ask(rules, (ALICE, {})).changes == ()
+    apply(rules, ask(rules, (ALICE, {}), terms={alice: TermsChange(given=OBSERVED)}))
+
+    assert rules == {alice: StoredRule(limits={C: 2.0}, terms=OBSERVED)}
 
 
 def test_terms_that_fit_no_rule_are_refused() -> None:
