@@ -80,7 +80,7 @@ class Client:
                 Rule(
                     entity, rule, str(told.get("source", "")), told.get("can_change") is True, read_now(told.get("now"))
                 )
-                for entity, rule, told in read_rules(body)
+                for entity, rule, told in read_rules(body, is_file=False)
             ]
         except JsonFormError as error:
             raise NotDoneError(f"{self._url}: {error}; is it the admin port of a kafka-quota-proxy?") from error

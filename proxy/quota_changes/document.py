@@ -148,7 +148,7 @@ def _is_json(data: bytes) -> bool:
 
 def _read_json(data: bytes, file: str) -> Rules:
     try:
-        return {entity: rule for entity, rule, _ in read_rules(data)}
+        return {entity: rule for entity, rule, _ in read_rules(data, is_file=True)}
     except JsonFormError as error:
         key, _, message = str(error).partition(": ")
         raise InvalidConfigError([Fault(file=file, line=1, key=key, message=message)]) from error

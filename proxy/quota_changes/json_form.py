@@ -32,6 +32,8 @@ MAX_CHANGES: Final = MAX_CHANGED_KEYS
 # There are four keys; who makes some up is told of the first.
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60
+# What is told of a rule; a file that a proxy has told may have all of it.
+_OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now")
 T = TypeVar("T")
 
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -143,14 +145,22 @@ def read_changes(data: bytes) -> Changes:
     return Changes(tuple(alterations.values()), terms, is_dry_run)
 
 
-def read_rules(data: bytes) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
+def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
     """Read ``{"rules":[…]}``; return each rule with all that was told of it. An entity has one.
+
+    Args:
+        data: The bytes.
+        is_file: Whether rules are to become what it says: then it says nothing that would be passed over. What a proxy
+            tells may have more than is known here, for it may be of a later version.
 
     Raises:
         JsonFormError: It is something else.
     """
-    given = _list(_object(_json(data), "(body)").get("rules"), "rules")
-    rules = [_told_rule(one, f"rules[{index}]") for index, one in enumerate(given)]
+    body = _object(_json(data), "(body)")
+    if is_file:
+        _known(body, ("rules",), "(body)")
+    given = _list(body.get("rules"), "rules")
+    rules = [_told_rule(one, f"rules[{index}]", is_file=is_file) for index, one in enumerate(given)]
     seen: set[Entity] = set()
     for index, (entity, _, _) in enumerate(rules):
         if entity in seen:
@@ -210,8 +220,10 @@ def _limit(given: object, at: str, key: str) -> float | None:
     raise JsonFormError(f"{at}: {_cut(key)} must be a number, or null to remove it")
 
 
-def _told_rule(given: object, at: str) -> tuple[Entity, StoredRule, Mapping[str, Any]]:
+def _told_rule(given: object, at: str, *, is_file: bool) -> tuple[Entity, StoredRule, Mapping[str, Any]]:
     told = _object(given, at)
+    if is_file:
+        _known(told, _OF_RULE, at)
     entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
     rule = _stored(told, at)
     return entity, rule, told

@@ -6,8 +6,10 @@ from hypothesis import example, given
 from config.document import parse
 from config.errors import ConfigError
 from config.model import DEFAULT
+from config.terms import Terms
 from proxy.quota_changes.diff import differences
 from proxy.quota_changes.document import Rules, as_json, as_yaml, not_in_yaml, read
+from proxy.quota_changes.json_form import written_rule
 from proxy.quota_store.entity import Entity, StoredRule
 from tests.support.quota_rules import some_rules
 
@@ -37,6 +39,14 @@ def test_what_yaml_says_is_what_was_written_but_for_what_it_cannot_say(rules: Ru
 
     assert read(data, file="f") == wanted
     assert data.count(b"# left out: ") == len(rules) - len(wanted)
+
+
+def test_what_a_proxy_has_told_of_its_rules_is_a_file_of_rules() -> None:
+    rule = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=1_800_000_000_000))
+    more = {"source": "quotas.d", "can_change": True, "now": {"limits": None, "why": "expired"}}
+    told = written_rule(Entity("alice"), rule, **more)
+
+    assert read(f'{{"rules":[{told}]}}'.encode(), file="f") == {Entity("alice"): rule}
 
 
 def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
@@ -80,6 +90,15 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
         (
             '{"rules":[{"entity":{"user":"a"},"limits":{"a":1},"terms":{"expires":"soon"}}]}',
             "f:1: rules[0].terms.expires: 'soon' is not an instant",
+        ),
+        # An import takes away what a file does not say.
+        (
+            '{"rules":[{"entity":{"user":"a"},"limits":{"a":1},"term":{"enforcement":"observe"}}]}',
+            "f:1: rules[0]: 'term' is not known here; there are entity, limits, terms, source, can_change, now",
+        ),
+        (
+            '{"rules":[],"changes":[{"entity":{"user":"a"},"limits":{"a":1}}]}',
+            "f:1: (body): 'changes' is not known here; there are rules",
         ),
     ],
 )

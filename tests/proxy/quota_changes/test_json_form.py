@@ -2,6 +2,7 @@
 
 import json
 from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -76,7 +77,7 @@ values = st.recursive(
 
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_changes_or_refused_in_words(data: bytes) -> None:
-    for reads in (read_changes, read_rules, read_results):
+    for reads in (read_changes, partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
         with suppress(JsonFormError):
             reads(data)
 
