@@ -26,12 +26,12 @@ from proxy.host_finder import HostFinder, Lookups
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
 from proxy.quota_changes.ledger import Ledger
-from proxy.quota_changes.outcome import Origin, outcomes
+from proxy.quota_changes.outcome import ADMIN, Origin, outcomes
 from proxy.quota_keeper.choice import keeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
 from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_store.addresses import Addresses
-from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
+from proxy.quota_store.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
 from proxy.quota_store.describe import describe
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import (
@@ -40,7 +40,7 @@ from proxy.quota_store.errors import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
-from proxy.quota_store.in_force import InForce
+from proxy.quota_store.in_force import InForce, Listed
 from proxy.quota_timer import OnChanges, QuotaTimer
 from proxy.quota_timer import wall_ms as unix_ms
 
@@ -130,13 +130,17 @@ class QuotaDesk:
         """How many hosts have a limit that does not hold, for no address of theirs is known."""
         return len(self._in_force.unknown_hosts)
 
-    def listed(self) -> Iterator[tuple[Entity, StoredRule, str, bool]]:
-        """Yield every rule as it was set, with where it is set, and whether it can be changed here. For any thread."""
+    def listed(self) -> Iterator[Listed]:
+        """Yield every rule as it was set. For any thread."""
         keeper = self._keeper
         elsewhere = {} if keeper is None else dict(keeper.sources)
-        for entity, rule, of_file in self._in_force.listed():
-            source = elsewhere.get(entity) if of_file is None else of_file
-            yield entity, rule, self._in_force.name if source is None else source, keeper is not None and source is None
+        for one in self._in_force.listed():
+            published = elsewhere.get(one.entity)
+            is_here = keeper is not None and published is None
+            if one.can_change and not is_here:
+                yield one._replace(source=published or one.source, can_change=False)
+            elif one.shadowed_by is None or is_here:
+                yield one
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""
@@ -306,7 +310,7 @@ class QuotaDesk:
             await keeper.catch_up()
             async with self._using_rules:
                 decision, altered = await self._beside(
-                    is_small, self._decide, request, addresses, terms, keeper.sources
+                    is_small, self._decide, request, addresses, terms, keeper.sources, origin
                 )
                 stored = self._in_force.stored
                 before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
@@ -367,9 +371,14 @@ class QuotaDesk:
         addresses: Addresses,
         terms: Mapping[Entity, TermsChange],
         sources: Mapping[Entity, str],
+        origin: Origin,
     ) -> tuple[Decision, QuotasAltered]:
         """Return what is to be changed, or would be, and what became of the request if it is."""
         in_force = self._in_force
+
+        def hidden(entity: Entity) -> Hidden | None:
+            return None if entity in sources else in_force.hidden(entity, sees_both=origin.listener == ADMIN)
+
         decision = decide(
             in_force.stored,
             request._replace(validate_only=False),
@@ -377,8 +386,12 @@ class QuotaDesk:
             sources=ChainMap(in_force.sources, cast("dict[Entity, str]", sources)),
             now_ms=self._wall_ms(),
             terms=terms,
+            hidden=hidden,
         )
-        told = outcomes(request.alterations, decision.results, decision.changes, in_force.rules, terms)
+        # Of what the file hides it is this that is changed.
+        stored = {entity: in_force.stored[entity] for entity, _ in decision.changes if entity in in_force.stored}
+        before = ChainMap(stored, cast("dict[Entity, StoredRule]", in_force.rules))
+        told = outcomes(request.alterations, decision.results, decision.changes, before, terms)
         return decision, QuotasAltered(decision.results, told)
 
     def _tell(self) -> None:

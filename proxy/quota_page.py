@@ -27,9 +27,10 @@ from proxy.administration import MAX_REQUEST_BYTES, QuotasAltered, Ticket
 from proxy.metrics.text import paced, rest
 from proxy.quota.terms import limits_of
 from proxy.quota_changes.json_form import Changes, JsonFormError, read_changes, written_results, written_rule
-from proxy.quota_changes.now import written_as_of
+from proxy.quota_changes.now import shadowed, written_as_of, written_now
 from proxy.quota_changes.outcome import ADMIN, Origin
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule
+from proxy.quota_store.in_force import Listed
 from proxy.quota_timer import wall_ms as unix_ms
 from proxy.server import Server
 
@@ -122,21 +123,20 @@ class QuotaPage:
         yield b'{"rules":['
         separator = "\n"
         piece: list[str] = []
-        for entity, rule, source, is_stored in paced(self._listed(), rest, every=100):
-            if all(getattr(entity, kind.replace("-", "_")) == name for kind, name in wanted.items()):
-                more = written_as_of(entity, rule, now_ms=self._wall_ms())
-                piece.append(separator + written_rule(entity, rule, source=source, can_change=is_stored, **more))
+        for one in paced(self._listed(), rest, every=100):
+            if all(getattr(one.entity, kind.replace("-", "_")) == name for kind, name in wanted.items()):
+                piece.append(separator + _written(one, now_ms=self._wall_ms()))
                 separator = ",\n"
             if len(piece) >= 100:
                 yield "".join(piece).encode()
                 piece.clear()
         yield ("".join(piece) + "\n]}\n").encode()
 
-    def _listed(self) -> Iterable[tuple[Entity, StoredRule, str, bool]]:
+    def _listed(self) -> Iterable[Listed]:
         # Of rules that are followed the desk knows nothing.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
-            return ((*told, False) for told in of_brokers.listed())
+            return (Listed(*told, can_change=False) for told in of_brokers.listed())
         return chain(self._server.quota_desk.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changed
@@ -291,6 +291,14 @@ def _wanted(query: str) -> Mapping[str, EntityName]:
     return wanted
 
 
-def _as_followed(rule: QuotaRule) -> tuple[Entity, StoredRule, str, bool]:
+def _as_followed(rule: QuotaRule) -> Listed:
     entity = Entity(rule.user, rule.client_id)
-    return entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, False
+    return Listed(entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, can_change=False)
+
+
+def _written(one: Listed, *, now_ms: int) -> str:
+    where = {"source": one.source, "can_change": one.can_change}
+    if one.shadowed_by is not None:
+        now = written_now(shadowed(one.shadowed_by))
+        return written_rule(one.entity, one.rule, **where, shadowed_by=one.shadowed_by, now=now)
+    return written_rule(one.entity, one.rule, **where, **written_as_of(one.entity, one.rule, now_ms=now_ms))

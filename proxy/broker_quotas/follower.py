@@ -151,8 +151,9 @@ class BrokerFollower:
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
         """Yield every rule as it was set, with where it is set. For any thread."""
-        for entity, rule, of_file in self._in_force.listed():
-            yield entity, rule, SOURCE if of_file is None else of_file
+        for one in self._in_force.listed():
+            if one.shadowed_by is None:
+                yield one.entity, one.rule, one.source
 
     @property
     def entities(self) -> int:

@@ -139,8 +139,10 @@ def _describe(args: argparse.Namespace) -> int:
     if args.json:
         _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
     elif args.yaml:
-        _print(*as_yaml((one.entity, one.rule, one.source) for one in rules))
-        return _left_out(rules)
+        # A file has one rule for an entity.
+        held = [one for one in rules if one.shadowed_by is None]
+        _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
+        return _left_out(held)
     else:
         told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, shown_now(one.now)) for one in rules)
         _print(*(f"{entity}: {limits} ({source}){now}" for entity, limits, source, now in told))
@@ -148,7 +150,9 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _written(one: Rule) -> str:
-    more = {} if one.now is None else {"now": written_now(one.now)}
+    more: dict[str, object] = {} if one.now is None else {"now": written_now(one.now)}
+    if one.shadowed_by is not None:
+        more["shadowed_by"] = one.shadowed_by
     return written_rule(one.entity, one.rule, source=one.source, can_change=one.can_change, **more)
 
 
@@ -209,10 +213,11 @@ def _import(args: argparse.Namespace) -> int:
     wanted = read(data, file="(input)" if is_input else str(args.file))
     client = _client(args)
     there = client.rules({})
-    new: dict[Entity, StoredRule | None] = {}
+    gone: dict[Entity, StoredRule] = {}
     if args.replace:
-        new = {one.entity: None for one in there if one.can_change and one.entity not in wanted}
-    some = differences({one.entity: one.rule for one in there}, {**new, **wanted})
+        gone = {one.entity: one.rule for one in there if _is_kept(one) and one.entity not in wanted}
+    old = {one.entity: one.rule for one in there if one.shadowed_by is None}
+    some = (*differences(gone, dict.fromkeys(gone)), *differences(old, wanted))
     if not args.json:
         _print(*(line for one in some for line in lines(one)))
     not_done = _NotDone()
@@ -224,6 +229,11 @@ def _import(args: argparse.Namespace) -> int:
     if args.json and not some:
         _print(json.dumps({"dry_run": args.dry_run, "results": []}))
     return _conclude(len(some) - not_done.refused - not_done.may_hold, not_done, args)
+
+
+def _is_kept(one: Rule) -> bool:
+    """Return whether it was set through the proxy, be it hidden by now."""
+    return one.can_change or one.shadowed_by is not None
 
 
 def _sit_out(client: Client, changes: Changes) -> Answer:

@@ -24,13 +24,17 @@ class NotDoneError(Exception):
 
 
 class Rule(NamedTuple):
-    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: what holds of it, see ``Now``."""
+    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: what holds of it, see ``Now``.
+
+    ``shadowed_by``: where the rule is set that holds in its place; it can be removed, and not changed.
+    """
 
     entity: Entity
     rule: StoredRule
     source: str
     can_change: bool
     now: Now | None
+    shadowed_by: str | None
 
 
 class Answer(NamedTuple):
@@ -78,7 +82,12 @@ class Client:
         try:
             return [
                 Rule(
-                    entity, rule, str(told.get("source", "")), told.get("can_change") is True, read_now(told.get("now"))
+                    entity=entity,
+                    rule=rule,
+                    source=str(told.get("source", "")),
+                    can_change=told.get("can_change") is True,
+                    now=read_now(told.get("now")),
+                    shadowed_by=None if told.get("shadowed_by") is None else str(told["shadowed_by"]),
                 )
                 for entity, rule, told in read_rules(body, is_file=False)
             ]

@@ -1,13 +1,14 @@
 """Rules, changes of them and what became of these, as JSON: what the admin port takes and tells.
 
     rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
-                 "terms":{"expires":"2026-12-01T00:00:00Z"}}
+                 "terms":{"expires":"2026-12-01T00:00:00Z"},"source":"proxy.yaml:7","can_change":false}
     changes     {"changes":[{"entity":{…},"limits":{"producer_byte_rate":5242880,"consumer_byte_rate":null}}],
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
 A null name is the default entity, a null limit is removed, null in the place of limits removes all of them; so it is of
 ``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
+A rule is told with where it is set, too; with ``"shadowed_by":"proxy.yaml:7"`` it does not hold, for that one does.
 ``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message, and
 ``"may_hold":true`` where nobody knows whether ``new`` holds or will. Only the form is seen to here: which keys there
 are, and how large a limit may be, is Kafka's matter (``proxy.quota_store.alter``).
@@ -33,7 +34,7 @@ MAX_CHANGES: Final = MAX_CHANGED_KEYS
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60
 # What is told of a rule; a file that a proxy has told may have all of it.
-_OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now")
+_OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -146,7 +147,9 @@ def read_changes(data: bytes) -> Changes:
 
 
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}``; return each rule with all that was told of it. An entity has one.
+    """Read ``{"rules":[…]}``; return each rule with all that was told of it.
+
+    An entity has one, and may have others that another one hides; these are told, and no part of a file.
 
     Args:
         data: The bytes.
@@ -162,11 +165,13 @@ def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, 
     given = _list(body.get("rules"), "rules")
     rules = [_told_rule(one, f"rules[{index}]", is_file=is_file) for index, one in enumerate(given)]
     seen: set[Entity] = set()
-    for index, (entity, _, _) in enumerate(rules):
+    for index, (entity, _, told) in enumerate(rules):
+        if _is_shadowed(told):
+            continue
         if entity in seen:
             raise JsonFormError(f"rules[{index}].entity: has two rules; keep one of them")
         seen.add(entity)
-    return rules
+    return [one for one in rules if not _is_shadowed(one[2])] if is_file else rules
 
 
 def read_results(data: bytes) -> list[Result]:
@@ -227,6 +232,10 @@ def _told_rule(given: object, at: str, *, is_file: bool) -> tuple[Entity, Stored
     entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
     rule = _stored(told, at)
     return entity, rule, told
+
+
+def _is_shadowed(told: Mapping[str, Any]) -> bool:
+    return told.get("shadowed_by") is not None
 
 
 def _stored(told: Mapping[str, Any], at: str) -> StoredRule:

@@ -3,7 +3,7 @@
     now         {"limits":{"producer_byte_rate":5242880.0},"why":"expires at 2026-12-01T00:00:00Z"}
 
 ``limits`` is null where the rule is as if it was not there; ``why`` says from when on it holds, or until when, and is
-empty where that is at all times.
+empty where that is at all times. Of a rule that another one hides it says which.
 """
 
 from collections.abc import Mapping
@@ -35,6 +35,11 @@ def now_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Now | None:
         return Now(None, why_not(rule, now_ms=now_ms))
     limits = {key: float(limit) for key, limit in limits_of(held).items()}
     return Now(limits, ", ".join(until_when(rule, now_ms=now_ms)))
+
+
+def shadowed(by: str) -> Now:
+    """Return what holds of a rule in whose place another one does; ``by``: where that is set."""
+    return Now(None, f"for {by} sets quotas of the same")
 
 
 def written_now(now: Now) -> Mapping[str, object]:

@@ -4,7 +4,7 @@ Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``Quorum
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -49,6 +49,18 @@ class Decision(NamedTuple):
     changes: tuple[Change, ...]
 
 
+class Hidden(NamedTuple):
+    """What is kept of an entity that is set elsewhere: it does not hold, and can be removed.
+
+    Attributes:
+        keys: Its limits.
+        shown: Those of which who asks is told what is set elsewhere: were they removed here, he would see no change.
+    """
+
+    keys: Collection[str]
+    shown: Collection[str]
+
+
 class _RefusalError(Exception):
     def __init__(self, message: str, error_code: int = INVALID_REQUEST) -> None:
         super().__init__(message)
@@ -73,6 +85,7 @@ def decide(
     sources: Mapping[Entity, str],
     now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
+    hidden: Callable[[Entity], Hidden | None] | None = None,
 ) -> Decision:
     """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
 
@@ -80,9 +93,11 @@ def decide(
         rules: What there is.
         request: What is asked for; with ``validate_only`` nothing changes.
         is_host: Whether a name of ``hosts_of`` has an address.
-        sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here.
+        sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here, but for
+            what is ``hidden``.
         now_ms: Unix time. Of a rule that has expired by then a limit is set anew, see ``_begins_anew``.
         terms: Of entities of the request whose terms are to change, which Kafka's request cannot say.
+        hidden: Returns what ``rules`` has of an entity of ``sources``; None: nothing that could be removed.
 
     Returns:
         One result for each entity, in the order of the request; for one that comes twice an error, though what came
@@ -97,7 +112,7 @@ def decide(
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
             continue
         try:
-            change = _change(rules, names, alteration.ops, is_host, sources, terms or {}, now_ms)
+            change = _change(rules, names, alteration.ops, is_host, sources, terms or {}, now_ms, hidden)
         except _RefusalError as refusal:
             results[same] = Altered(refusal.error_code, str(refusal), parts)
             continue
@@ -125,6 +140,7 @@ def _change(
     sources: Mapping[Entity, str],
     terms: Mapping[Entity, TermsChange],
     now_ms: int,
+    hidden: Callable[[Entity], Hidden | None] | None,
 ) -> Iterable[Change]:
     """Return what changes for one entity; nothing where its rule is what it was.
 
@@ -142,7 +158,7 @@ def _change(
     if not ops and entity not in terms:
         return ()
     if source is not None:
-        raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
+        _check_removal(entity, source, values, None if hidden is None else hidden(entity), entity in terms)
     change = terms.get(entity, _NO_CHANGE)
     changed = _with_limits(rule, after)
     if changed is not None and _begins_anew(changed, values, change, now_ms):
@@ -193,9 +209,29 @@ def _is_text(name: str) -> bool:
 
 
 def _source(entity: Entity, sources: Mapping[Entity, str]) -> str | None:
-    if isinstance(entity.ip, str):
-        entity = Entity(ip=literal(entity.ip) or entity.ip)
-    return sources.get(entity)
+    return sources.get(in_usual_form(entity))
+
+
+def in_usual_form(entity: Entity) -> Entity:
+    """Return the entity as a file has it: an address may be written in several ways."""
+    return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
+
+
+def _check_removal(
+    entity: Entity, source: str, ops: Mapping[str, float | None], hidden: Hidden | None, has_terms: bool
+) -> None:
+    """Tell whether what is asked of an entity that is set elsewhere is to remove what is hidden, and no more.
+
+    Raises:
+        _RefusalError: It is not.
+    """
+    told = f"The quotas of {entity} are set in {source}; change them there"
+    if hidden is None:
+        raise _RefusalError(told, POLICY_VIOLATION)
+    removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
+    if not removes or any(key in ops for key in hidden.shown):
+        more = "What was set of them here does not hold; kafka-quota-proxy quotas delete removes it"
+        raise _RefusalError(f"{told}. {more}", POLICY_VIOLATION)
 
 
 # -- its limits

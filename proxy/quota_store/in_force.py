@@ -6,7 +6,7 @@ Of an entity that the file has a rule for the file decides, also at times at whi
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import fields
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from config.model import IpRule, ProxyConfig, QuotaRule
 from config.terms import Terms, terms_of
@@ -16,7 +16,7 @@ from proxy.quota.entity import bounded
 from proxy.quota.terms import limits_of
 from proxy.quota.timetable import Timetable
 from proxy.quota_store.addresses import Addresses, AddressesInForce
-from proxy.quota_store.alter import Change
+from proxy.quota_store.alter import Change, Hidden, in_usual_form
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import apply
 
@@ -26,6 +26,24 @@ _TIMES: Final = ("expires_ms", "schedule", "ramp")
 Rule = QuotaRule | IpRule
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class Listed(NamedTuple):
+    """A rule as it was set.
+
+    Attributes:
+        entity: Whom it is for.
+        rule: What it says.
+        source: FILE:LINE, or where else.
+        can_change: Whether it can be changed at this proxy.
+        shadowed_by: FILE:LINE of the rule that holds in its place, whatever the time; None: there is none.
+    """
+
+    entity: Entity
+    rule: StoredRule
+    source: str
+    can_change: bool
+    shadowed_by: str | None = None
 
 
 class InForce:
@@ -86,15 +104,26 @@ class InForce:
             if entity in self.stored
         )
 
-    def listed(self) -> Iterator[tuple[Entity, StoredRule, str | None]]:
-        """Yield every rule as it was set, with FILE:LINE; None: it is the store's. For any thread."""
+    def listed(self) -> Iterator[Listed]:
+        """Yield every rule as it was set; those of the store can be changed. For any thread."""
         # The file's are made anew when they change; a copy of the store's is one step, in which nobody changes them.
         of_file, sources, stored = self._told, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
-            yield entity, rule, sources.get(entity, "")
+            yield Listed(entity, rule, sources.get(entity, ""), can_change=False)
         for entity, rule in stored.items():
-            if entity not in of_file:
-                yield entity, rule, None
+            shadowed_by = sources.get(in_usual_form(entity))
+            yield Listed(entity, rule, self.name, shadowed_by is None, shadowed_by)
+
+    def hidden(self, entity: Entity, *, sees_both: bool) -> Hidden | None:
+        """Return what the store has of an entity that the file has a rule for; None: nothing.
+
+        ``sees_both``: who asks is told both rules, and not, as by Kafka's API, the file's alone.
+        """
+        rule = self.stored.get(entity)
+        if rule is None or in_usual_form(entity) not in self.sources:
+            return None
+        shown = self._told.get(entity)
+        return Hidden(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     def know(self, addresses: Addresses) -> Changes:
         """Take it that these hosts have these addresses; return what changes by that."""

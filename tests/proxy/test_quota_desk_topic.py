@@ -93,11 +93,32 @@ async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_se
         (refused,) = await one.set(ALICE, {P: 5.0})
         assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
         (refused,) = await one.set((("user", "filed"),), {P: 5.0})
-        assert refused.error_message == "The quotas of user filed are set in f.yaml:7; change them there"
+        assert str(refused.error_message).startswith("The quotas of user filed are set in f.yaml:7; change them there.")
         assert len(log.records) == 2
 
         log.write(Rule(user="alice"))
         assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+
+
+@on_uvloop
+async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rule_of_a_publisher(log: TopicLog) -> None:
+    bob, consumes = (("user", "bob"),), "consumer_byte_rate"
+    log.write(
+        Setting(user="alice", key=P, value=1.0),
+        Setting(user="alice", key=consumes, value=1.0),
+        Rule(user="bob", limits={consumes: 7.0}),
+    )
+    some = (QuotaRule(user=name, producer_byte_rate=9.0, source="f.yaml:7") for name in ("alice", "bob"))
+    async with bed(*some) as one:
+        listed = [(one.entity.user, one.shadowed_by) for one in one.desk.listed()]
+        assert listed == [("alice", None), ("bob", None), ("alice", "f.yaml:7")]
+        for entity, key in ((ALICE, P), (bob, consumes)):
+            assert [result.error_code for result in await one.set(entity, {key: None})] == [44]
+        assert len(log.records) == 3
+
+        assert (await one.set(ALICE, {consumes: None}))[0].error_code == 0
+        assert [told.values for told in (await one.told()).entries or ()] == [((P, 9.0),)] * 2
+        assert [dict(rule.rule.limits) for rule in one.desk.listed() if rule.shadowed_by] == [{P: 1.0}]
 
 
 @on_uvloop

@@ -18,7 +18,7 @@ from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_topic.watcher import QuotaTopic
 from proxy.server import Server
-from tests.support.quota_page import FILED, LISTENER, TOKEN, P, page
+from tests.support.quota_page import FILED, LISTENER, TOKEN, P, Page, page
 from tests.support.stub_broker import eventually, on_uvloop
 
 SET_ALICE: Final = {"changes": [{"entity": {"user": "alice"}, "limits": {P: 1_000}}]}
@@ -143,6 +143,41 @@ async def test_a_dry_run_says_what_would_be_and_changes_nothing(tmp_path: Path) 
     }
     assert filed["new"] == filed["old"]
     assert told == {"rules": []}
+
+
+HIDDEN: Final = {
+    "entity": {"user": "alice"},
+    "limits": {P: 1_000.0},
+    "can_change": False,
+    "shadowed_by": "p.yaml:8",
+    "now": {"limits": None, "why": "for p.yaml:8 sets quotas of the same"},
+}
+
+
+def filed_too(one: Page) -> None:
+    """Have the file say something of alice from now on."""
+    alice = QuotaRule(user="alice", consumer_byte_rate=9.0, producer_byte_rate=8.0, source="p.yaml:8")
+    one.server.quota_desk.follow_file(replace(one.server.config, quotas=(FILED, alice)))
+
+
+@on_uvloop
+async def test_what_the_file_hides_is_told_and_can_be_removed(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        await one.post(SET_ALICE)
+        filed_too(one)
+        of_file, hidden = (await one.get("?user=alice")).json["rules"]
+        assert of_file["source"] == "p.yaml:8"
+        assert hidden == HIDDEN | {"source": str(tmp_path / "d")}
+
+        (refused,) = (await one.post(SET_ALICE)).json["results"]
+        assert refused["error"]["name"] == "POLICY_VIOLATION"
+        removal = {"changes": [{"entity": {"user": "alice"}, "limits": None}]}
+        for is_dry_run in (True, False):
+            (done,) = (await one.post(removal | {"dry_run": is_dry_run})).json["results"]
+            assert (done["old"], done["new"], done["error"]) == ({"limits": {P: 1_000.0}}, None, None)
+        assert (await one.get("?user=alice")).json["rules"] == [of_file]
+        (refused,) = (await one.post(removal)).json["results"]
+        assert refused["error"]["message"] == "The quotas of user alice are set in p.yaml:8; change them there"
 
 
 @on_uvloop

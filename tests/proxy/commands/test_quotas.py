@@ -6,12 +6,13 @@ import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.load import load_bytes
-from config.model import Store
+from config.model import QuotaRule, Store
 from proxy.__main__ import main
 from proxy.commands import quotas
 from tests.support.quota_page import TOKEN, Page, page
@@ -75,6 +76,37 @@ async def test_a_quota_is_set_shown_and_deleted(tmp_path: Path, capsys: pytest.C
         assert "1 entity changed" in await run(f"delete {ALICE}")
         assert await run(f"delete {ALICE}") == "nothing to change\n"
         assert await run("describe --user alice") == ""
+
+
+@on_uvloop
+async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(tmp_path, capsys) as run:
+        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
+        for way in ("delete --user alice", f"import {file} --replace"):
+            desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+            await run("alter --user alice --set producer_byte_rate=5")
+            desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+            hidden = "user alice: producer_byte_rate=5"
+
+            assert await run("describe") == (
+                "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+                f"{hidden} ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
+            )
+            assert await run("export") == "quotas:\n  []\n"
+            file.write_text(await run("describe --yaml"))
+            assert await run(f"import {file}") == "nothing to change\n"
+            file.write_text(await run("describe --json"))
+            assert '"shadowed_by": "p.yaml:8"' in file.read_text()
+            assert await run(f"import {file}") == "nothing to change\n"
+            file.write_text("quotas: []")
+            await run("alter --user alice --set producer_byte_rate=6", status=1)
+            assert "What was set of them here does not hold" in run.errors
+
+            assert await run(way) == "- user alice: producer_byte_rate 5\n1 entity changed\n"
+            assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
 
 
 @on_uvloop

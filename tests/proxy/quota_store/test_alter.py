@@ -14,7 +14,7 @@ from config.ramp import Ramp
 from config.terms import NO_TERMS, Terms, TermsChange, replacement
 from protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from proxy.quota_store import alter
-from proxy.quota_store.alter import Change, Decision, decide, hosts_of, refuse_alter
+from proxy.quota_store.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
 from proxy.quota_store.entity import Entity, StoredRule, keys_of
 from tests.support.quota_requests import CLIENT_KEYS, NOT_FINITE, some_alter
 
@@ -33,6 +33,7 @@ def ask(
     sources: Mapping[Entity, str] | None = None,
     terms: Mapping[Entity, TermsChange] | None = None,
     now_ms: int = 0,
+    hidden: Hidden | None = None,
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
@@ -43,6 +44,7 @@ def ask(
         sources=sources or {},
         terms=terms,
         now_ms=now_ms,
+        hidden=lambda _: hidden,
     )
 
 
@@ -301,6 +303,36 @@ def test_what_the_file_says_is_changed_there() -> None:
     # What is wrong anyhow is told as Kafka tells it, and who changes nothing is told nothing.
     assert told(ask({}, (ALICE, {P: 0.0}), sources=sources)) == [(42, f"Quota {P} must be greater than 0")]
     assert told(ask({}, (ALICE, {}), sources=sources)) == [(0, None)]
+
+
+def test_what_the_file_hides_is_removed_and_not_set() -> None:
+    alice, sources = Entity("alice"), {Entity("alice"): "f.yaml:7"}
+    rules = {alice: StoredRule(limits={P: 5.0, C: 6.0})}
+    one_is_shown, none_is = Hidden({P, C}, {P, R}), Hidden({P, C}, ())
+    everything: dict[str, float | None] = dict.fromkeys(CLIENT_KEYS)
+
+    def changes(ops: Mapping[str, float | None], hidden: Hidden, terms: TermsChange | None = None) -> object:
+        decision = ask(rules, (ALICE, ops), sources=sources, hidden=hidden, terms={alice: terms} if terms else None)
+        return [change.rule for change in decision.changes] or told(decision)
+
+    refused = [
+        (
+            44,
+            "The quotas of user alice are set in f.yaml:7; change them there. What was set of them here does not hold; "
+            "kafka-quota-proxy quotas delete removes it",
+        )
+    ]
+    assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
+    assert changes(everything, none_is) == [None]
+    assert changes({P: None, M: None}, none_is) == [StoredRule(limits={C: 6.0})]
+    # He would find it there as before.
+    assert changes({P: None}, one_is_shown) == refused
+    assert changes(everything, one_is_shown) == refused
+    # It is the file's, or nobody's.
+    assert changes({R: None}, none_is) == refused
+    assert changes({P: 5.0}, none_is) == refused
+    assert changes({P: None, C: 7.0}, none_is) == refused
+    assert changes({P: None}, none_is, replacement(NO_TERMS)) == refused
 
 
 def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from proxy.quota.entity import bounded
 from proxy.quota_store import in_force as module
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
-from proxy.quota_store.in_force import InForce
+from proxy.quota_store.in_force import InForce, Listed
 
 LISTENER = Listener(name="a", bind=Address(host="h", port=1), upstream=Address(host="u", port=1))
 
@@ -74,6 +74,39 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
     assert not in_force.doubles
     assert [found.producer_byte_rate for found in in_force.quotas] == [3.0]
     assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
+
+
+def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
+    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    spelled, other = Entity(ip="0:0:0:0:0:0:0:1"), Entity(ip="::2")
+    stored = {Entity("filed"): rule(2.0), spelled: ip_rule(5.0), other: ip_rule(6.0)}
+    in_force.change(map(Change._make, stored.items()), now_ms=NOW_MS)
+    assert [one.can_change for one in in_force.listed()] == [True] * 3
+    assert in_force.hidden(Entity("filed"), sees_both=True) is None
+
+    ip = IpRule(ip="::1", connection_creation_rate=9.0, source="f.yaml:4")
+    in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
+
+    filed, address, *behind = in_force.listed()
+    assert [(one.entity, one.source, one.can_change) for one in (filed, address)] == [
+        (Entity("filed"), "f.yaml:3", False),
+        (Entity(ip="::1"), "f.yaml:4", False),
+    ]
+    assert behind == [
+        Listed(Entity("filed"), rule(2.0), "quotas.d", False, "f.yaml:3"),
+        Listed(spelled, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
+        Listed(other, ip_rule(6.0), "quotas.d", True),
+    ]
+    hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
+    assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
+        ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
+        ({"connection_creation_rate"}, set()),  # Kafka's API tells of it as of an address of its own
+        None,
+        None,
+    ]
+    both = in_force.hidden(Entity("filed"), sees_both=True)
+    assert both is not None
+    assert not both.shown
 
 
 def test_a_long_name_is_found_as_tables_know_it() -> None:
