@@ -167,7 +167,7 @@ def _export(args: argparse.Namespace) -> int:
 
 def _left_out(rules: Iterable[Rule]) -> int:
     """Tell of rules that YAML cannot say; return the exit status."""
-    reasons = [(one.entity, not_in_yaml(one.entity)) for one in rules]
+    reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
             sys.stderr.write(f"{_PROGRAM}: left out: {shown_entity(entity)}: {reason}\n")

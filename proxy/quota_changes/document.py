@@ -1,7 +1,8 @@
 """Rules as a file: a list ``quotas:``, as a configuration has it, or JSON, as the admin port tells it.
 
 YAML is for people, and for a configuration to take over. It cannot say everything that a store may hold: there
-``<default>`` is the default entity and never a name, and an address is an IP address in its usual form. JSON can.
+``<default>`` is the default entity and never a name, an address is an IP address in its usual form, and a limit is
+2147483647 at the most where it is no byte rate. JSON can.
 """
 
 import json
@@ -10,6 +11,7 @@ from typing import Final
 
 from config.document import parse
 from config.errors import Fault, InvalidConfigError, UnitError
+from config.limits import LIMIT_KEYS, parse_limit
 from config.load import load_bytes
 from config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
 from config.terms import terms_of, written_terms
@@ -37,7 +39,7 @@ def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
     yield "quotas:"
     count = 0
     for entity, rule, why in rules:
-        reason = not_in_yaml(entity)
+        reason = not_in_yaml(entity, rule)
         if reason is not None:
             yield f"  # left out: {_mapping(entity, rule)}: {reason}"
         else:
@@ -47,8 +49,12 @@ def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
         yield "  []"
 
 
-def not_in_yaml(entity: Entity) -> str | None:
-    """Return why YAML cannot say whom a rule is for; None where it can."""
+def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
+    """Return why YAML cannot say whom a rule is for, or what it limits; None where it can."""
+    return _not_a_name(entity) or _not_a_limit(rule)
+
+
+def _not_a_name(entity: Entity) -> str | None:
     for kind, name in zip(ENTITY_TYPES, entity, strict=True):
         if name is None or isinstance(name, Default):
             continue
@@ -58,6 +64,19 @@ def not_in_yaml(entity: Entity) -> str | None:
             return f"the name of a {kind} has more than {MAX_NAME_BYTES} bytes"
         if kind == IP and _usual(name) != name:
             return "an address in YAML is an IP address in its usual form; JSON takes hosts, too"
+    return None
+
+
+def _not_a_limit(rule: StoredRule) -> str | None:
+    # A file takes Kafka's "no limit" at the most, its Admin API more.
+    for key, value in in_order(rule.limits):
+        if key not in LIMIT_KEYS:
+            return f"{key} is not known here"
+        text = shown_limit(key, value)
+        try:
+            parse_limit(key, int(text) if text.isdecimal() else text)
+        except UnitError as error:
+            return f"{key} is beyond what YAML takes: {error}"
     return None
 
 

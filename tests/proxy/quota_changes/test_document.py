@@ -14,6 +14,7 @@ from proxy.quota_store.entity import Entity, StoredRule
 from tests.support.quota_rules import some_rules
 
 P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+M = "controller_mutation_rate"
 RATE = "connection_creation_rate"
 
 
@@ -33,9 +34,11 @@ def test_what_json_says_is_what_was_written(rules: Rules) -> None:
 @given(some_rules)
 @example({Entity("a"): StoredRule(limits={R: 1e-5, P: 9223372036854775807.0})})
 @example({Entity("<default>"): StoredRule(limits={P: 1.0})})
+@example({Entity("a"): StoredRule(limits={R: 2147483648.0}), Entity("b"): StoredRule(limits={R: 2147483647.0})})
+@example({Entity("a"): StoredRule(limits={M: 1e300, P: 1.0}), Entity("b"): StoredRule(limits={R: 5e-324})})
 def test_what_yaml_says_is_what_was_written_but_for_what_it_cannot_say(rules: Rules) -> None:
     data = yaml_of(rules)
-    wanted = {entity: rule for entity, rule in rules.items() if not_in_yaml(entity) is None}
+    wanted = {entity: rule for entity, rule in rules.items() if not_in_yaml(entity, rule) is None}
 
     assert read(data, file="f") == wanted
     assert data.count(b"# left out: ") == len(rules) - len(wanted)
@@ -54,6 +57,8 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
         Entity("alice", DEFAULT): StoredRule(limits={P: 10.0 * 2**20, R: 50.0}),
         Entity(ip="10.0.0.7"): StoredRule(limits={RATE: 5.0}),
         Entity("<default>"): StoredRule(limits={P: 1.0}),
+        Entity("bob"): StoredRule(limits={R: 1e10}),
+        Entity("carol"): StoredRule(limits={"of_a_later_version": 5.0}),
     }
 
     assert list(as_yaml((entity, rule, "p.yaml:3") for entity, rule in rules.items())) == [
@@ -62,6 +67,9 @@ def test_a_file_of_rules_reads_as_a_person_would_write_it() -> None:
         '  - {ip: "10.0.0.7", connection_creation_rate: 5}  # p.yaml:3',
         '  # left out: {user: "<default>", producer_byte_rate: 1}: the name of a user is <default>, which in YAML is '
         "the default; JSON can tell them apart",
+        '  # left out: {user: "bob", request_percentage: 10000000000}: request_percentage is beyond what YAML takes: a '
+        "percentage is at most 2147483647 (no limit in Kafka), got 10000000000",
+        '  # left out: {user: "carol", of_a_later_version: 5}: of_a_later_version is not known here',
     ]
     assert read(b"quotas: []", file="f") == {}
     assert parse("\n".join(as_yaml([])), file="f").data == {"quotas": []}
