@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from config.document import Odd, parse
-from config.errors import ConfigError, TermsError, TokenFileError, UnitError
+from config.errors import ConfigError, InvalidConfigError, TermsError, TokenFileError, UnitError
 from config.limits import parse_limit
 from config.model import DEFAULT, EntityName
 from config.terms import TERMS, read_terms, read_terms_change
@@ -351,7 +351,10 @@ def _limit(key: str, text: str) -> float:
 
 
 def _term(key: str, text: str) -> object:
-    value = _plain(parse(text, file=f"--set {key}").data)
+    document = parse(text, file=f"--set {key}")
+    if document.faults:
+        raise InvalidConfigError(document.faults)
+    value = _plain(document.data)
     try:
         read_terms({key: value})
     except TermsError as error:

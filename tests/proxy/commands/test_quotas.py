@@ -283,6 +283,10 @@ async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.Captu
         ("alter --user a --set request_rate=1", "'request_rate' is no key of user a that can be set here; there are"),
         ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is no key of ip 10.0.0.7"),
         ("alter --user a --set expires=soon", "--set expires: 'soon' is not an instant"),
+        (
+            "alter --user a --set 'schedule={days: [mon-fri], days: [sat-sun], time_zone: UTC}'",
+            "--set schedule:1: days: is given twice",
+        ),
         ("alter --user a --set producer_byte_rate=1 --unset producer_byte_rate", "producer_byte_rate is given twice"),
         ("alter --user '' --unset producer_byte_rate", "--user: must not be empty"),
         ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: an address has quotas of its own"),
