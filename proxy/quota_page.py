@@ -23,10 +23,17 @@ from config.errors import TokenFileError
 from config.model import DEFAULT, EntityName, QuotaRule
 from config.terms import terms_of
 from config.token_file import read_token
-from proxy.administration import MAX_REQUEST_BYTES, QuotasAltered, Ticket
+from proxy.administration import QuotasAltered, Ticket
 from proxy.metrics.text import paced, rest
 from proxy.quota.terms import limits_of
-from proxy.quota_changes.json_form import Changes, JsonFormError, read_changes, written_results, written_rule
+from proxy.quota_changes.json_form import (
+    MAX_BODY_BYTES,
+    Changes,
+    JsonFormError,
+    read_changes,
+    written_results,
+    written_rule,
+)
 from proxy.quota_changes.now import shadowed, written_as_of, written_now
 from proxy.quota_changes.outcome import ADMIN, Origin
 from proxy.quota_store.entity import ENTITY_TYPES, Entity, StoredRule
@@ -44,7 +51,7 @@ _DEADLINE_S: Final = 25.0
 _MOST_AT_ONCE: Final = 4
 _BUSY: Final = "too many requests about quotas wait already"
 # Of what is sent by who may not send it, some is read: else he would see a broken connection, and not why.
-_MOST_SKIPPED_BYTES: Final = 2 * MAX_REQUEST_BYTES
+_MOST_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
 _CHUNK_BYTES: Final = 65_536
 _AGAIN_AFTER_S: Final = 60.0
 _NO_FILE: Final = (
@@ -182,8 +189,8 @@ class QuotaPage:
         size = environ.get("CONTENT_LENGTH", "")
         if not (size.isascii() and size.isdigit()):
             raise _RefusedError("411 Length Required", "send it with Content-Length, in bytes")
-        if len(size) > 10 or int(size) > MAX_REQUEST_BYTES:
-            raise _RefusedError("413 Content Too Large", f"{size[:20]} bytes; {MAX_REQUEST_BYTES} is the most at once")
+        if len(size) > 10 or int(size) > MAX_BODY_BYTES:
+            raise _RefusedError("413 Content Too Large", f"{size[:20]} bytes; {MAX_BODY_BYTES} is the most at once")
         environ["proxy.is_read"] = True
         try:
             body = environ["wsgi.input"].read(int(size))

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from protocol.client_quotas import Alteration, Op
 from proxy.commands.quotas_client import Answer, Client, NotDoneError, Rule
 from proxy.quota_changes.diff import Difference, changes_of, differences, lines
 from proxy.quota_changes.document import as_json, as_yaml, not_in_yaml, read
-from proxy.quota_changes.json_form import Changes, Result, written_rule
+from proxy.quota_changes.json_form import MAX_BODY_BYTES, Changes, Result, written_changes, written_rule
 from proxy.quota_changes.now import shown_now, written_now
 from proxy.quota_changes.shown import shown_entity, shown_limits
 from proxy.quota_store.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity, StoredRule, entity_of, keys_of, names_of
@@ -27,8 +27,10 @@ from proxy.quota_store.entity import CLIENT_ID, ENTITY_TYPES, IP, USER, Entity, 
 _PROGRAM: Final = "kafka-quota-proxy quotas"
 _URL: Final = "http://127.0.0.1:9308"
 _TOKEN_FILE: Final = "KAFKA_QUOTA_PROXY_TOKEN_FILE"  # noqa: S105 - the name of a variable
-# Of a file: some hundred kB, and so many at once that the limit of changes does not stand in the way of a usual file.
+# Of a file: so many at once that the limit of changes does not stand in the way of a usual file.
 _BATCH: Final = 1_000
+# Names may be long. No change has more bytes than this by itself.
+_BATCH_BYTES: Final = MAX_BODY_BYTES // 2
 _EXAMPLES: Final = {
     "describe": "example: kafka-quota-proxy quotas describe --user alice --json",
     "alter": (
@@ -221,14 +223,29 @@ def _import(args: argparse.Namespace) -> int:
     if not args.json:
         _print(*(line for one in some for line in lines(one)))
     not_done = _NotDone()
-    for begin in range(0, len(some), _BATCH):
-        answer = _sit_out(client, changes_of(some[begin : begin + _BATCH], is_dry_run=args.dry_run))
+    for batch in _batches(some):
+        answer = _sit_out(client, changes_of(batch, is_dry_run=args.dry_run))
         not_done = not_done.plus(_not_done(answer.results))
         if args.json:
             _print(answer.text.rstrip())
     if args.json and not some:
         _print(json.dumps({"dry_run": args.dry_run, "results": []}))
     return _conclude(len(some) - not_done.refused - not_done.may_hold, not_done, args)
+
+
+def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
+    """Yield what is to be asked for at once."""
+    batch: list[Difference] = []
+    size_bytes = 0
+    for one in some:
+        one_bytes = len(written_changes(changes_of([one], is_dry_run=False)))
+        if batch and (len(batch) == _BATCH or size_bytes + one_bytes > _BATCH_BYTES):
+            yield batch
+            batch, size_bytes = [], 0
+        batch.append(one)
+        size_bytes += one_bytes
+    if batch:
+        yield batch
 
 
 def _is_kept(one: Rule) -> bool:

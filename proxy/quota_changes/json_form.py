@@ -30,6 +30,8 @@ from proxy.quota_store.errors import NONE, name_of
 
 # A record of Kafka's is one key of one entity: more entities than that cannot be changed at once.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
+# JSON is read in one step, in which nothing else of the process runs: for so many bytes some tens of milliseconds.
+MAX_BODY_BYTES: Final = 1024 * 1024
 # There are four keys; who makes some up is told of the first.
 _MAX_LIMITS: Final = 16
 _SHOWN: Final = 60

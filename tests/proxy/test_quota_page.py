@@ -11,8 +11,7 @@ from typing import Final
 import pytest
 
 from config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, QuotasFrom, QuotasFromBroker, Store
-from proxy.administration import MAX_REQUEST_BYTES
-from proxy.quota_changes.json_form import MAX_CHANGES
+from proxy.quota_changes.json_form import MAX_BODY_BYTES, MAX_CHANGES
 from proxy.quota_page import QuotaPage
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
@@ -242,7 +241,7 @@ async def test_sizes_and_counts_have_bounds(tmp_path: Path) -> None:
     change = {"entity": {"user": "a"}, "limits": {P: 1}}
     async with page(tmp_path) as one:
         assert (await one.post(b"[" * 1_000_000)).status == 400
-        assert (await one.post(b" " * (MAX_REQUEST_BYTES + 1))).status == 413
+        assert (await one.post(b" " * (MAX_BODY_BYTES + 1))).status == 413
         many = await one.post({"changes": [change] * (MAX_CHANGES + 1)})
         assert (many.status, many.body) == (400, b"changes: has 10001; 10000 is the most at once\n")
         for length in ("-1", "1e3", "", "٣", "9" * 30):

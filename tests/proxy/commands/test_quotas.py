@@ -15,6 +15,8 @@ from config.load import load_bytes
 from config.model import QuotaRule, Store
 from proxy.__main__ import main
 from proxy.commands import quotas
+from proxy.quota_changes.document import as_json
+from proxy.quota_store.entity import Entity, StoredRule
 from tests.support.quota_page import TOKEN, Page, page
 from tests.support.stub_broker import on_uvloop
 
@@ -152,6 +154,20 @@ async def test_what_is_exported_is_imported_without_a_change(
             await run(f"delete {kind}")
         assert "3 entities changed" in await run(f"import {file}")
         assert await run("export --json") == file.read_text()
+
+
+@on_uvloop
+async def test_an_import_of_long_names_goes_in_requests_that_the_proxy_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, name = tmp_path / "q.json", "\u6f22" * 10_000
+    limits = StoredRule(limits={"producer_byte_rate": 5.0})
+    # In a request each of these characters is six bytes.
+    rules = [(Entity(f"{number}{name}", f"{name}{number}"), limits) for number in range(9)]
+    file.write_text("\n".join(as_json(rules)))
+    async with shell(tmp_path, capsys) as run:
+        assert "9 entities changed" in await run(f"import {file}")
+        assert "nothing to change" in await run(f"import {file} --replace")
 
 
 @on_uvloop
