@@ -12,7 +12,8 @@ import org.apache.kafka.common.utils.Exit;
 /**
  * Several kafka-configs.sh in one process, for each takes a second to start:
  *
- *   Configs.java BOOTSTRAP EXPECTED COMMAND...       the words of a command are separated by "|"
+ *   Configs.java BOOTSTRAP EXPECTED COMMAND...       the words of a command are separated by "|"; one that has
+ *                                                    --bootstrap-server among them asks there
  *
  * A broker tells of a change some milliseconds after it has acknowledged it. So what is only shown is asked for until it
  * is as expected, for two seconds at most: EXPECTED is "-", or a file with the sorted lines of each command, and U+001E
@@ -32,8 +33,10 @@ public class Configs {
             throw new Exited(status);
         });
         for (int i = 2; i < arguments.length; i++) {
-            List<String> words = new ArrayList<>(List.of("--bootstrap-server", arguments[0]));
-            words.addAll(Arrays.asList(arguments[i].split("\\|")));
+            List<String> words = new ArrayList<>(Arrays.asList(arguments[i].split("\\|")));
+            if (!words.contains("--bootstrap-server")) {
+                words.addAll(List.of("--bootstrap-server", arguments[0]));
+            }
             boolean isShown = expected != null && arguments[i].startsWith("--describe");
             long until = System.nanoTime() + 2_000_000_000L;
             int status;

@@ -22,8 +22,8 @@ def said(
     A broker tells of a change some milliseconds after it has acknowledged it: with ``expected``, what another has said
     of the same commands, it is asked for as much until it says so, too, for two seconds at most.
 
-    The words of a command are separated by ``|``. Where it asked is not told, nor where in its code an error came from,
-    nor lines with nothing on them.
+    The words of a command are separated by ``|``; one with ``--bootstrap-server`` among them asks there instead. Where
+    the others asked is not told, nor where in its code an error came from, nor lines with nothing on them.
     """
     with NamedTemporaryFile("w", encoding="utf-8") as file:
         file.write("\x1e".join("\n".join(lines) for _, *lines in expected))
