@@ -12,40 +12,20 @@ from config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
 from config.quota_record import Rule, Setting
 from config.terms import written_terms
 from protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
-from proxy import quota_desk as desk_module
 from proxy.administration import QuotasAltered
 from proxy.quota_changes.json_form import read_changes
-from proxy.quota_keeper.keeper import Hold
-from proxy.quota_keeper.last_known import LastKnown
-from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_keeper.written import NotWrittenError
-from proxy.quota_store.entity import Entity, StoredRule
 from proxy.server import Server
 from tests.proxy.test_quota_desk import ADMIN, ALICE, RATE, Bed, Client, P
 from tests.proxy.test_quota_desk import bed as kept
 from tests.support.stub_broker import eventually, on_uvloop
-from tests.support.topic_log import LogReader, LogWriter, TopicLog
-
-NAME = "kafka://k:9092/store"
+from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
 
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
     """A topic in place of that of the configuration."""
-    made_up = TopicLog()
-
-    def keeper(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicKeeper:
-        path = config.store.path if config.store is not None else None
-        return TopicKeeper(
-            NAME,
-            hold,
-            None if path is None else LastKnown(path, stored),
-            reader=lambda tell: LogReader(made_up, tell),
-            writer=LogWriter(made_up),
-        )
-
-    monkeypatch.setattr(desk_module, "keeper", keeper)
-    return made_up
+    return made_up(monkeypatch)
 
 
 @asynccontextmanager

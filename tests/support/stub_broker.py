@@ -36,9 +36,9 @@ def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, N
     return run
 
 
-async def eventually(is_so: Callable[[], object]) -> None:
+async def eventually(is_so: Callable[[], object], *, timeout_s: float = _TIMEOUT_S) -> None:
     """Wait until ``is_so``; fail after some seconds."""
-    async with asyncio.timeout(_TIMEOUT_S):
+    async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - counters have nobody to tell us
             await asyncio.sleep(_POLL_S)
 
@@ -146,12 +146,14 @@ def upstream_of(server: Server, address: Address) -> Upstream:
 
 
 @asynccontextmanager
-async def running(config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> AsyncIterator[Server]:
-    """Give a proxy whose listeners are bound, and stop it afterwards. ``wall_ms`` returns Unix time."""
+async def running(
+    config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms, timeout_s: float = _TIMEOUT_S
+) -> AsyncIterator[Server]:
+    """Give a proxy whose listeners are bound, within that time, and stop it afterwards. ``wall_ms`` returns Unix time."""
     server = Server(config, wall_ms=wall_ms)
     serving = asyncio.ensure_future(server.run())
     try:
-        await eventually(lambda: server.is_listening or serving.done())
+        await eventually(lambda: server.is_listening or serving.done(), timeout_s=timeout_s)
         yield server
     finally:
         server.stop()

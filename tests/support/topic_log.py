@@ -5,11 +5,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import pytest
+
+from config.model import ProxyConfig
 from config.quota_record import QuotaRecord, decode, encode
+from proxy import quota_desk
+from proxy.quota_keeper.keeper import Hold
+from proxy.quota_keeper.last_known import LastKnown
+from proxy.quota_keeper.topic import TopicKeeper
 from proxy.quota_keeper.written import NotWrittenError, Record
+from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_topic.hearing import Tell
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read
+
+NAME = "kafka://k:9092/store"
 
 
 @dataclass
@@ -109,3 +119,21 @@ class LogReader:
                 await self._tell(AtEnd(offset))
             await asyncio.sleep(0.001)
         raise ConnectionError("the cluster is away")
+
+
+def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
+    """Return a topic that desks have from now on in place of that of their configuration."""
+    log = TopicLog()
+
+    def keeper(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicKeeper:
+        path = config.store.path if config.store is not None else None
+        return TopicKeeper(
+            NAME,
+            hold,
+            None if path is None else LastKnown(path, stored),
+            reader=lambda tell: LogReader(log, tell),
+            writer=LogWriter(log),
+        )
+
+    monkeypatch.setattr(quota_desk, "keeper", keeper)
+    return log
