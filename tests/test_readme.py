@@ -4,50 +4,29 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from config.load import load_bytes
 from pipeline.__main__ import parser as pipeline_parser
 from proxy.__main__ import _parser
+from tests.support.pages import FENCE, PAGES, REPOSITORY, Block, blocks
 
-REPOSITORY = Path(__file__).parent.parent
-FOLDERS = ("docs", "bench", "tests")
-PAGES = sorted(
-    [REPOSITORY / "README.md", *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md"))]
-)
-
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    where: str
-    language: str
-    text: str
-
-
-def blocks(language: str) -> list[Block]:
-    """Return all fenced blocks of ``language``."""
-    found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for match in _FENCE.finditer(text):
-            where = f"{page.relative_to(REPOSITORY)}:{text.count(chr(10), 0, match.start()) + 1}"
-            found.append(Block(where, match[1], match[2]))
-    return [block for block in found if block.language == language]
-
-
 def commands(program: str) -> list[str]:
-    """Return the command lines of ``program`` in shell blocks and in the text, comments and environment left out."""
+    """Return the command lines of ``program`` in blocks and in the text.
+
+    Comments, the environment and where a command's output goes are left out.
+    """
     lines = [line for block in blocks("sh") for line in block.text.splitlines()]
+    typed = [line for block in blocks("console") for line, _ in block.steps]
+    lines += [line.partition(" | ")[0].partition(" > ")[0] for line in typed]
     for page in PAGES:
-        lines += _INLINE.findall(_FENCE.sub("", page.read_text(encoding="utf-8")))
+        lines += _INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
     found = (line.split("#")[0].strip().removeprefix(".venv/bin/") for line in lines)
     return sorted({line for line in found if line.startswith(f"{program} ")})
 
@@ -55,7 +34,7 @@ def commands(program: str) -> list[str]:
 def anchors(page: Path) -> set[str]:
     """Return what the headings of a page are called in links: as GitHub has it, which counts equal ones."""
     found: list[str] = []
-    for heading in _HEADING.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+    for heading in _HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         name = re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", heading).lower()).replace(" ", "-")
         found.append(f"{name}-{found.count(name)}" if name in found else name)
     return set(found)
@@ -63,7 +42,7 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_each_relative_link_leads_to_a_file_and_to_a_heading_of_it(page: Path) -> None:
-    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
     links = [link.partition("#") for link in _LINK.findall(text) if "://" not in link]
 
     assert [target for target, _, _ in links if target and not (page.parent / target).exists()] == []

@@ -61,12 +61,18 @@ class Page:
 
 @asynccontextmanager
 async def page(
-    path: Path, *, token: bool = True, store: Store | None = None, serves: bool = True
+    path: Path,
+    *,
+    token: bool = True,
+    store: Store | None = None,
+    serves: bool = True,
+    config: ProxyConfig | None = None,
 ) -> AsyncIterator[Page]:
+    """Give the page of a proxy with two rules of a file and a store, or of what a file says."""
     (path / "token").write_text(f"{TOKEN}\n")
     store = store or Store(directory=str(path / "d"))
     ips = (IpRule(ip=DEFAULT, connection_creation_rate=5.0, source="p.yaml:9"),)
-    server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(FILED,), ip_quotas=ips, store=store))
+    server = Server(config or ProxyConfig(listeners=(LISTENER,), quotas=(FILED,), ip_quotas=ips, store=store))
     await server.quota_desk.read()
     running = [asyncio.get_running_loop().create_task(server.quota_desk.run())] if serves else []
     token_file = str(path / "token") if token else None

@@ -1,0 +1,51 @@
+"""README.md and docs/ as tests read them: pages, and the fenced blocks in them."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDERS = ("docs", "bench", "tests")
+PAGES = sorted(
+    [REPOSITORY / "README.md", *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md"))]
+)
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    where: str
+    language: str
+    text: str
+
+    @property
+    def steps(self) -> list[tuple[str, str]]:
+        """What is typed in a block of a shell, and what is written behind it: after ``$`` in console, as # in sh."""
+        found: list[tuple[str, str]] = []
+        typed, told = ("$ ", "") if self.language == "console" else ("", "# ")
+        for line in self.text.replace("\\\n", "").splitlines():
+            if line.startswith(typed) and not (told and line.startswith(told)):
+                found.append((line.removeprefix(typed), ""))
+            else:
+                command, so_far = found.pop()
+                found.append((command, f"{so_far}{line.removeprefix(told)}\n"))
+        return found
+
+
+def blocks(language: str) -> list[Block]:
+    """Return all fenced blocks of ``language``."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for match in FENCE.finditer(text):
+            where = f"{page.relative_to(REPOSITORY)}:{text.count(chr(10), 0, match.start()) + 1}"
+            found.append(Block(where, match[1], match[2]))
+    return [block for block in found if block.language == language]
+
+
+def block(page: str, language: str, *, holding: str) -> Block:
+    """Return the one block of ``docs/PAGE`` in which a text is found."""
+    (found,) = (one for one in blocks(language) if one.where.startswith(f"docs/{page}:") and holding in one.text)
+    return found
