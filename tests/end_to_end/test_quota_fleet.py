@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,16 +22,20 @@ from config.model import AdminClient as Client
 from config.quota_record import Setting, encode
 from config.units import parse_addresses
 from protocol.client_quotas import EntityParts
+from proxy.__main__ import main
 from proxy.quota_desk import QuotaDesk
 from proxy.quota_store.directory import StoreDirectory
+from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.load import KIB, batch_of
-from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
 from tests.end_to_end.support.relay import Relay
+from tests.support.pages import block
 
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _RATE = "connection_creation_rate"
@@ -38,6 +44,8 @@ _ALICE: EntityParts = (("user", "alice"), ("client-id", None))
 _IP: EntityParts = (("ip", "192.0.2.7"),)
 _STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
+# From a change to its being in force at every proxy of a fleet.
+_EVERYWHERE_S = 2
 
 
 def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> None:
@@ -72,7 +80,7 @@ def test_what_is_set_at_one_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, 
             assert not _waits(client, topic)
             changes = [(_ETL, {_P: 1_000.0}), (_ALICE, {_P: 7.0, _C: 8.0}), (_IP, {_RATE: 5.0})]
             assert [one.error_code for one in at_one.alter_all(changes)] == [0, 0, 0]
-            _until("the change is in force at the other", lambda: detail(other)["entities"] == 3)
+            _until("the change is in force at the other", lambda: detail(other)["entities"] == 3, _EVERYWHERE_S)
             assert _waits(client, topic)
 
             # Each deletes and changes what the other has set; nobody's change undoes the other's.
@@ -93,6 +101,86 @@ def test_what_is_set_at_one_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, 
             "topic": f"kafka://{mortal_kafka.bootstrap_servers}/{store}",
             "connected": True, "read": True, "entities": 2, "offset": 11, "unknown_hosts": 0,
         }  # fmt: skip
+        assert "Traceback" not in one.log + other.log
+
+
+@contextmanager
+def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
+    """Give two proxies that Java's clients reach: in front of a broker, and of a cluster whose addresses it rewrites.
+
+    Who does not log in pays as alice, and waits after his first byte.
+    """
+    store = _store(kafka)
+    alice = {"principals": {"admins": ["ANONYMOUS"], "fold": [{"match": "^ANONYMOUS$", "to": "alice"}]}}
+    first = free_ports(3)
+    rewrites = {
+        "name": "PROXIED", "bind": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 2}",
+        "bootstrap_servers": kafka.bootstrap_servers,
+    }  # fmt: skip
+    told = [settings(kafka, store, directory / name) | alice | {"shaping": "paced", "burst": "1ms"} for name in "ab"]
+    for name, of_one in zip("ab", told, strict=True):
+        of_one["store"] |= {"audit_log": str(directory / f"{name}.jsonl")}
+    del told[0]["listeners"]
+    with Proxy(told[0], kafka) as one, Proxy(told[1] | {"listeners": [rewrites]}) as other:
+        yield one, other
+
+
+def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines in which ``explain`` tells of the limit on what alice produces."""
+    assert main(["explain", str(proxy.file), "--user", "alice", "--client-id", "etl"]) == 0
+    _, _, found = capsys.readouterr().out.partition("\n\n")
+    return [" ".join(line.split()) for line in found.splitlines()[:3]]
+
+
+def test_kafkas_own_command_at_one_proxy_holds_at_all_within_two_seconds_and_after_they_are_killed(
+    mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the commands of docs/quotas.md, and what these say there."""
+    (alters, altered), (shows, shown) = block("quotas.md", "sh", holding="--add-config").steps
+    set_, show = ("|".join(shlex.split(command)[3:]) for command in (alters, shows))
+    wanted = [["0", altered.strip()], ["0", shown.strip()], ["0", shown.strip()]]
+    topic = create_topic(mortal_kafka)
+    with _both(mortal_kafka, tmp_path) as both:
+        one, other = both
+        ports = one.port(), other.port() + 1 + mortal_kafka.broker.node_id
+        at_other = f"{show}|--bootstrap-server|{other.address()}"
+
+        def limits() -> list[list[float]]:
+            family = "kafka_quota_proxy_quota_limit"
+            return [proxy.metrics().values(family, user="alice", client_id="<default>") for proxy in both]
+
+        with raw_client(ports[0], client_id="etl") as at_one, raw_client(ports[1], client_id="etl") as at_two:
+            assert not _waits(at_one, topic)
+            assert not _waits(at_two, topic)
+            told = said(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
+            assert told == wanted
+            assert limits() == [[10_485_760]] * 2
+            assert _waits(at_one, topic)
+            assert _waits(at_two, topic)
+        (line,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
+        for proxy in both:
+            (at, _, what), *_ = came_into_force(proxy)
+            assert what.startswith("user alice, client-id <default>: ")
+            took_s = datetime.fromisoformat(at).timestamp() - datetime.fromisoformat(line["time"]).timestamp()
+            assert took_s < _EVERYWHERE_S
+        explained = [_explained(proxy, capsys) for proxy in both]
+        where = f"kafka://{mortal_kafka.bootstrap_servers}/"
+        for limit, rule, level in explained:
+            assert limit == "producer_byte_rate: 10485760 bytes (10 MiB) per second"
+            assert rule.startswith(f"rule user alice, client-id <default> ({where}")
+            assert level == "level 2 of 8: user, default client-id"
+
+        for proxy in both:
+            proxy.kill()
+        for proxy in both:
+            proxy.start()
+
+        assert limits() == [[10_485_760]] * 2
+        for port in ports:
+            with raw_client(port, client_id="etl") as client:
+                assert _waits(client, topic)
+        assert [_explained(proxy, capsys) for proxy in both] == explained
+        assert said(mortal_kafka, KAFKA_4, one.address(), show, at_other) == wanted[1:]
         assert "Traceback" not in one.log + other.log
 
 
@@ -198,7 +286,7 @@ def test_ten_proxies_have_each_change_within_two_seconds_and_in_the_same_order(
         record_property(
             "in force everywhere", f"p50 {took_s[120]:.3f} s, p99 {took_s[237]:.3f} s, most {took_s[-1]:.3f} s"
         )
-        assert took_s[237] < 2
+        assert took_s[237] < _EVERYWHERE_S
 
         # Two at once, of the same key.
         _at_once(partial(_duel, proxies[1], range(1, 51)), partial(_duel, proxies[2], range(51, 101)))
