@@ -1,55 +1,49 @@
-"""Which versions of both APIs of client quotas a client is told, in front of an old broker."""
+"""Client quotas that are set and shown in front of an old broker.
+
+What a client is told of the versions of both APIs is proven where a broker has neither of them, in
+``tests/proxy/test_administration.py``: a broker of 2.8 says itself what the proxy says.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT
 from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.old_kafka import OldKafka
-from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.processes import free_ports
 from tests.end_to_end.support.proxy import Proxy
-
-_BOTH: Final = (48, 49)
-
-
-def _told(port: int) -> list[tuple[int, int] | None]:
-    """Return the versions of both APIs that somebody is told who has not logged in."""
-    with raw_client(port) as client:
-        told = client.api_versions()
-    return [told.get(api_key) for api_key in _BOTH]
 
 
 @pytest.mark.long
-def test_what_is_answered_here_is_told_and_of_what_is_not_what_the_broker_says(tmp_path: Path) -> None:
+def test_the_command_of_4_3_sets_a_quota_at_a_proxy_in_front_of_2_8_and_the_broker_hears_of_none(
+    tmp_path: Path,
+) -> None:
     with OldKafka() as kafka:
-        brokers = _told(kafka.listener(DIRECT).port)
-        assert brokers == [(0, 1), (0, 1)]
+        first = free_ports(3)
+        rewrites = {
+            "name": "clients",
+            "bind": f"127.0.0.1:{first}",
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "broker_ports": f"{first + 1}-{first + 2}",
+        }
         settings = {
-            "listeners": [
-                {"name": "clients", "bind": f"127.0.0.1:{free_port()}", "upstream": kafka.listener(DIRECT).address}
-            ],
-            "principals": {"admins": ["admin"]},
+            "listeners": [rewrites],
+            "principals": {"admins": ["ANONYMOUS"], "forward_quota_requests": True},
             "store": {"directory": str(tmp_path)},
         }
+        show = "--describe|--entity-type|users|--entity-default"
         with Proxy(settings) as proxy:
-            assert _told(proxy.port("clients")) == [(0, 1), (0, 1)]
-
-            assert proxy.reload({**settings, "principals": {"admins": ["admin"], "forward_quota_requests": True}})
-            assert _told(proxy.port("clients")) == brokers
-
-            assert proxy.reload({**settings, "principals": {"admins": ["ANONYMOUS"], "forward_quota_requests": True}})
-            assert _told(proxy.port("clients")) == [(0, 1), (0, 1)]
-            _, shown = said(
+            _, shown, at_broker = said(
                 kafka,
                 KAFKA_4,
                 proxy.address("clients"),
                 "--alter|--add-config|producer_byte_rate=7000|--entity-type|users|--entity-default",
-                "--describe|--entity-type|users|--entity-default",
+                show,
+                f"{show}|--bootstrap-server|{kafka.listener(DIRECT).address}",
             )
             assert shown == ["0", "Quota configs for the default user-principal are producer_byte_rate=7000.0"]
+            assert at_broker == ["0"]
