@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +11,14 @@ from typing import Final
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.kafka_configs import said
 from tests.end_to_end.support.load import KIB, batch_of
 from tests.end_to_end.support.proxy import Proxy
+from tests.support.pages import block
 
 _P, _C, _R, _M = "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"
 _RATE = "connection_creation_rate"
@@ -242,3 +244,22 @@ def test_who_is_no_administrator_is_refused_or_asks_the_broker(kafka_4: Kafka, t
         commands, wanted = zip(*both, strict=True)
         assert said(kafka_4, KAFKA_4, proxy.address(), *commands, expected=wanted) == list(wanted)
         assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 0
+
+
+def test_the_java_program_of_the_page_sets_the_quota_and_prints_what_the_page_says(
+    kafka_4: Kafka, tmp_path: Path
+) -> None:
+    program = block("quotas.md", "java", holding="alterClientQuotas").text
+    (printed,) = re.findall(r"^ *// (\{.*)$", program, re.MULTILINE)
+    source = tmp_path / "Page.java"
+    packages = ("java.util", "org.apache.kafka.clients.admin", "org.apache.kafka.common.quota")
+    source.write_text(
+        "".join(f"import {package}.*;\n" for package in packages)
+        + "public class Page { public static void main(String[] arguments) throws Exception {\n"
+        + f"String PROXY = arguments[0];\n{program}\n}}}}\n"
+    )
+    with _proxy(kafka_4, tmp_path / "quotas.d") as proxy:
+        told = kafka_4.run_java(str(source), proxy.address(), classpath=kafka_classpath(KAFKA_4))
+
+        assert told == f"{printed}\n"
+        assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1
