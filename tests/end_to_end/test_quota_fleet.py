@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +18,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from config.model import Address, Listener, ProxyConfig, QuotasFrom, Store
-from config.model import AdminClient as Client
 from config.quota_record import Setting, encode
-from config.units import parse_addresses
 from protocol.client_quotas import EntityParts
 from proxy.__main__ import main
-from proxy.quota_desk import QuotaDesk
 from proxy.quota_store.directory import StoreDirectory
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
@@ -46,6 +43,8 @@ _STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
 # From a change to its being in force at every proxy of a fleet.
 _EVERYWHERE_S = 2
+# How much longer a proxy takes to serve where ten thousand entities are to be in force by then.
+_LOADED_S = 2
 
 
 def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> None:
@@ -406,29 +405,40 @@ def _record_count(kafka: Kafka, topic: str) -> int:
     return count
 
 
+def _start(proxy: Proxy) -> tuple[float, float]:
+    """Start it anew; return the seconds until it serves, and those of a processor that it took."""
+    proxy.kill()
+    began_s = time.monotonic()
+    proxy.start()
+    return time.monotonic() - began_s, proxy.process.cpu_seconds()
+
+
 @pytest.mark.long
-async def test_ten_thousand_entities_are_in_force_in_less_than_two_seconds(
+def test_ten_thousand_entities_are_in_force_less_than_two_seconds_later_than_none(
     mortal_kafka: Kafka, record_property: Callable[[str, object], None]
 ) -> None:
     store = _store(mortal_kafka)
-    producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
-    for number in range(10_000):
-        key, value = encode(Setting(client_id=f"client-{number}", key=_P, value=number + 1.0))
-        producer.produce(store, key=key, value=value)
-        producer.poll(0)
-    assert producer.flush(60) == 0
-    servers = parse_addresses(mortal_kafka.bootstrap_servers)
-    topic = QuotasFrom(topic=store, client=Client(bootstrap_servers=servers))
-    listener = Listener(name="a", bind=Address(host="127.0.0.1", port=1), upstream=servers[0])
-    desk = QuotaDesk(ProxyConfig(listeners=(listener,), store=Store(topic=topic)), on_changes=lambda *_: None)
+    with Proxy(settings(mortal_kafka, store, None)) as proxy:
+        without = sorted(_start(proxy) for _ in range(5))[2]
+        producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
+        for number in range(10_000):
+            key, value = encode(Setting(client_id=f"client-{number}", key=_P, value=number + 1.0))
+            producer.produce(store, key=key, value=value)
+            producer.poll(0)
+        assert producer.flush(60) == 0
 
-    # Of this process, too: it is the same on a machine that is busy with other things.
-    before_s, began_s = time.process_time(), time.monotonic()
-    await desk.read()
-    took_s, waited_s = time.process_time() - before_s, time.monotonic() - began_s
-    await desk.stop()
+        starts = []
+        for _ in range(5):
+            starts.append(_start(proxy))
+            in_force = proxy.metrics().values("kafka_quota_proxy_quota_limit", kind="produce")
+            assert sorted(in_force) == [number + 1.0 for number in range(10_000)]
 
-    record_property("10,000 entities", f"{waited_s:.2f} s, of which {took_s:.2f} s of CPU")
-    assert len(desk.quotas) == 10_000
-    assert took_s < 2
-    assert waited_s < 2
+    with_them = sorted(starts)[2]
+    loaded_s, loaded_cpu_s = (many - few for many, few in zip(with_them, without, strict=True))
+    for what, (took_s, cpu_s) in (("no entities", without), ("10,000 entities", with_them)):
+        told = f"serves after {took_s:.2f} s, of which {cpu_s:.2f} s of CPU"
+        record_property(what, told)
+        sys.stdout.write(f"{what}: {told}\n")
+    # The rest is the start of a process.
+    assert loaded_s < _LOADED_S
+    assert loaded_cpu_s < _LOADED_S
