@@ -149,7 +149,10 @@ def upstream_of(server: Server, address: Address) -> Upstream:
 async def running(
     config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms, timeout_s: float = _TIMEOUT_S
 ) -> AsyncIterator[Server]:
-    """Give a proxy whose listeners are bound, within that time, and stop it afterwards. ``wall_ms`` returns Unix time."""
+    """Give a proxy whose listeners are bound, within ``timeout_s``, and stop it afterwards.
+
+    ``wall_ms`` returns Unix time.
+    """
     server = Server(config, wall_ms=wall_ms)
     serving = asyncio.ensure_future(server.run())
     try:
