@@ -191,9 +191,8 @@ class StoreDirectory:
         """Let go of everything, when the snapshot that is being written is."""
         self._close_journal()
         with self._writing:
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+            lock, self._lock = self._lock, -1
+            _close(lock)
 
     # -- reading
 
@@ -253,9 +252,8 @@ class StoreDirectory:
         self.journal_bytes, self._checksum = len(line), checksum
 
     def _close_journal(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        file, self._file = self._file, -1
+        _close(file)
 
     def _put_snapshot(self, number: int, rules: Mapping[Entity, StoredRule]) -> None:
         self.snapshot_bytes = self._put(_name(number, "snapshot"), snapshot_lines(number, rules))
@@ -276,7 +274,7 @@ class StoreDirectory:
             part.unlink(missing_ok=True)
             raise
         finally:
-            os.close(descriptor)
+            _close(descriptor)
         _sync(self._directory)
         return size_bytes
 
@@ -313,7 +311,14 @@ def _sync(directory: Path) -> None:
     try:
         os.fsync(descriptor)
     finally:
-        os.close(descriptor)
+        _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    """Close a file, if there is one. Its bytes are on the disk, and it is closed whatever is said: see close(2)."""
+    if descriptor >= 0:
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from proxy.quota_store import directory
 from proxy.quota_store.alter import Change
-from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.directory import NotTakenBackError, StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.journal import ForeignStoreError, Restored, apply
 from proxy.quota_store.record import write_line
@@ -386,26 +386,33 @@ CALLS: Final = ("write", "fsync", "ftruncate", "open", "rename")
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], BaseException | None], *, half: bool) -> None:
-    """Have calls of the system fail, by their number; with ``half`` a write does half of its work before."""
+    """Have calls of the system fail, by their number; with ``half`` a write does half of its work before.
+
+    A descriptor is gone whatever its closing says, as in Linux. Where the process ends by it, nobody is told.
+    """
     count = 0
 
-    def patched(original: Callable[..., object], *, is_write: bool) -> Callable[..., object]:
+    def patched(original: Callable[..., object], *, each: str) -> Callable[..., object]:
         def call(*arguments: object, **more: object) -> object:
             nonlocal count
             count += 1
             error = fails(count)
             if error is None:
                 return original(*arguments, **more)
-            if is_write and half:
+            if each == "write" and half:
                 descriptor, data = arguments
                 assert isinstance(data, memoryview)
                 original(descriptor, data[: len(data) // 2])
+            if each == "close":
+                original(*arguments)
+                if not isinstance(error, OSError):
+                    return None
             raise error
 
         return call
 
-    for each in CALLS:
-        monkeypatch.setattr(os, each, patched(getattr(os, each), is_write=each == "write"))
+    for each in (*CALLS, "close"):
+        monkeypatch.setattr(os, each, patched(getattr(os, each), each=each))
 
 
 def number_of_calls(path: Path) -> int:
@@ -478,6 +485,43 @@ def test_a_change_that_failed_is_not_there_even_if_it_was_written_whole(tmp_path
         assert (restored.rules, restored.number, restored.faults) == (rules_after(2), 2, ())
 
 
+def test_what_the_closing_of_a_journal_says_is_of_no_concern(tmp_path: Path) -> None:
+    """Its descriptor is gone all the same, and may be another file's by now."""
+    other = tmp_path / "other"
+    with opened(tmp_path / "store") as (store, _):
+        store.append(CHANGES[0])
+        close = os.close
+
+        def failing_close(descriptor: int) -> None:
+            close(descriptor)
+            raise OSError(errno.EIO, "input/output error")
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(os, "close", failing_close)
+            with suppress(OSError):
+                store.begin_snapshot()
+        taken = [os.open(other, os.O_RDWR | os.O_CREAT) for _ in range(3)]
+        store.append(CHANGES[1])
+        for descriptor in taken:
+            close(descriptor)
+
+    assert other.read_bytes() == b""
+    with opened(tmp_path / "store") as (_, restored):
+        assert (restored.rules, restored.number) == (rules_after(2), 2)
+
+
+def test_a_change_that_cannot_be_taken_back_is_told_as_such_whatever_its_journals_closing_says(tmp_path: Path) -> None:
+    with opened(tmp_path) as (store, _):
+        store.append(CHANGES[0])
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            # Written whole, and everything behind that fails.
+            failing(monkeypatch, lambda count: full() if count > 1 else None, half=False)
+            with pytest.raises(NotTakenBackError):
+                store.append(CHANGES[1])
+    with opened(tmp_path) as (_, restored):
+        assert (restored.rules, restored.number) == (rules_after(2), 2)
+
+
 def test_a_change_that_failed_is_not_there_after_a_restart_either(tmp_path: Path) -> None:
     """What could be neither kept nor taken back has the next journal behind it at once, not with the next change."""
     with opened(tmp_path) as (store, _):
@@ -502,7 +546,7 @@ def test_a_change_that_failed_is_not_there_after_a_restart_either(tmp_path: Path
 _APPENDS_A_HUNDRED: Final = """
 import sys
 from pathlib import Path
-from proxy.quota_store.directory import StoreDirectory
+from proxy.quota_store.directory import NotTakenBackError, StoreDirectory
 from tests.proxy.quota_store.test_directory import CHANGES, rules_after
 
 store = StoreDirectory(Path(sys.argv[1]))
