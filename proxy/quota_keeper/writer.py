@@ -39,14 +39,10 @@ _MOST_BYTES: Final = 16 * 1_048_576
 _TOPIC_RESOURCE: Final = 2
 _FULL_ERRORS: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
 _DENIED_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
-# What says of a batch that it was not taken. After any other fault it may have been.
-_NOT_TAKEN_ERRORS: Final = (
-    errors.NotLeaderForPartitionError,
-    errors.UnknownTopicOrPartitionError,
-    errors.LeaderNotAvailableError,
-    errors.NotEnoughReplicasError,
-    errors.KafkaStorageError,
-)
+# What says of a batch that it was not taken. After any other fault it may have been: with acks=all a broker says that
+# it is not the leader, has no such topic or that its disk has failed also of what it has appended, where it finds out
+# while it waits for the others (``DelayedProduce.tryComplete`` in Apache Kafka).
+_NOT_TAKEN_ERRORS: Final = (errors.LeaderNotAvailableError, errors.NotEnoughReplicasError)
 _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProducerId, errors.InvalidProducerEpoch)
 
 

@@ -22,7 +22,8 @@ from tests.support.topic_cluster import SETTINGS, TopicCluster
 
 ONE: list[Record] = [(b'{"user":"a"}', b'{"producer_byte_rate":1.0}'), (b'{"user":"b"}', None)]
 # What a broker answers with.
-NOT_LEADER, TIMED_OUT, TOO_LARGE, NO_REPLICAS, DENIED, OUT_OF_ORDER = 6, 7, 10, 19, 29, 45
+UNKNOWN, NO_LEADER, NOT_LEADER, TIMED_OUT, TOO_LARGE, NO_REPLICAS, DENIED = 3, 5, 6, 7, 10, 19, 29
+OUT_OF_ORDER, STORAGE = 45, 56
 
 
 @dataclass
@@ -146,7 +147,11 @@ async def test_what_may_be_there_is_not_sent_by_another_producer(cluster: Cluste
         ("lost before", True),
         ("no answer", True),
         (TIMED_OUT, True),
-        (NOT_LEADER, False),
+        # A leader answers so, too, that has appended and is none any more when all replicas are to have it.
+        (NOT_LEADER, True),
+        (UNKNOWN, True),
+        (STORAGE, True),
+        (NO_LEADER, False),
         (NO_REPLICAS, False),
     ],
 )
