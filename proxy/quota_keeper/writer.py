@@ -116,6 +116,8 @@ class Writer:
                         text = "the topic takes no batch of this size; ask for less at a time"
                         raise NotWrittenError(text, may_be_there=attempt.may_be_there, is_final=True) from None
                     except (*_DENIED_ERRORS, OwnAddressError, NoTopicError) as error:
+                        # Or the next call would take the connection without what makes sure of the leader.
+                        await self.close()
                         raise NotWrittenError(_words(error), may_be_there=attempt.may_be_there) from error
                     except Exception as error:  # noqa: BLE001 - a library raises more than it tells
                         reason = _words(error)

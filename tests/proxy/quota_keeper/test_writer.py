@@ -219,6 +219,22 @@ async def test_a_topic_of_several_partitions_is_not_written(cluster: Cluster) ->
         await Writer(SETTINGS, "me").append(ONE)
 
 
+async def test_a_topic_that_has_become_one_of_several_partitions_is_not_written_by_later_calls(
+    cluster: Cluster,
+) -> None:
+    writer = Writer(SETTINGS, "me")
+    await writer.append(ONE)
+    await writer.close()
+    cluster.partitions = 2
+
+    for _ in range(2):
+        with pytest.raises(NotWrittenError, match="it has 2 partitions"):
+            await writer.append(ONE)
+
+    assert records_of(cluster) == [ONE]
+    assert cluster.closed == cluster.clients
+
+
 async def test_a_large_request_is_one_batch_that_readers_take(cluster: Cluster) -> None:
     many: list[Record] = [
         (b'{"user":"%d","key":"producer_byte_rate"}' % number, b'{"value":1.0}') for number in range(10_000)
