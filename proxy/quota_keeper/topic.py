@@ -80,6 +80,7 @@ class TopicKeeper:
         self._may_serve = asyncio.Event()
         self._has_moved = asyncio.Event()
         self._is_to_be_looked_at = asyncio.Event()
+        self._is_within_batch = False
         self._said: set[str] = set()
 
     @property
@@ -241,6 +242,7 @@ class TopicKeeper:
     # -- reading --
 
     async def _hear(self, told: ToldByReader) -> None:
+        self._is_within_batch = isinstance(told, Read) and not told.is_whole
         if isinstance(told, Began):
             self.state.begin()
         elif isinstance(told, Read):
@@ -249,6 +251,8 @@ class TopicKeeper:
             self.state.end_reached(next_offset=told.next_offset)
         else:
             self._fail(told)
+        if self._is_within_batch:
+            return
         await self._settle(is_said=isinstance(told, Read))
         self.offset = self.state.next_offset
         if isinstance(told, AtEnd):
@@ -256,8 +260,11 @@ class TopicKeeper:
         self._has_moved.set()
 
     async def _settle(self, *, is_said: bool) -> None:
-        """Put in force what has changed, and say so one by one where it is news."""
-        while self.state.is_unsettled:
+        """Put in force what has changed, and say so one by one where it is news.
+
+        Of a batch that is half read nothing: there may be limits, and not the terms on which they hold.
+        """
+        while self.state.is_unsettled and not self._is_within_batch:
             told = self.state.changes(_AT_ONCE)
             self._say()
             if told:

@@ -31,12 +31,15 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 class Batches:
     """The batches of one answer that was asked for from ``offset`` on. ``next_offset`` is behind what was gone through.
 
+    ``is_within``: of the batch that the last record is in there are others behind it.
+
     Raises, when gone through:
         Exception: They are damaged.
     """
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.next_offset = offset
+        self.is_within = False
         self._data = data
 
     def records(self) -> Iterator[Seen]:
@@ -47,7 +50,13 @@ class Batches:
             if not batch.validate_crc():
                 raise KafkaError(f"the batch before offset {batch.next_offset} has a wrong checksum")
             if not batch.is_control_batch:
-                yield from (one for one in _decoded(batch, data) if one.offset >= offset)
+                some = (one for one in _decoded(batch, data) if one.offset >= offset)
+                one = next(some, None)
+                while one is not None:
+                    following = next(some, None)
+                    self.is_within = following is not None
+                    yield one
+                    one = following
             # Also where compaction has left nothing of it.
             self.next_offset = max(self.next_offset, batch.next_offset)
 

@@ -163,7 +163,7 @@ class Reader:
         told = offset
         while some := tuple(islice(records, _AT_ONCE)):
             told = some[-1].offset + 1
-            await self._tell(Read(some, self._since_ms, told))
+            await self._tell(Read(some, self._since_ms, told, is_whole=not batches.is_within))
         if told < batches.next_offset and self._has_told_end:
             await self._tell(Read((), self._since_ms, batches.next_offset))
         self._end_offset = max(batches.next_offset, end_offset)

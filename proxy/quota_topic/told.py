@@ -12,11 +12,15 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read next; see ``QuotaTopicState.take``."""
+    """What was read next; see ``QuotaTopicState.take``.
+
+    ``is_whole``: it ends where a batch does. What is behind it says nothing else of what is in it.
+    """
 
     records: tuple[Seen, ...]
     since_ms: int | None
     next_offset: int = 0  # all before it has been told
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

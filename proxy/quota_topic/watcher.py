@@ -62,6 +62,7 @@ class QuotaTopic:
         self._on_changes = on_changes
         self._hearing = Hearing(reader, self._hear)
         self._has_heard = asyncio.Event()
+        self._is_within_batch = False
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
@@ -120,6 +121,7 @@ class QuotaTopic:
 
     async def _hear(self, told: Told) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
+        self._is_within_batch = isinstance(told, Read) and not told.is_whole
         if isinstance(told, Began):
             self.state.begin()
         elif isinstance(told, Read):
@@ -136,7 +138,8 @@ class QuotaTopic:
 
     async def _settle(self) -> None:
         self._say()
-        while self.state.is_unsettled:
+        # Of a batch that is half read limits may be there, and not the terms on which they hold.
+        while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             if changes:
                 self._put_in_force(changes)

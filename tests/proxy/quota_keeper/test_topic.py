@@ -5,12 +5,14 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from config.model import DEFAULT
-from config.quota_record import Rule, Setting
+from config.model import DEFAULT, Enforcement
+from config.quota_record import TERMS, QuotaRecord, Rule, Setting
+from config.terms import Terms
 from proxy.quota_keeper import topic as topic_module
 from proxy.quota_keeper import topic_state
 from proxy.quota_keeper.keeper import NotKeptError
@@ -22,6 +24,9 @@ from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from proxy.quota_topic.state import Seen
+from proxy.quota_topic.told import AtEnd, Began, Read
+from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
 
@@ -104,6 +109,38 @@ async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then
         (b'{"user":"alice","key":"producer_byte_rate"}', None),
         (b'{"user":"alice","key":"terms"}', None),
     ]
+
+
+@on_uvloop
+async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+    """A limit without the terms that are written behind it would be another one."""
+
+    def read(offset: int, *records: QuotaRecord, is_whole: bool) -> Read:
+        seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
+        return Read(seen, None, offset + len(seen), is_whole=is_whole)
+
+    limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
+    terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
+    held: list[Change] = []
+    offsets: list[int] = []
+
+    async def hold(changes: Sequence[Change]) -> None:
+        held.extend(changes)
+        offsets.append(keeper.offset)
+
+    told = [
+        Began(), AtEnd(0),
+        read(0, limit, is_whole=False), read(1, terms, is_whole=True),
+        read(2, lower, is_whole=False), read(3, replace(terms, value=None), is_whole=True),
+    ]  # fmt: skip
+    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await keeper.open()
+    await eventually(lambda: keeper.offset == 4)
+    await keeper.close()
+
+    observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
+    assert held == [Change(ALICE, observed), Change(ALICE, rule(**{P: 1.0}))]
+    assert offsets == [0, 2]
 
 
 @on_uvloop

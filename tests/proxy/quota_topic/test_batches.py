@@ -39,6 +39,14 @@ def test_batches_with_and_without_gzip_are_read() -> None:
     assert read(data, offset=4) == ([(4, rule(4)), (5, rule(5)), (6, rule(6))], 7)
 
 
+def test_which_record_is_the_last_of_its_batch_is_known_also_where_compaction_has_left_less() -> None:
+    batches = Batches(batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1)
+
+    assert [(one.offset, batches.is_within) for one in batches.records()] == [
+        (1, False), (5, False), (6, True), (7, False),
+    ]  # fmt: skip
+
+
 def test_a_batch_that_is_cut_off_is_for_the_next_answer() -> None:
     whole, cut = batch(0, rule(0)), batch(1, rule(1))
 

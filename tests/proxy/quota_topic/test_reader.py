@@ -180,6 +180,17 @@ async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
     assert [len(one.records) for one in told if isinstance(one, Read)] == [250, 250, 100]
 
 
+async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cluster: Cluster) -> None:
+    cluster.append(*(rule(number) for number in range(500)))
+    cluster.append(*(rule(number) for number in range(251)), gaps=4)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    portions = [(len(one.records), one.is_whole) for one in told if isinstance(one, Read)]
+    assert portions == [(250, False), (250, True), (250, False), (1, True)]
+
+
 async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) -> None:
     cluster.append(rule(1), gaps=3)
     cluster.append(gaps=2)

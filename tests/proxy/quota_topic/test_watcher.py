@@ -11,7 +11,7 @@ from time import time_ns
 import pytest
 
 from config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
-from config.quota_record import News, QuotaRecord, Rule, Share
+from config.quota_record import News, QuotaRecord, Rule, Setting, Share
 from proxy.quota.entity import Entity
 from proxy.quota_topic import watcher as watcher_module
 from proxy.quota_topic.hearing import Tell
@@ -31,9 +31,9 @@ def alice(byte_rate: float) -> Rule:
     return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
 
 
-def read(*records: QuotaRecord) -> Read:
+def read(*records: QuotaRecord, is_whole: bool = True) -> Read:
     wall_ms = time_ns() // 1_000_000
-    return Read(tuple(Seen(offset, wall_ms, record) for offset, record in enumerate(records)), None)
+    return Read(tuple(Seen(offset, wall_ms, record) for offset, record in enumerate(records)), None, is_whole=is_whole)
 
 
 class Watched:
@@ -85,6 +85,18 @@ async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() ->
         assert len(watched.topic.rules) == 600
     assert watched.playbook.is_stopped
     assert watched.playbook.errors == []
+
+
+async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+    limit = Setting(user="alice", key="producer_byte_rate", value=1.0)
+    terms = Setting(user="alice", key="terms", value={"enforcement": "observe"})
+    bob = Rule(user="bob", limits={"producer_byte_rate": 1.0})
+    watched = Watched(Began(), AtEnd(), read(limit, is_whole=False), read(terms), read(bob))
+
+    async with running(watched):
+        await eventually(lambda: ("bob", None) in watched.changes)
+
+    assert set(watched.changes) == {("bob", None)}
 
 
 async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
