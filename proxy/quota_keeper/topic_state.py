@@ -5,7 +5,7 @@ changes one key does not touch what another proxy changes meanwhile, and of one 
 everywhere. A rule of a publisher goes before the settings of its entity, which cannot be changed meanwhile.
 
 A topic that is read anew replaces what is known when its end is reached, not before. A key whose newer value is not
-understood stays as it was.
+understood stays as it was. Of an entity with terms of which none were understood no setting holds, nor can be changed.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, w
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule, keys_of
 from proxy.quota_topic.state import Notice, Seen
-from proxy.quota_topic.table import RULE, Limits, Table
+from proxy.quota_topic.table import RULE, UNKNOWN_TERMS, Limits, Table
 
 # More than may be set (``proxy.quota_store.alter.MAX_RULES``), for two proxies may set the last one at once.
 MOST_ENTITIES: Final = 210_000
@@ -28,6 +28,7 @@ MOST_ENTITIES: Final = 210_000
 _MOST_SAID: Final = 100
 # Of how many records that were not understood the offsets are known: who has written one asks right behind.
 _MOST_FAULTS: Final = 10_000
+_NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
 
 
 class Told(NamedTuple):
@@ -49,7 +50,7 @@ class StoreTopicState:
         not_understood: How many of them were not understood.
         next_offset: All before it has been taken; of a topic that is read anew, when its end is reached.
         in_force: What ``changes`` has told.
-        sources: Entities that have a rule of a publisher, and where that is.
+        sources: Entities that have a rule of a publisher, or terms that are not understood here, and where that is.
     """
 
     def __init__(self, *, name: str, most: int = MOST_ENTITIES) -> None:
@@ -165,11 +166,12 @@ class StoreTopicState:
     # -- within --
 
     def _rule(self, entity: Entity, limits: Limits | None) -> StoredRule | None:
-        if limits is None or not limits.is_published:
-            self.sources.pop(entity, None)
-        else:
+        is_held_back = limits is not None and limits.terms is UNKNOWN_TERMS
+        if limits is not None and (limits.is_published or is_held_back):
             self.sources[entity] = f"{self._name}@{limits.offset}"
-        if limits is None:
+        else:
+            self.sources.pop(entity, None)
+        if limits is None or is_held_back:
             return None
         return StoredRule(limits=limits.limits, terms=limits.terms if isinstance(limits.terms, Terms) else NO_TERMS)
 
@@ -194,9 +196,17 @@ class StoreTopicState:
     def _not_understood(self, offset: int, fault: RecordFault) -> None:
         self.not_understood += 1
         self._faults.append(offset)
-        if isinstance(fault.about, Rule | Setting) and self._next is not None:
-            self._next.carry_over(self._now, _entity(fault.about), _said_by(fault.about, None)[0])
-        self._say_once(fault.key, f"offset {offset} was not understood: {fault}")
+        text = f"offset {offset} was not understood: {fault}"
+        if isinstance(fault.about, Rule | Setting):
+            entity, (key, _) = _entity(fault.about), _said_by(fault.about, None)
+            table = self._now if self._next is None else self._next
+            if self._next is not None:
+                self._next.carry_over(self._now, entity, key)
+            if key == TERMS and table.hold_back(entity, offset):
+                text += _NONE_HOLD
+                if self._next is None:
+                    self._touched[entity] = offset
+        self._say_once(fault.key, text)
 
     def _say_once(self, about: object, text: str) -> None:
         if about in self._said or len(self._said) >= _MOST_SAID:

@@ -303,8 +303,13 @@ class QuotaTopicState:
             self._put_share(
                 contents.shares, Share(proxy=about.proxy, user=about.user, client_id=about.client_id), offset
             )
-        elif isinstance(about, Rule | Setting) and self._next is not None:
-            self._next.rules.carry_over(self._now.rules, *_slot(about))
+        elif isinstance(about, Rule | Setting) and about.ip is None:
+            entity, key = _slot(about)
+            if self._next is not None:
+                self._next.rules.carry_over(self._now.rules, entity, key)
+            if key == TERMS:
+                contents.rules.hold_back(entity, offset)
+                self._touched[entity] = None
         if fault.key in self._said_faults or len(self._said_faults) >= _MOST_SAID:
             return
         self._said_faults.add(fault.key)

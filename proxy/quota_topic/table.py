@@ -10,6 +10,8 @@ from config.quota_record import TERMS
 
 # The key of a rule as a whole, beside those of settings.
 RULE: Final = ""
+# What an entity has in the place of terms that were not understood.
+UNKNOWN_TERMS: Final = object()
 
 E = TypeVar("E")
 
@@ -17,7 +19,8 @@ E = TypeVar("E")
 class Limits(NamedTuple):
     """What holds for an entity.
 
-    ``offset``: of the latest record of it; ``terms``: on which, as they were put; ``is_published``: it is a rule.
+    ``offset``: of the latest record of it; ``terms``: on which, as they were put, or ``UNKNOWN_TERMS``;
+    ``is_published``: it is a rule.
     """
 
     limits: Mapping[str, float]
@@ -60,6 +63,16 @@ class Table(Generic[E]):
             held = self._entities[entity] = {}
         held[key] = Held(value, offset)
         return True
+
+    def hold_back(self, entity: E, offset: int) -> bool:
+        """Take it that the newest terms were not understood; return whether there are no older ones that hold.
+
+        Its limits are others without them: what is to be observed would be enforced.
+        """
+        held = self.held(entity, TERMS)
+        if held is None:
+            self.put(entity, TERMS, UNKNOWN_TERMS, offset)
+        return held is None or held.value is UNKNOWN_TERMS
 
     def held(self, entity: E, key: str) -> Held | None:
         """Return what a key of an entity has; None: nothing."""

@@ -26,6 +26,7 @@ from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from proxy.quota_topic.state import Seen
 from proxy.quota_topic.told import AtEnd, Began, Read
+from proxy.quota_topic.told import Told as ToldByReader
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
@@ -128,7 +129,7 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
         held.extend(changes)
         offsets.append(keeper.offset)
 
-    told = [
+    told: list[ToldByReader] = [
         Began(), AtEnd(0),
         read(0, limit, is_whole=False), read(1, terms, is_whole=True),
         read(2, lower, is_whole=False), read(3, replace(terms, value=None), is_whole=True),

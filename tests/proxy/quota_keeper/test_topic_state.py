@@ -243,20 +243,27 @@ OPS = st.dictionaries(st.sampled_from([P, C]), st.sampled_from([None, 1.0, 2.0])
 FOREIGN = st.one_of(
     st.builds(lambda user, limits: Rule(user=user, limits=limits), USERS, st.sampled_from([{}, {P: 5.0}])),
     st.sampled_from([garbage(b'{"user":"a","key":"producer_byte_rate"}'), garbage(b'{"user":"a"}'), garbage(b"?")]),
+    st.just(garbage(b'{"user":"a","key":"terms"}')),
 )
 
 
 def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
-    """What the documentation says, reckoned from the whole log: of each key the last that was understood."""
+    """What the documentation says, reckoned from the whole log: of each key the last that was understood.
+
+    Terms never are here: where there are any none of the settings hold.
+    """
     last: dict[tuple[Entity, str], object] = {}
     for record in log:
         if isinstance(record, Setting):
             last[Entity(record.user, record.client_id, record.ip), record.key] = record.value
         elif isinstance(record, Rule):
             last[Entity(record.user, record.client_id, record.ip), ""] = record.limits
+        elif isinstance(record, RecordFault) and isinstance(record.about, Setting) and record.about.key == TERMS:
+            about = Entity(record.about.user, record.about.client_id, record.about.ip)
+            last[about, TERMS] = last.get((about, TERMS)) or record
     found: dict[Entity, Mapping[str, float]] = {}
     for (entity, key), value in last.items():
-        if key and value is not None and not last.get((entity, "")):
+        if key in (P, C) and value is not None and not last.get((entity, "")) and not last.get((entity, TERMS)):
             found[entity] = {**found.get(entity, {}), key: value}  # type: ignore[dict-item]
         elif not key and value:
             found[entity] = value  # type: ignore[assignment]
@@ -419,6 +426,36 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
     terms = reader.told[ALICE].terms
     assert terms.schedule is not None
     assert read_terms(written_terms(terms)) == terms
+
+
+def test_without_its_terms_no_limit_holds_and_none_can_be_altered() -> None:
+    """Of a later version, or in a time zone that is not known here: what they exempt would be limited."""
+    unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
+    for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
+        reader = Reader().starts(*first)
+
+        assert reader.settles() == []
+        assert list(reader.state.sources) == [ALICE]
+        (said,) = reader.said()
+        assert said.endswith("; none of the limits that were set for this entity hold here")
+
+        reader.takes(setting(C, 6.0), first=2)
+        assert reader.settles() == []
+        reader.takes(Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)), first=3)
+        reader.settles()
+        assert reader.told == {ALICE: StoredRule(limits={P: 5.0, C: 6.0}, terms=TERMS_OF_ALICE)}
+        assert reader.state.sources == {}
+
+
+def test_whoever_reads_the_topic_anew_knows_of_terms_that_it_did_not_understand() -> None:
+    unknown = garbage(b'{"user":"alice","key":"terms"}')
+    reader = Reader().starts(setting(P, 5.0))
+    reader.settles()
+    reader.starts(setting(P, 5.0), unknown)
+    assert reader.settles() == [Change(ALICE, None)]
+
+    reader.starts(setting(P, 5.0), unknown, Setting(user="alice", key=TERMS))
+    assert reader.settles() == [Change(ALICE, rule(**{P: 5.0}))]
 
 
 def test_terms_that_are_none_leave_those_before() -> None:

@@ -249,6 +249,19 @@ def test_settings_that_have_terms_do_not_hold_without_them() -> None:
     assert topic.rates() == {ALICE: 4.0, bob: 6.0}, "a share is its publisher's"
 
 
+def test_nor_do_settings_whose_terms_are_of_a_form_that_is_not_known() -> None:
+    unknown = decode(b'{"user":"alice","key":"terms"}', b'{"value":["of a later version"]}')
+    topic = Topic().started(setting("producer_byte_rate", 5.0))
+    assert topic.rates() == {ALICE: 5.0}
+
+    topic.read(unknown)
+    assert topic.rates() == {}
+    topic.started(setting("producer_byte_rate", 5.0), unknown)
+    assert topic.rates() == {}
+    topic.read(setting(TERMS, None))
+    assert topic.rates() == {ALICE: 5.0}
+
+
 # -- the file --
 
 
