@@ -352,18 +352,26 @@ class QuotaDesk:
         return QuotasAltered(results, outcomes(request.alterations, results, (), self._in_force.rules, terms))
 
     async def _hold(self, changes: Sequence[Change]) -> None:
-        """Put in force what is kept."""
+        """Put in force what is kept. What is raised for some of it is raised when all the rest is."""
+        failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
-            some = changes[begin : begin + _AT_ONCE]
-            async with self._using_rules:
-                told = self._in_force.change(some, self._addresses, now_ms=self._wall_ms())
-            self._untold.append(told)
-            if self._is_open:
-                self._tell()
-                if any(entity.ip is not None for entity, _ in some):
-                    self._hosts.follow(self._in_force.unknown_hosts)
+            try:
+                await self._hold_some(changes[begin : begin + _AT_ONCE])
+            except Exception as error:  # noqa: BLE001 - without the rest, the next snapshot would be without it, too
+                failure = error
             await asyncio.sleep(0)
         self._timer.wake()
+        if failure is not None:
+            raise failure
+
+    async def _hold_some(self, changes: Sequence[Change]) -> None:
+        async with self._using_rules:
+            told = self._in_force.change(changes, self._addresses, now_ms=self._wall_ms())
+        self._untold.append(told)
+        if self._is_open:
+            self._tell()
+            if any(entity.ip is not None for entity, _ in changes):
+                self._hosts.follow(self._in_force.unknown_hosts)
 
     def _decide(
         self,

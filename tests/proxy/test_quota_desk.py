@@ -412,6 +412,24 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
 
 
 @on_uvloop
+async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_path: Path) -> None:
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(600))
+    async with bed(tmp_path) as one:
+
+        def fails(*_: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk, "_on_changes", fails)
+            told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
+        assert {result.error_code for result in told.results} == {-1}
+        # Of which a snapshot is made.
+        assert one.desk.entities == 600
+        await one.set(ALICE, {P: 5.0})
+        assert len(one.changes[-1][0]) == 601
+
+
+@on_uvloop
 async def test_an_owner_that_fails_ends_nothing() -> None:
     class Faulty:
         def take_turn(self) -> None:
