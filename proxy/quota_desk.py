@@ -271,20 +271,29 @@ class QuotaDesk:
         if self._keeper is None or self.ledger is None:
             return await self._beside(is_small, self._refused, request, terms, POLICY_VIOLATION, _NO_STORE)
         altered, is_whole = await self._try(request, origin, terms, is_small, self._keeper, self.ledger)
-        self.ledger.count(altered.outcomes, is_dry_run=request.validate_only)
-        if self.ledger.is_audited:
-            is_dry_run = request.validate_only
+        try:
+            await self._keep_book(self.ledger, altered, origin, is_dry_run=request.validate_only, is_whole=is_whole)
+        except Exception:
+            # It is made, and to say that it was refused would be wrong.
+            log.exception("a change of %s is not in the books", origin.principal)
+        return altered
+
+    async def _keep_book(
+        self, ledger: Ledger, altered: QuotasAltered, origin: Origin, *, is_dry_run: bool, is_whole: bool
+    ) -> None:
+        """Count what became of a request, and write it down where it is audited."""
+        ledger.count(altered.outcomes, is_dry_run=is_dry_run)
+        if ledger.is_audited:
             await self._off_loop(
-                self.ledger.write,
+                ledger.write,
                 altered.outcomes,
                 origin,
                 is_dry_run=is_dry_run,
                 is_refused_whole=is_whole,
                 unix_ms=self._wall_ms(),
             )
-            if self.ledger.owes_sums:
+            if ledger.owes_sums:
                 self._owes_sums.set()
-        return altered
 
     async def _try(
         self,

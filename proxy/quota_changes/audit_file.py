@@ -66,9 +66,11 @@ class AuditFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        file, self._file = self._file, -1
+        if file >= 0:
+            # It is closed whatever is said (see close(2)), and lines are not promised to be on the disk.
+            with suppress(OSError):
+                os.close(file)
 
     def _open(self) -> None:
         self._file = os.open(self._path, _FLAGS, _MODE)

@@ -30,6 +30,7 @@ from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest
 from proxy.host_finder import Lookups
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
+from proxy.quota_changes import json_form
 from proxy.quota_changes.audit_file import AuditFile
 from proxy.quota_changes.outcome import Origin
 from proxy.quota_desk import QuotaDesk
@@ -484,6 +485,30 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
         assert [rule.producer_byte_rate for rule in one.desk.quotas] == [5.0]
         assert one.desk.ledger is not None
         assert one.desk.ledger.lost == 1
+
+
+@on_uvloop
+async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
+    async with bed(None, store=store) as one:
+
+        def fails(*_: object, **__: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk.ledger, "write", fails)
+            assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+            client = Client()
+            alteration = Alteration(ALICE, (Op(P, 6.0),))
+            ticket = one.desk.submit_changes(json_form.Changes((alteration,), {}, is_dry_run=False), ADMIN, client)
+            await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
+        assert ticket.altered is not None
+        assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
+        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [6.0]
+    assert caplog.text.count("a change of admin is not in the books") == 2
 
 
 @on_uvloop

@@ -75,6 +75,32 @@ def test_a_full_disk_is_counted_and_said_once_a_minute(
     assert "quotas are changed all the same" in caplog.text
 
 
+def test_what_its_closing_says_is_of_no_concern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its descriptor is gone all the same, and may be another file's by now."""
+    path, other, close = tmp_path / "a.jsonl", tmp_path / "other", os.close
+    file = AuditFile(path)
+    file.open()
+
+    def fails(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    def failing_close(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", fails)
+        patched.setattr(os, "close", failing_close)
+        file.append([b"1\n"], now_ms=0)
+    descriptor = os.open(other, os.O_RDWR | os.O_CREAT)
+    file.append([b"2\n"], now_ms=0)
+    close(descriptor)
+    file.close()
+
+    assert (path.read_bytes(), other.read_bytes()) == (b"2\n", b"")
+    assert file.lost == 1
+
+
 def test_a_file_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"store\.audit_log: .* cannot be opened: No such file or directory; give"):
         AuditFile(tmp_path / "none" / "a.jsonl").open()
