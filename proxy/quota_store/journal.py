@@ -188,8 +188,7 @@ def read_journal(file: str, data: bytes, after: int, lenience: Lenience | None =
     while at < len(data) or not at:
         end = data.find(b"\n", at)
         if end < 0:
-            # The first line is there before the file has its name.
-            fault = Fault(file, at, "the last line has no end", is_torn=at > 0)
+            fault = _fault_of_end(file, data, at, checksum)
             return Journal(file, after, tuple(changes), at, checksum, fault)
         try:
             content, line_checksum = read_line(data[at:end], checksum)
@@ -207,6 +206,16 @@ def read_journal(file: str, data: bytes, after: int, lenience: Lenience | None =
             return Journal(file, after, tuple(changes), at, checksum, Fault(file, at, str(error)))
         at, checksum = end + 1, line_checksum
     return Journal(file, after, tuple(changes), at, checksum, None)
+
+
+def _fault_of_end(file: str, data: bytes, at: int, checksum: int) -> Fault:
+    """Return what is wrong with a last line that has no end."""
+    try:
+        read_line(data[at:-1], checksum)
+    except (DamagedLineError, ForeignLineError):
+        # The first line is there before the file has its name.
+        return Fault(file, at, "the last line has no end", is_torn=at > 0)
+    return Fault(file, at, "the last line is whole, and its end is damaged")
 
 
 def read_snapshot(file: str, data: bytes, after: int, lenience: Lenience | None = None) -> Snapshot | Fault:

@@ -254,7 +254,7 @@ def test_damaged_anywhere_the_store_says_where_and_keeps_the_file_for_people(
     journal = tmp_path / name(0, "journal")
     data = journal.read_bytes()
     ends = [at + 1 for at, byte in enumerate(data) if byte == ord("\n")]
-    for at in range(0, len(data) - 1, 7):
+    for at in (*range(0, len(data) - 1, 7), len(data) - 1):
         for each in tmp_path.iterdir():
             each.unlink()
         damaged = bytearray(data)

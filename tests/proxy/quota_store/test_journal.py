@@ -112,6 +112,17 @@ def test_wherever_a_journal_is_damaged_it_is_read_up_to_there(flipped: int) -> N
         assert said.fault.offset == said.size_bytes == ([0, *ends(data)][line])
 
 
+@pytest.mark.parametrize("byte", [ord("\n") ^ 1, 0, ord("}")])
+def test_a_last_line_that_is_whole_but_for_its_end_is_damage(byte: int) -> None:
+    """Somebody was told of it; a line that was being written has less."""
+    data = journal()
+
+    said = read(data[:-1] + bytes([byte]))
+
+    assert said.changes == CHANGES[:-1]
+    assert said.fault == Fault("0.journal", ends(data)[-2], "the last line is whole, and its end is damaged")
+
+
 def test_lines_that_are_gone_there_twice_or_elsewhere_are_damage() -> None:
     lines = [line + b"\n" for line in journal().split(b"\n")[:-1]]
     for number in range(1, len(CHANGES)):
