@@ -52,6 +52,8 @@ _NEWS: Final = {"news": "balance"}
 # What names a proxy in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SHOWN: Final = 100
+# Of objects and arrays in each other; terms have four.
+_MOST_LEVELS: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
@@ -305,7 +307,18 @@ def _object(data: bytes) -> dict[str, object]:
         raise _NotUnderstoodError("is not JSON") from None
     if not isinstance(found, dict):
         raise _NotUnderstoodError("is not a JSON object")
+    if data.count(b"{") + data.count(b"[") > _MOST_LEVELS and _is_deep(found):
+        raise _NotUnderstoodError("is nested too deep")
     return found
+
+
+def _is_deep(found: object) -> bool:
+    """Whether it is nested so deep that who goes through it, or writes it, may run out of stack."""
+    level = [found]
+    for _ in range(_MOST_LEVELS):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [one for some in inner for one in some]
+    return bool(level)
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

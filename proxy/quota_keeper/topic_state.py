@@ -248,9 +248,9 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
         check_terms(terms, limits=keys, allowed=keys)
         check_kept(terms)
     except TermsError as error:
-        key = encode(record)[0].decode()
+        # What was read as its value need not be what can be written.
         about = replace(record, value=None)
-        return RecordFault(kind=FaultKind.VALUE, key=key, message=str(error), about=about)
+        return RecordFault(kind=FaultKind.VALUE, key=encode(about)[0].decode(), message=str(error), about=about)
     return terms
 
 

@@ -20,6 +20,7 @@ Changes are taken in portions, for a topic may change ten thousand rules at once
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -355,7 +356,9 @@ def _for_stores(record: Rule | Setting) -> RecordFault:
         if record.ip is None
         else f"limits of addresses {where}"
     )
-    return RecordFault(kind=FaultKind.KEY, key=encode(record)[0].decode(), message=message)
+    # What was read as its value need not be what can be written.
+    about = replace(record, value=None) if isinstance(record, Setting) else record
+    return RecordFault(kind=FaultKind.KEY, key=encode(about)[0].decode(), message=message)
 
 
 def _by_entity(rules: Iterable[QuotaRule]) -> dict[Entity, QuotaRule]:

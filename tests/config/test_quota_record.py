@@ -223,6 +223,22 @@ def test_whatever_the_bytes_are_nothing_is_raised(key: bytes | None, value: byte
         assert decode(*encode(found)) == found
 
 
+@pytest.mark.parametrize("depth", [40, 970, 100_000])
+def test_what_is_nested_deeper_than_any_record_is_not_looked_at(depth: int) -> None:
+    """Whoever goes through it later may have less room for that than who has read it."""
+    nested = b"[" * depth + b"]" * depth
+    for key, value in (
+        (b'{"user":"a","key":%s}' % nested, None),
+        (b'{"user":"a","key":"terms"}', b'{"value":{"schedule":%s}}' % nested),
+        (b'{"user":"a","key":"terms"}', b'{"value":{"schedule":%s}}' % nested.replace(b"[]", b'{"a":{}}')),
+    ):
+        told = str(fault(key, value))
+        assert told.endswith(("is nested too deep", "is not JSON", "bytes are too many"))
+        assert depth > 40 or told.endswith("deep")
+    # Brackets in a text are none.
+    assert isinstance(decode(b'{"user":"%s"}' % nested[:10_000], None), Rule)
+
+
 @given(RECORDS, st.data())
 def test_nor_where_a_record_is_damaged(record: QuotaRecord, data: st.DataObject) -> None:
     key, value = encode(record)

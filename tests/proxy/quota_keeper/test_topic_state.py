@@ -1,8 +1,10 @@
 """What is in force of a fleet's topic: the same at all who have read it, whoever wrote what, and in which order."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -456,6 +458,20 @@ def test_whoever_reads_the_topic_anew_knows_of_terms_that_it_did_not_understand(
 
     reader.starts(setting(P, 5.0), unknown, Setting(user="alice", key=TERMS))
     assert reader.settles() == [Change(ALICE, rule(**{P: 5.0}))]
+
+
+@pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
+def test_whatever_terms_say_the_rest_of_the_topic_is_read(value: object) -> None:
+    """A record that cannot be written again, such as with half of a pair of surrogates, can be read."""
+    reader = Reader().starts()
+    for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
+        key, text = b'{"user":"alice","key":"terms"}', json.dumps({"value": inner}).encode()
+        reader.takes(decode(key, text), setting(P, 5.0, "bob"), first=2 * offset)
+    reader.settles()
+
+    assert reader.told == {Entity("bob"): rule(**{P: 5.0})}
+    assert reader.state.not_understood == 3
+    assert all(notice.encode() for notice in reader.said())
 
 
 def test_terms_that_are_none_leave_those_before() -> None:

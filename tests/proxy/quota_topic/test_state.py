@@ -249,6 +249,14 @@ def test_settings_that_have_terms_do_not_hold_without_them() -> None:
     assert topic.rates() == {ALICE: 4.0, bob: 6.0}, "a share is its publisher's"
 
 
+def test_terms_that_could_not_be_written_again_are_counted() -> None:
+    topic = Topic().started(decode(b'{"user":"alice","key":"terms"}', b'{"value":{"expires":"\\ud800"}}'), alice(5.0))
+
+    assert topic.rates() == {ALICE: 5.0}
+    assert topic.state.not_understood == 1
+    assert "terms hold where the topic is the proxy's store" in topic.said()[0]
+
+
 def test_nor_do_settings_whose_terms_are_of_a_form_that_is_not_known() -> None:
     unknown = decode(b'{"user":"alice","key":"terms"}', b'{"value":["of a later version"]}')
     topic = Topic().started(setting("producer_byte_rate", 5.0))
