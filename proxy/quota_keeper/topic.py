@@ -144,6 +144,9 @@ class TopicKeeper:
                 end_offset = await self._writer.end_offset()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
+        if end_offset < self.offset:
+            told = f"{self.name} ends at offset {end_offset}, and was read up to {self.offset} before"
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {told}; ask again")
         if not await self._is_read_to(end_offset):
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
 
@@ -151,18 +154,24 @@ class TopicKeeper:
         """See ``Keeper``."""
         self._check_connected()
         records = await self._records(changes, before)
+        was_read_to = self.offset
         try:
             async with self._writing:
                 offset = await self._writer.append(records)
         except NotWrittenError as error:
             raise self._not_kept(error) from error
-        if not await self._is_read_to(offset + len(records)):
-            told = f"The change is in {self.name} at offset {offset}, and not in force at this proxy yet"
+        told = f"The change is in {self.name} at offset {offset}"
+        if offset < was_read_to:
+            # It was made anew since: what is known here is not what the change is behind.
+            told += f", of a topic that was read up to {was_read_to} before"
             raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+        if not await self._is_read_to(offset + len(records)):
+            raise self._refusal(REQUEST_TIMED_OUT, f"{told}, and not in force at this proxy yet", may_hold=True)
         if not self.state.has(len(records), offset=offset):
-            told = f"The change is in {self.name} at offset {offset}, and was not understood when it was read back"
+            told += ", and was not understood when it was read back; see the proxy's log"
             # Another version may understand it.
-            raise self._refusal(KAFKA_STORAGE_ERROR, f"{told}; see the proxy's log", may_hold=True)
+            raise self._refusal(KAFKA_STORAGE_ERROR, told, may_hold=True)
+        self._check_not_hidden(changes, told)
 
     async def close(self) -> None:
         """See ``Keeper``."""
@@ -177,6 +186,14 @@ class TopicKeeper:
         if not self.is_connected:
             told = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
             raise self._refusal(KAFKA_STORAGE_ERROR, told)
+
+    def _check_not_hidden(self, changes: Sequence[Change], told: str) -> None:
+        """Refuse what a publisher has written a rule for, in front of it or behind, since it was decided on."""
+        for entity, _ in changes:
+            source = self.state.sources.get(entity)
+            if source is not None:
+                told += f", and {source} holds in its place for {entity}"
+                raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
 
     async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
         """Return what is to be written. Beside the loop: of a large request it takes long."""

@@ -306,6 +306,48 @@ async def test_what_is_written_and_not_read_back_is_told_as_such(monkeypatch: py
 
 
 @on_uvloop
+async def test_what_a_publisher_hides_meanwhile_is_told_as_not_in_force() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        append = one.writer.append
+
+        async def overtaken(records: Sequence[Record]) -> int:
+            log.write(Rule(user="alice", limits={P: 9.0}))
+            return await append(records)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", overtaken)
+            with pytest.raises(NotKeptError, match=r"at offset 1, and kafka://.*/store@0 holds .* user alice") as no:
+                await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
+        assert one.stored == {ALICE: rule(**{P: 9.0})}
+
+
+@on_uvloop
+async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_same_name() -> None:
+    log = TopicLog()
+    log.write(*(Setting(user=f"u{number}", key=P, value=1.0) for number in range(9)))
+    async with bed(log) as one:
+        append, log.is_reading = one.writer.append, False
+
+        async def too_late(records: Sequence[Record]) -> int:
+            log.records.clear()
+            return await append(records)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", too_late)
+            with pytest.raises(NotKeptError, match="at offset 0, of a topic that was read up to 9 before") as no:
+                await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
+
+        # And where that is found out before anything is written, nothing is.
+        with pytest.raises(NotKeptError, match="ends at offset 2, and was read up to 9 before; ask again") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
+        assert len(log.records) == 2
+
+
+@on_uvloop
 async def test_what_another_deletes_right_behind_was_understood() -> None:
     log = TopicLog()
     async with bed(log) as one:
