@@ -4,8 +4,9 @@ Nobody may make the topic by asking for it, as brokers do for clients of the usu
 Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
 """
 
+import asyncio
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NoReturn
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
@@ -27,6 +28,10 @@ class NoTopicError(Exception):
 
 class OwnAddressError(Exception):
     """The topic would be read through this proxy."""
+
+
+class LeaderMovedError(Exception):
+    """Who is asked leads the topic no more."""
 
 
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address]) -> int:
@@ -56,6 +61,27 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
             "that no proxy is in front of"
         )
     return int(leader)
+
+
+async def watch_leader(
+    client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
+) -> NoReturn:
+    """Look whether the topic is what it was, until it is not. Who does not say proves nothing.
+
+    Raises:
+        LeaderMovedError: Another broker is its leader.
+        NoTopicError, OwnAddressError: As of ``leader_of``.
+    """
+    while True:
+        await asyncio.sleep(every_s)
+        try:
+            found = await leader_of(client, topic, binds)
+        except (NoTopicError, OwnAddressError):
+            raise
+        except Exception:  # noqa: BLE001, S112 - it is not for this that the topic is read anew
+            continue
+        if found != leader:
+            raise LeaderMovedError("its leader is another broker by now")
 
 
 async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:

@@ -29,6 +29,7 @@ from proxy.quota_topic.asking import (
     leader_of,
     offset_of,
     raise_for,
+    watch_leader,
     words_of,
 )
 from proxy.quota_topic.batches import Batches
@@ -46,7 +47,9 @@ _AT_ONCE: Final = 250
 _STOP_S: Final = 1.0
 _BACKOFF_S: Final = 0.25
 _MOST_BACKOFF_S: Final = 5.0
-# aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails.
+# aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails, and as often
+# as this: a broker that has been cut off goes on answering, and so does partition 0 when there are others.
+_LOOK_S: Final = 30.0
 _NEVER_MS: Final = 2**31 - 1
 
 
@@ -131,12 +134,22 @@ class Reader:
                 self._least_end_offset = await offset_of(client, leader, topic, LATEST)
             await self._tell(Began())
             self._has_told_end = False
-            while True:
-                offset = await self._fetch(client, leader, offset)
+            await self._read_on(client, leader, offset)
         finally:
             with suppress(Exception):
                 async with asyncio.timeout(_STOP_S):
                     await client.close()
+
+    async def _read_on(self, client: AIOKafkaClient, leader: int, offset: int) -> None:
+        topic = self._settings.topic
+        watching = asyncio.ensure_future(watch_leader(client, topic, self._binds, leader=leader, every_s=_LOOK_S))
+        try:
+            while not watching.done():
+                offset = await self._fetch(client, leader, offset)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+        watching.result()
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
         """Read on from ``offset``, tell what there was, and return how far that was."""

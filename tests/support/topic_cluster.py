@@ -24,6 +24,7 @@ class TopicCluster(ABC):
     Attributes:
         partitions: How many the topic has.
         leader: Where the leader of all of them is.
+        leader_id: Who that is.
         topic_error: What is answered to who asks for the topic.
         is_away: Nobody can connect.
         latest_error: What is answered to who asks for its end.
@@ -33,6 +34,7 @@ class TopicCluster(ABC):
 
     partitions: int = 1
     leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
+    leader_id: int = _LEADER
     topic_error: int = 0
     is_away: bool = False
     latest_error: int = 0
@@ -48,9 +50,9 @@ class TopicCluster(ABC):
     async def answer(self, request: object) -> object:
         if isinstance(request, MetadataRequest):
             assert request._allow_auto_topic_creation is False
-            partition = (0, 0, _LEADER, [_LEADER], [_LEADER])
+            partition = (0, 0, self.leader_id, [_LEADER], [_LEADER])
             return SimpleNamespace(
-                brokers=[(_BOOTSTRAP, "k", 9092, None), (_LEADER, self.leader.host, self.leader.port, None)],
+                brokers=[(_BOOTSTRAP, "k", 9092, None), (self.leader_id, self.leader.host, self.leader.port, None)],
                 topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
             )
         if isinstance(request, OffsetRequest):
@@ -86,7 +88,8 @@ class TopicClient:
         return _BOOTSTRAP
 
     async def send(self, node_id: int, request: object) -> object:
-        assert node_id == (_BOOTSTRAP if isinstance(request, MetadataRequest) else _LEADER)
+        # Whoever was the leader answers as before, as one does that has not heard of it.
+        assert node_id in ({_BOOTSTRAP} if isinstance(request, MetadataRequest) else {_LEADER, self.cluster.leader_id})
         return await self.cluster.answer(request)
 
     async def close(self) -> None:

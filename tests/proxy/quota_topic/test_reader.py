@@ -379,6 +379,36 @@ def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
     return pauses
 
 
+async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_noticed_also_where_all_is_answered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.leader_id = 8
+        await until(lambda told: isinstance(told[-1], AtEnd) and told.count(AtEnd()) == 2)
+        assert [one.reason for one in told if isinstance(one, Failed)] == ["its leader is another broker by now"]
+
+        cluster.partitions = 3
+        await until(lambda told: isinstance(told[-1], Failed))
+        assert "it has 3 partitions" in str(told[-1])
+
+
+async def test_who_does_not_say_where_the_topic_is_ends_nothing(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.topic_error = 5
+        asked = len(cluster.asked)
+        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 2)
+        cluster.append(rule(1))
+        await until(lambda told: rule(1) in records(told))
+
+    assert not any(isinstance(one, Failed) for one in told)
+
+
 async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cluster, pauses: list[float]) -> None:
     cluster.append(rule(1))
     cluster.append(rule(2))
