@@ -197,8 +197,9 @@ class TopicKeeper:
 
     async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
         """Return what is to be written. Beside the loop: of a large request it takes long."""
+        left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
-            return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before))))
+            return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
         except ValueError as error:
             told = f"A quota cannot be kept in {self.name}: {error}"
             raise self._refusal(POLICY_VIOLATION, told) from error

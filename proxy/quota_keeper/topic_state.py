@@ -9,7 +9,7 @@ understood stays as it was. Of an entity with terms of which none were understoo
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -158,6 +158,13 @@ class StoreTopicState:
         """
         return not any(offset <= fault < offset + count for fault in self._faults)
 
+    def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
+        """Return which of them have terms and no limits, as where one set the terms while another removed the limits.
+
+        They would take hold of a limit that is set later.
+        """
+        return {entity for entity in entities if self._now.has_only(entity, TERMS)}
+
     def notices(self) -> Iterator[Notice]:
         """Return what is to be said, each once."""
         while self._notices:
@@ -219,12 +226,19 @@ class StoreTopicState:
         self._notices.append(Notice(is_warning=True, text=text))
 
 
-def settings_of(changes: Iterable[Change], before: Mapping[Entity, StoredRule]) -> tuple[Setting, ...]:
+def settings_of(
+    changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
+) -> tuple[Setting, ...]:
     """Return what is to be written to the topic, as one batch: the keys in which rules differ from those ``before``.
 
-    Compared with what is in force by now, what another proxy has changed in between would be taken back.
+    Compared with what is in force by now, what another proxy has changed in between would be taken back. ``left`` is
+    what ``StoreTopicState.left_terms`` says of the entities.
     """
-    return tuple(setting for entity, rule in changes for setting in _settings(entity, before.get(entity), rule))
+    return tuple(
+        setting
+        for entity, rule in changes
+        for setting in _settings(entity, before.get(entity), rule, has_left_terms=entity in left)
+    )
 
 
 def _entity(record: Rule | Setting) -> Entity:
@@ -254,15 +268,17 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
     return terms
 
 
-def _settings(entity: Entity, before: StoredRule | None, after: StoredRule | None) -> Iterator[Setting]:
+def _settings(
+    entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
+) -> Iterator[Setting]:
     """Yield what makes one rule of an entity the other, key by key."""
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}
     old_terms, new_terms = (NO_TERMS if rule is None else rule.terms for rule in (before, after))
-    # Of a rule that begins or ends always: what another has written of its terms meanwhile is not known here, and would
-    # take hold of a limit that is set later.
-    if old_terms != new_terms or before is None or after is None:
+    # Written where they do not differ, they would undo those of another who begins the same rule in this instant: what
+    # he set to be observed would be enforced.
+    if old_terms != new_terms or has_left_terms:
         values[TERMS] = written_terms(new_terms) or None
     for key, value in values.items():
         yield Setting(user=entity.user, client_id=entity.client_id, ip=entity.ip, key=key, value=value)  # type: ignore[arg-type]

@@ -78,6 +78,10 @@ class Table(Generic[E]):
         """Return what a key of an entity has; None: nothing."""
         return self._entities.get(entity, {}).get(key)
 
+    def has_only(self, entity: E, key: str) -> bool:
+        """Return whether an entity has this key and nothing else."""
+        return self._entities.get(entity, {}).keys() == {key}
+
     def limits(self, entity: E) -> Limits | None:
         """Return what holds for an entity; None: nothing. Terms alone are nothing."""
         held = self._entities.get(entity)

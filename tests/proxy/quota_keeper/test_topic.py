@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -102,14 +102,22 @@ async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then
         await one.set(Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
         await eventually(lambda: one.stored == other.stored)
         assert one.stored[ALICE] == rule(**{P: 5.0, C: 7.0})
-        assert [value is None for _, value in log.records] == [False, False, True, False, False, True]
+        assert [value is None for _, value in log.records] == [False, False, False, False]
         await other.set(ALICE, {})
         assert ALICE not in other.stored
-    assert log.records[-3:] == [
+    assert log.records[-2:] == [
         (b'{"user":"alice","key":"consumer_byte_rate"}', None),
         (b'{"user":"alice","key":"producer_byte_rate"}', None),
-        (b'{"user":"alice","key":"terms"}', None),
     ]
+
+
+@on_uvloop
+async def test_terms_that_two_have_left_without_limits_are_not_those_of_the_next_rule() -> None:
+    log = TopicLog()
+    log.write(Setting(user="alice", key=TERMS, value={"enforcement": "observe"}))
+    async with bed(log) as one:
+        await one.set(ALICE, {P: 5.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
 
 
 @on_uvloop
@@ -149,9 +157,11 @@ async def test_what_is_written_is_made_beside_the_loop(monkeypatch: pytest.Monke
     """Of ten thousand entities it takes long."""
     threads = []
 
-    def settings_of(changes: Iterable[Change], before: Mapping[Entity, StoredRule]) -> tuple[Setting, ...]:
+    def settings_of(
+        changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity]
+    ) -> tuple[Setting, ...]:
         threads.append(threading.current_thread())
-        return topic_state.settings_of(changes, before)
+        return topic_state.settings_of(changes, before, left)
 
     monkeypatch.setattr(topic_module, "settings_of", settings_of)
     async with bed(TopicLog()) as one:
@@ -300,7 +310,7 @@ async def test_what_is_written_and_not_read_back_is_told_as_such(monkeypatch: py
             await one.set(ALICE, {P: 6.0})
         log.is_reading, log.garbles = True, True
         await eventually(lambda: one.stored)
-        with pytest.raises(NotKeptError, match="at offset 2, and was not understood when it was read back"):
+        with pytest.raises(NotKeptError, match="at offset 1, and was not understood when it was read back"):
             await one.set(ALICE, {P: 6.0})
         assert one.stored == {ALICE: rule(**{P: 5.0})}
 
@@ -341,10 +351,10 @@ async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_
         assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
 
         # And where that is found out before anything is written, nothing is.
-        with pytest.raises(NotKeptError, match="ends at offset 2, and was read up to 9 before; ask again") as no:
+        with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; ask again") as no:
             await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
-        assert len(log.records) == 2
+        assert len(log.records) == 1
 
 
 @on_uvloop
@@ -361,7 +371,7 @@ async def test_what_another_deletes_right_behind_was_understood() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.writer, "append", followed)
             await one.set(ALICE, {P: 5.0})
-        await eventually(lambda: one.keeper.offset == 3)
+        await eventually(lambda: one.keeper.offset == 2)
         assert one.stored == {}
 
 

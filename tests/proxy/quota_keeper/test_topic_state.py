@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT
+from config.model import DEFAULT, Enforcement
 from config.quota_record import TERMS, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode, encode
 from config.terms import Terms, read_terms, written_terms
 from proxy.quota_keeper.topic_state import StoreTopicState, settings_of
@@ -84,10 +84,7 @@ def test_a_change_is_one_record_for_each_key_that_differs() -> None:
         setting(C, None),
         setting("request_percentage", 1.0),
         Setting(user="bob", client_id=DEFAULT, key=P),
-        # Also terms of which nothing is known here, for they would take hold of what is set next.
-        Setting(user="bob", client_id=DEFAULT, key=TERMS),
         Setting(ip=DEFAULT, key=RATE, value=3.0),
-        Setting(ip=DEFAULT, key=TERMS),
     )
 
 
@@ -409,15 +406,26 @@ def test_terms_that_were_left_without_limits_are_not_those_of_the_next_rule() ->
     reader.settles()
     assert reader.told == {}
 
-    reader.takes(*settings_of([Change(ALICE, rule(**{P: 5.0}))], {}), first=9)
+    left = reader.state.left_terms([ALICE, Entity("bob")])
+    written = settings_of([Change(ALICE, rule(**{P: 5.0})), Change(Entity("bob"), rule(**{P: 6.0}))], {}, left)
+    assert [(one.user, one.key) for one in written] == [("alice", P), ("alice", TERMS), ("bob", P)]
+    reader.takes(*written, first=9)
     reader.settles()
-    assert reader.told == {ALICE: rule(**{P: 5.0})}
+    assert reader.told == {ALICE: rule(**{P: 5.0}), Entity("bob"): rule(**{P: 6.0})}
+    assert reader.state.left_terms([ALICE]) == set()
 
-    # And of two rules that two make at once, the last is that of who said so.
-    both = [settings_of([Change(ALICE, one)], {}) for one in (after, rule(**{P: 5.0}))]
-    reader = Reader().starts(*both[0], *both[1])
-    reader.settles()
-    assert reader.told == {ALICE: rule(**{P: 5.0})}
+
+def test_of_two_who_begin_a_rule_at_once_the_terms_hold_whoever_is_first() -> None:
+    """As if who says nothing of terms had come behind: else a limit would be enforced that is only to be observed."""
+    observed = Terms(enforcement=Enforcement.OBSERVE)
+    with_terms, without = (
+        settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
+    )
+
+    for log in ((*with_terms, *without), (*without, *with_terms)):
+        reader = Reader().starts(*log)
+        reader.settles()
+        assert reader.told == {ALICE: StoredRule(limits={C: 9.0, P: 1.0}, terms=observed)}
 
 
 def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
