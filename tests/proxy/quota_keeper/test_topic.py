@@ -247,6 +247,8 @@ async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed()
         log.write(Setting(user="alice", key=P, value=7.0), Setting(user="alice", key=C, value=8.0))
         log.is_away = False
         await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 7.0, C: 8.0})})
+        # In force is what is read before it is told that all is.
+        await eventually(lambda: one.keeper.is_connected)
         await one.set(ALICE, {C: 8.0})
         assert one.stored == {ALICE: rule(**{C: 8.0})}
 
