@@ -309,9 +309,6 @@ class Server:
         try:
             for listener in self.config.listeners:
                 bound.append(bind(listener.bind))  # noqa: PERF401 - those before a fault are to be closed
-            # What exists now lives as long as the process: the collector need not look at it again.
-            gc.collect()
-            gc.freeze()
             try:
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._serve(bound, beside)
@@ -338,6 +335,9 @@ class Server:
         if self.broker_quotas is not None:
             background.append(self._tasks.create_task(self.broker_quotas.run()))
             await self._read_quotas(self.broker_quotas)
+        # What exists now lives for long, the rules above all: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
         source = self.config.upstream_bind
         self._dialler = Dialler(self._tasks, source)
         acceptors: list[Acceptor] = []

@@ -133,6 +133,19 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
 
 
 @on_uvloop
+async def test_the_collector_looks_at_none_that_was_read_at_the_start(tmp_path: Path) -> None:
+    fill(tmp_path, 100)
+    try:
+        async with stub_broker() as broker:
+            config = ProxyConfig(listeners=(listener_to(broker.address),), store=Store(directory=str(tmp_path)))
+            async with running(config) as server:
+                assert len(server.quota_desk.quotas) == 100
+                assert [one for one in gc.get_objects() if isinstance(one, QuotaRule) and one.client_id == "etl"] == []
+    finally:
+        gc.unfreeze()
+
+
+@on_uvloop
 async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks_at_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
