@@ -160,7 +160,7 @@ async def test_it_is_given_up_in_time_and_told_whether_it_may_be_there(
 ) -> None:
     writer = Writer(SETTINGS, "me")
     await writer.append(ONE)
-    monkeypatch.setattr(writer_module, "_TRIED_MS", 200)
+    monkeypatch.setattr(writer_module, "_TRIED_MS", 500)
     cluster.answers += [answer] * 10_000
 
     with pytest.raises(NotWrittenError) as caught:
