@@ -26,7 +26,7 @@ from proxy.host_finder import HostFinder, Lookups
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
 from proxy.quota_changes.ledger import Ledger
-from proxy.quota_changes.outcome import ADMIN, Origin, outcomes
+from proxy.quota_changes.outcome import Origin, outcomes
 from proxy.quota_keeper.choice import keeper
 from proxy.quota_keeper.keeper import Keeper, NotKeptError
 from proxy.quota_keeper.topic import TopicKeeper
@@ -394,7 +394,7 @@ class QuotaDesk:
         in_force = self._in_force
 
         def hidden(entity: Entity) -> Hidden | None:
-            return None if entity in sources else in_force.hidden(entity, sees_both=origin.listener == ADMIN)
+            return None if entity in sources else in_force.hidden(entity, sees_both=origin.sees_hidden)
 
         decision = decide(
             in_force.stored,

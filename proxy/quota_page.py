@@ -206,7 +206,7 @@ class QuotaPage:
     def _changed(self, changes: Changes, environ: WSGIEnvironment) -> QuotasAltered:
         """Raises: _RefusedError: It takes too long, or there are too many that wait."""
         address = str(environ.get("REMOTE_ADDR", ""))
-        origin = Origin(f"token@{address}", None, address, ADMIN)
+        origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
         begun = self._change(changes, origin)
         try:
             future = asyncio.run_coroutine_threadsafe(begun, self._loop)

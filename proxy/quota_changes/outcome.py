@@ -21,12 +21,18 @@ RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
-    """Who asks: a user, or ``token@ADDRESS``; ``listener``: ``ADMIN`` for the admin port."""
+    """Who asks: a user, or ``token@ADDRESS``.
+
+    Attributes:
+        listener: ``ADMIN`` for the admin port, though a listener may be called so, too.
+        sees_hidden: Whether he is told of rules that the file's hide, as by the admin port and not by Kafka's API.
+    """
 
     principal: str
     client_id: str | None = None
     address: str = ""
     listener: str = ""
+    sees_hidden: bool = False
 
 
 # Of a request that is not answered here.
