@@ -139,13 +139,17 @@ class TopicKeeper:
     async def catch_up(self) -> None:
         """See ``Keeper``."""
         self._check_connected()
+        was_read_to = self.offset
         try:
             async with self._writing:
                 end_offset = await self._writer.end_offset()
+                if end_offset < was_read_to:
+                    # It was made anew, or this is who led it once. Whom to ask is to be asked for again.
+                    await self._writer.close()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
-        if end_offset < self.offset:
-            told = f"{self.name} ends at offset {end_offset}, and was read up to {self.offset} before"
+        if end_offset < was_read_to:
+            told = f"{self.name} ends at offset {end_offset}, and was read up to {was_read_to} before"
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {told}; ask again")
         if not await self._is_read_to(end_offset):
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
@@ -260,7 +264,10 @@ class TopicKeeper:
     # -- reading --
 
     async def _hear(self, told: ToldByReader) -> None:
-        self._is_within_batch = isinstance(told, Read) and not told.is_whole
+        if isinstance(told, Read) and not self.state.is_read_anew:
+            self._is_within_batch = not told.is_whole
+        elif isinstance(told, AtEnd):
+            self._is_within_batch = False  # also of a batch that a failure had cut off: it has been read anew
         if isinstance(told, Began):
             self.state.begin()
         elif isinstance(told, Read):

@@ -121,6 +121,11 @@ class StoreTopicState:
         return len(self._now)
 
     @property
+    def is_read_anew(self) -> bool:
+        """Whether what comes in is the topic from its beginning on, and what was known holds meanwhile."""
+        return self._next is not None
+
+    @property
     def is_unsettled(self) -> bool:
         """Whether there may be changes to be told."""
         return bool(self._touched)

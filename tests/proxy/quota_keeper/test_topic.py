@@ -25,7 +25,7 @@ from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
 from proxy.quota_store.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from proxy.quota_topic.state import Seen
-from proxy.quota_topic.told import AtEnd, Began, Read
+from proxy.quota_topic.told import AtEnd, Began, Failed, Read
 from proxy.quota_topic.told import Told as ToldByReader
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
@@ -150,6 +150,33 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(ALICE, rule(**{P: 1.0}))]
     assert offsets == [0, 2]
+
+
+@on_uvloop
+async def test_nor_where_the_reader_fails_within_it() -> None:
+    limit = Setting(user="alice", key=P, value=5.0)
+    terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
+    bob = Setting(user="bob", key=P, value=1.0)
+    held: list[Change] = []
+
+    async def hold(changes: Sequence[Change]) -> None:
+        held.extend(changes)
+
+    def read(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
+        seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
+        return Read(seen, None, offset + len(seen), is_whole=is_whole)
+
+    told: list[ToldByReader] = [
+        Began(), AtEnd(0), read(0, limit, is_whole=False), Failed("cut off"),
+        Began(), read(0, limit, terms), read(2, bob), AtEnd(3),
+    ]  # fmt: skip
+    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await keeper.open()
+    await eventually(lambda: keeper.offset == 3)
+    await keeper.close()
+
+    observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
+    assert held == [Change(ALICE, observed), Change(Entity(user="bob"), rule(**{P: 1.0}))]
 
 
 @on_uvloop
@@ -357,6 +384,26 @@ async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_
             await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
         assert len(log.records) == 1
+        # Who has told so may have led it once: the next is to ask for the leader again.
+        assert one.writer.is_closed
+
+
+@on_uvloop
+async def test_what_another_writes_while_the_end_is_asked_for_is_no_end_that_was_passed() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        end_offset = one.writer.end_offset
+
+        async def overtaken() -> int:
+            told = await end_offset()
+            log.write(Setting(user="bob", key=P, value=1.0))
+            await eventually(lambda: one.keeper.offset > told)
+            return told
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "end_offset", overtaken)
+            await one.set(ALICE, {P: 5.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0}), Entity(user="bob"): rule(**{P: 1.0})}
 
 
 @on_uvloop
