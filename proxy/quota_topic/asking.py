@@ -34,15 +34,22 @@ class LeaderMovedError(Exception):
     """Who is asked leads the topic no more."""
 
 
-async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address]) -> int:
-    """Return the node id of the one partition's leader. ``binds``: where this proxy listens.
+async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
+    """Return the node id of the one partition's leader.
+
+    Args:
+        client: Who asks.
+        topic: The topic.
+        binds: Where this proxy listens.
+        node: Whom to ask; left out: any broker.
 
     Raises:
         NoTopicError: It has several partitions.
         OwnAddressError: The leader is reached through this proxy.
         KafkaError: It is not there, or cannot be asked for.
     """
-    answer = await client.send(client.get_random_node(), MetadataRequest([topic], False))
+    asked = client.get_random_node() if node is None else node
+    answer = await client.send(asked, MetadataRequest([topic], False))
     ((error_code, _, *_, partitions),) = answer.topics
     raise_for(error_code)
     if len(partitions) != 1:
@@ -68,20 +75,34 @@ async def watch_leader(
 ) -> NoReturn:
     """Look whether the topic is what it was, until it is not. Who does not say proves nothing.
 
+    Nor does one broker that says otherwise: it may itself be the one that has been cut off from the others.
+
     Raises:
-        LeaderMovedError: Another broker is its leader.
-        NoTopicError, OwnAddressError: As of ``leader_of``.
+        LeaderMovedError: Another broker is its leader, say most.
+        NoTopicError, OwnAddressError: As of ``leader_of``, likewise.
     """
     while True:
         await asyncio.sleep(every_s)
-        try:
-            found = await leader_of(client, topic, binds)
-        except (NoTopicError, OwnAddressError):
-            raise
-        except Exception:  # noqa: BLE001, S112 - it is not for this that the topic is read anew
+        if await _change(client, client.get_random_node(), topic, binds, leader) is None:
             continue
-        if found != leader:
-            raise LeaderMovedError("its leader is another broker by now")
+        nodes = [broker.nodeId for broker in client.cluster.brokers()]
+        told = await asyncio.gather(*(_change(client, node, topic, binds, leader) for node in nodes))
+        changes = [change for change in told if change is not None]
+        if 2 * len(changes) > len(told):
+            raise changes[0]
+
+
+async def _change(
+    client: AIOKafkaClient, node: int, topic: str, binds: Collection[Address], leader: int
+) -> Exception | None:
+    """Return what a broker says that the topic is by now, if it does, and not what it was."""
+    try:
+        found = await leader_of(client, topic, binds, node=node)
+    except (NoTopicError, OwnAddressError) as error:
+        return error
+    except Exception:  # noqa: BLE001 - it is not for this that the topic is read anew
+        return None
+    return None if found == leader else LeaderMovedError("its leader is another broker by now")
 
 
 async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:

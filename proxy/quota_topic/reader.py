@@ -148,8 +148,9 @@ class Reader:
                 offset = await self._fetch(client, leader, offset)
         finally:
             watching.cancel()
-            await asyncio.wait([watching])
-        watching.result()
+            # Waited for, and what it says not lost: where a fetch has failed, too, that goes before it.
+            (ended,) = await asyncio.gather(watching, return_exceptions=True)
+        raise ended
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
         """Read on from ``offset``, tell what there was, and return how far that was."""

@@ -14,6 +14,8 @@ from config.model import Address, AdminClient, QuotasFrom
 SETTINGS: Final = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 _BOOTSTRAP: Final = 3
 _LEADER: Final = 7
+_NOBODY: Final = 9
+BROKERS: Final = (_BOOTSTRAP, 5, _LEADER)
 _EARLIEST: Final = -2
 
 
@@ -25,6 +27,7 @@ class TopicCluster(ABC):
         partitions: How many the topic has.
         leader: Where the leader of all of them is.
         leader_id: Who that is.
+        mistaken: Those of the brokers that take another for the leader.
         topic_error: What is answered to who asks for the topic.
         is_away: Nobody can connect.
         latest_error: What is answered to who asks for its end.
@@ -35,6 +38,7 @@ class TopicCluster(ABC):
     partitions: int = 1
     leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
     leader_id: int = _LEADER
+    mistaken: frozenset[int] = frozenset()
     topic_error: int = 0
     is_away: bool = False
     latest_error: int = 0
@@ -47,12 +51,16 @@ class TopicCluster(ABC):
         self.clients += 1
         return TopicClient(self)
 
-    async def answer(self, request: object) -> object:
+    def brokers(self) -> list[object]:
+        return [SimpleNamespace(nodeId=node_id) for node_id in BROKERS]
+
+    async def answer(self, request: object, *, node_id: int = _BOOTSTRAP) -> object:
         if isinstance(request, MetadataRequest):
             assert request._allow_auto_topic_creation is False
-            partition = (0, 0, self.leader_id, [_LEADER], [_LEADER])
+            leader_id = _NOBODY if node_id in self.mistaken else self.leader_id
+            partition = (0, 0, leader_id, [_LEADER], [_LEADER])
             return SimpleNamespace(
-                brokers=[(_BOOTSTRAP, "k", 9092, None), (self.leader_id, self.leader.host, self.leader.port, None)],
+                brokers=[(_BOOTSTRAP, "k", 9092, None), (leader_id, self.leader.host, self.leader.port, None)],
                 topics=[(self.topic_error, "store", False, [partition] * self.partitions)],
             )
         if isinstance(request, OffsetRequest):
@@ -89,8 +97,9 @@ class TopicClient:
 
     async def send(self, node_id: int, request: object) -> object:
         # Whoever was the leader answers as before, as one does that has not heard of it.
-        assert node_id in ({_BOOTSTRAP} if isinstance(request, MetadataRequest) else {_LEADER, self.cluster.leader_id})
-        return await self.cluster.answer(request)
+        is_of_all = isinstance(request, MetadataRequest)
+        assert node_id in (BROKERS if is_of_all else (_LEADER, self.cluster.leader_id))
+        return await self.cluster.answer(request, node_id=node_id)
 
     async def close(self) -> None:
         self.cluster.closed += 1

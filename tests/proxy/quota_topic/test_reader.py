@@ -20,7 +20,7 @@ from proxy.quota_topic.reader import Reader
 from proxy.quota_topic.told import AtEnd, Began, Failed, Read, Told
 from tests.support.record_batches import batch
 from tests.support.stub_broker import eventually
-from tests.support.topic_cluster import SETTINGS, TopicCluster
+from tests.support.topic_cluster import BROKERS, SETTINGS, TopicCluster
 
 NEWS = News(published_ms=1, lease_ms=1_000)
 
@@ -49,9 +49,9 @@ class Cluster(TopicCluster):
         first = self.log[-1][0] if self.log else self.beginning
         self.log.append((first + len(records) + gaps, batch(first, *records, gaps=gaps, is_control=is_control)))
 
-    async def answer(self, request: object) -> object:
+    async def answer(self, request: object, *, node_id: int = BROKERS[0]) -> object:
         self.asked.append(request)
-        return await super().answer(request)
+        return await super().answer(request, node_id=node_id)
 
     def begin(self) -> int:
         return self.beginning
@@ -392,6 +392,21 @@ async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_notice
         cluster.partitions = 3
         await until(lambda told: isinstance(told[-1], Failed))
         assert "it has 3 partitions" in str(told[-1])
+
+
+async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.mistaken = frozenset(BROKERS[:1])
+        asked = len(cluster.asked)
+        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 8)
+        assert not any(isinstance(one, Failed) for one in told)
+
+        cluster.mistaken = frozenset(BROKERS[:2])
+        await until(lambda told: Failed("its leader is another broker by now") in told)
 
 
 async def test_who_does_not_say_where_the_topic_is_ends_nothing(
