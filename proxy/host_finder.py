@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from random import shuffle
 from time import monotonic_ns
 from typing import Final
 
@@ -33,16 +35,21 @@ class Lookups:
         self._turns = asyncio.Semaphore(_THREADS)
         self._asked: dict[str, asyncio.Task[tuple[str, ...]]] = {}
         self._begun: set[str] = set()
+        self._wanted: Counter[str] = Counter()  # how many wait for each
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
         """Return the addresses of hosts, those that have any and were found in some seconds."""
-        asked = {host: self._ask(host) for host in sorted(hosts)}
-        if not asked:
+        names = list(set(hosts))
+        if not names:
             return {}
-        await asyncio.wait(asked.values(), timeout=_LOOKUP_S)
-        for host, task in asked.items():
-            if host not in self._begun:
-                task.cancel()
+        # Or it would be the same each time who waits in vain behind those that are not answered.
+        shuffle(names)
+        asked = {host: self._ask(host) for host in names}
+        self._wanted.update(names)
+        try:
+            await asyncio.wait(asked.values(), timeout=_LOOKUP_S)
+        finally:
+            self._want_no_more(asked)
         answers = {host: task.result() for host, task in asked.items() if task.done() and not task.cancelled()}
         return {host: addresses for host, addresses in answers.items() if addresses}
 
@@ -53,6 +60,14 @@ class Lookups:
             task = self._asked[host] = asyncio.ensure_future(self._look_up(host))
             task.add_done_callback(lambda _: self._asked.pop(host))
         return task
+
+    def _want_no_more(self, asked: Mapping[str, asyncio.Task[tuple[str, ...]]]) -> None:
+        self._wanted.subtract(asked.keys())
+        for host, task in asked.items():
+            if not self._wanted[host]:
+                del self._wanted[host]
+                if host not in self._begun:
+                    task.cancel()
 
     async def _look_up(self, host: str) -> tuple[str, ...]:
         async with self._turns:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
@@ -276,6 +276,7 @@ class BrokerFollower:
                 self._pending.popleft()
             await asyncio.sleep(0)
         # Behind the others, which a name server that is away is not to hold up.
+        self._answer(but_for=hosts)
         if hosts or self._found:
             self._know(await self._lookups.find(hosts))
         self._hosts.follow(self._in_force.unknown_hosts)
@@ -292,11 +293,13 @@ class BrokerFollower:
         self._hosts.follow(self._in_force.unknown_hosts)
         log.info("quotas_from %s: found %s, whose quotas hold from now on", self.name, ", ".join(addresses))
 
-    def _answer(self) -> None:
-        """Let go of the answers whose changes hold."""
+    def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
+        """Let go of the answers whose changes hold, ``but_for`` those about hosts that are being looked up."""
         if self._pending or not self.is_connected:
             return
         for ticket, one in tuple(self._awaited.items()):
+            if any(name in but_for for change in one.changed for _, name in change.entity):
+                continue
             if ticket.is_dropped or is_told(self._rules, one.changed):
                 self._let_go(ticket)
 

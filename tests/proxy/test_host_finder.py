@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from threading import Event
+from time import sleep
 
 import pytest
 
@@ -95,10 +96,18 @@ async def test_a_name_server_that_is_away_costs_threads_of_its_own_and_not_many(
         first = sorted(asked)
         assert len(first) == 3
         # Whoever is still being asked for is not asked for once more; nor has anybody else a turn.
-        assert await lookups.find(hosts) == {}
+        late = asyncio.ensure_future(lookups.find(hosts))
+        await asyncio.sleep(0.02)
+        monkeypatch.setattr(host_finder, "_LOOKUP_S", 10.0)
+        later = asyncio.ensure_future(lookups.find(hosts))
+        assert await late == {}
         assert sorted(asked) == first
+        # Nor is anybody given up that another has begun to wait for.
+        is_back.set()
+        assert len(await later) == 10
     finally:
         is_back.set()
+    assert lookups._wanted == {}
     assert await lookups.find(hosts) == {host: (f"192.0.2.{host}",) for host in hosts}
 
 
@@ -111,3 +120,24 @@ async def test_where_there_is_no_thread_nobody_is_known(monkeypatch: pytest.Monk
         patch.setattr(threading.Thread, "start", refuse)
         assert await Lookups().find(["localhost"]) == {}
     assert await Lookups().find(["localhost"])
+
+
+@on_uvloop
+async def test_nobody_waits_behind_those_that_are_not_answered_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_finder, "_LOOKUP_S", 0.02)
+    monkeypatch.setattr(host_finder, "_THREADS", 2)
+
+    def ask(host: str, port: int | None, **_: object) -> list[tuple[object, ...]]:
+        if host != "z.here":
+            sleep(0.06)
+            raise OSError("nobody answers")
+        return [(0, 0, 0, "", ("192.0.2.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    lookups = Lookups()
+    hosts = ["z.here", *(f"a.{number}.away" for number in range(8))]
+    for _ in range(200):
+        if await lookups.find(hosts):
+            break
+    else:
+        pytest.fail("the one that can be found never had a turn")

@@ -337,8 +337,14 @@ async def test_nor_for_a_name_server_that_is_away(monkeypatch: pytest.MonkeyPatc
     async with followed.running():
         await followed.follower.has_read.wait()
         followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
+        followed.script.rules |= {Entity(user="alice"): rule(producer_byte_rate=5.0)}
         change = Alteration((("ip", "away"),), (Op("connection_creation_rate", 3.0),))
         followed.follower.await_change((change,), b"answer", owner)
+        other = Owner(lambda: ("alice", None) in followed.changes)
+        followed.follower.await_change((alice(5.0),), b"answer", other)
+        await eventually(lambda: other.turns)
+        # Who has changed no host does not wait for one.
+        assert (other.seen, owner.turns) == ([True], 0)
         await eventually(lambda: owner.turns)
 
     assert followed.follower.unconfirmed == 1
