@@ -87,7 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--json", action="store_true", help="JSON, which can say all that there may be")
     import_ = action("import", "set what a file says: of each entity in it these limits and no others", _import)
     import_.add_argument("file", metavar="FILE", type=Path, help="what export writes; - for the standard input")
-    import_.add_argument("--replace", action="store_true", help="remove what was set of all other entities")
+    import_.add_argument(
+        "--replace",
+        action="store_true",
+        help="remove what was set of all other entities, but for what the proxy's file hides",
+    )
     _add_change(import_)
 
 
@@ -217,7 +221,8 @@ def _import(args: argparse.Namespace) -> int:
     there = client.rules({})
     gone: dict[Entity, StoredRule] = {}
     if args.replace:
-        gone = {one.entity: one.rule for one in there if _is_kept(one) and one.entity not in wanted}
+        # What the proxy's file hides is in no export, and in a fleet holds where the file has no rule for it.
+        gone = {one.entity: one.rule for one in there if one.can_change and one.entity not in wanted}
     old = {one.entity: one.rule for one in there if one.shadowed_by is None}
     some = (*differences(gone, dict.fromkeys(gone)), *differences(old, wanted))
     if not args.json:
@@ -246,11 +251,6 @@ def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
         size_bytes += one_bytes
     if batch:
         yield batch
-
-
-def _is_kept(one: Rule) -> bool:
-    """Return whether it was set through the proxy, be it hidden by now."""
-    return one.can_change or one.shadowed_by is not None
 
 
 def _sit_out(client: Client, changes: Changes) -> Answer:

@@ -87,28 +87,46 @@ async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
     async with shell(tmp_path, capsys) as run:
         desk, file = run.page.server.quota_desk, tmp_path / "q"
         filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
-        for way in ("delete --user alice", f"import {file} --replace"):
-            desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
-            await run("alter --user alice --set producer_byte_rate=5")
-            desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
-            hidden = "user alice: producer_byte_rate=5"
+        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        await run("alter --user alice --set producer_byte_rate=5")
+        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        hidden = "user alice: producer_byte_rate=5"
 
-            assert await run("describe") == (
-                "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
-                f"{hidden} ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
-            )
-            assert await run("export") == "quotas:\n  []\n"
-            file.write_text(await run("describe --yaml"))
-            assert await run(f"import {file}") == "nothing to change\n"
-            file.write_text(await run("describe --json"))
-            assert '"shadowed_by": "p.yaml:8"' in file.read_text()
-            assert await run(f"import {file}") == "nothing to change\n"
-            file.write_text("quotas: []")
-            await run("alter --user alice --set producer_byte_rate=6", status=1)
-            assert "What was set of them here does not hold" in run.errors
+        assert await run("describe") == (
+            "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+            f"{hidden} ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
+        )
+        file.write_text(await run("describe --yaml"))
+        assert await run(f"import {file}") == "nothing to change\n"
+        file.write_text(await run("describe --json"))
+        assert '"shadowed_by": "p.yaml:8"' in file.read_text()
+        assert await run(f"import {file}") == "nothing to change\n"
+        await run("alter --user alice --set producer_byte_rate=6", status=1)
+        assert "What was set of them here does not hold" in run.errors
 
-            assert await run(way) == "- user alice: producer_byte_rate 5\n1 entity changed\n"
-            assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+        assert await run("delete --user alice") == "- user alice: producer_byte_rate 5\n1 entity changed\n"
+        assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+
+
+@on_uvloop
+async def test_what_export_leaves_out_as_hidden_is_there_after_an_import_that_replaces_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(tmp_path, capsys) as run:
+        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        await run("alter --user alice --set producer_byte_rate=5")
+        filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
+        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        await run("alter --user bob --set producer_byte_rate=6")
+
+        file.write_text(await run("export"))
+        assert file.read_text() == 'quotas:\n  - {user: "bob", producer_byte_rate: 6}\n'
+        assert await run(f"import {file} --replace") == "nothing to change\n"
+        file.write_text("quotas: []")
+        assert await run(f"import {file} --replace") == "- user bob: producer_byte_rate 6\n1 entity changed\n"
+
+        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        assert await run("describe") == f"user alice: producer_byte_rate=5 ({tmp_path}/d)\n"
 
 
 @on_uvloop
