@@ -41,7 +41,7 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
             return StoreReport(0, warnings=_cannot_make(path), is_there=False)
         if not path.is_dir():
             return StoreReport(None, warnings=(f"{path} is no directory; name one, or one that is not there yet",))
-        restored = StoreDirectory(path).look()
+        restored = StoreDirectory(path).look(is_lenient=store.topic is not None)
     except ForeignStoreError as error:
         then = "it is set aside at the start" if store.topic else "start the version that wrote it, or move it away"
         return StoreReport(None, warnings=(f"{path}: {error}; {then}",))
@@ -49,6 +49,8 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
         told = f"{path} cannot be read: {error.strerror or error}; {_GIVE_IT}"
         return StoreReport(None, warnings=(told,))
     warnings = [f"{path}/{fault}; what follows there is set aside at the start" for fault in restored.faults]
+    if restored.left_out is not None:
+        warnings.append(f"{path}/{restored.left_out}")
     if not os.access(path, os.W_OK | os.X_OK):
         warnings.append(f"{path} may not be written by the user who asks; {_GIVE_IT}")
     now_ms = time.time_ns() // 1_000_000

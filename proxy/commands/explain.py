@@ -119,9 +119,11 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
     store = loaded.config.store
     both = InForce(loaded.config, name=str(store or ""), now_ms=now_ms)
     if store is not None and store.path is not None and Path(store.path).exists():
-        restored = StoreDirectory(Path(store.path)).look()
+        restored = StoreDirectory(Path(store.path)).look(is_lenient=store.topic is not None)
         for fault in restored.faults:
             sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.path}/{fault}\n")
+        if restored.left_out is not None:
+            sys.stderr.write(f"kafka-quota-proxy explain: {store.path}/{restored.left_out}\n")
         both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
         if both.unknown_hosts:
             _look_for_hosts(both)

@@ -115,18 +115,18 @@ class StoreDirectory:
         self.snapshot_bytes, self.snapshot_at_s = 0, None
         self._begin_journal()
 
-    def look(self) -> Restored:
-        """Read the store as it is, and touch nothing; another process may have it.
+    def look(self, *, is_lenient: bool = False) -> Restored:
+        """Read the store as it is, and touch nothing; another process may have it. ``is_lenient``: as of ``open``.
 
         Raises:
             OSError: The directory cannot be read.
             ForeignStoreError: As of ``open``.
         """
         try:
-            return self._read()
+            return self._read(Lenience() if is_lenient else None)
         except FileNotFoundError:
             # Whoever has it has written a snapshot, and removed what nobody needs any more.
-            return self._read()
+            return self._read(Lenience() if is_lenient else None)
 
     def append(self, changes: Iterable[Change]) -> None:
         """Write down what is changed at once. After a failure it may be called again; nothing of it is there then.

@@ -107,6 +107,15 @@ class Restored(NamedTuple):
     not_understood: tuple[Fault, ...] = ()
     lost: int = 0
 
+    @property
+    def left_out(self) -> str | None:
+        """What to say of what is not understood: the first of it, and how many others; None: there is none."""
+        if not self.not_understood:
+            return None
+        first, *others = self.not_understood
+        more = f", and so {'is 1 other' if len(others) == 1 else f'are {len(others)} others'}" if others else ""
+        return f"{first}; that rule alone is left out{more}"
+
 
 class Lenience:
     """Reads what is understood of files that say more: for who has the rest elsewhere, and wants what he can have.

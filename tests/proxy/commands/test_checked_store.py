@@ -9,7 +9,7 @@ from config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
 from proxy.commands.checked_store import StoreReport, report_on
 from proxy.quota_store.entity import Entity
 from proxy.quota_store.record import write_line
-from tests.support.stores import keep
+from tests.support.stores import break_snapshot, keep, keep_strange
 
 FILE = ProxyConfig(
     listeners=(),
@@ -77,6 +77,33 @@ def test_one_of_another_version_cannot_be_read(tmp_path: Path) -> None:
     assert (found.quotas, of_topic.quotas) == (None, None)
     assert found.warnings[0].endswith("start the version that wrote it, or move it away")
     assert of_topic.warnings[0].endswith("it is set aside at the start")
+
+
+def test_of_a_topic_what_was_known_last_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
+    journal = keep_strange(tmp_path, ALICE, BOB)
+
+    own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
+
+    assert own.quotas is None
+    assert own.warnings[0].endswith("start the version that wrote it, or move it away")
+    assert (of_topic.quotas, len(of_topic.shadowed)) == (2, 1)
+    (warning,) = of_topic.warnings
+    assert warning.startswith(f"{journal}, byte ")
+    assert "Mars/Olympus" in warning
+    assert warning.endswith("; that rule alone is left out")
+    for count, others in ((2, "is 1 other"), (3, "are 2 others")):
+        keep_strange(tmp_path, ALICE, count=count)
+        (warning,) = report(tmp_path, topic=QuotasFrom(topic="t")).warnings
+        assert warning.endswith(f"; that rule alone is left out, and so {others}")
+
+
+def test_of_a_damaged_snapshot_of_a_topic_the_part_before_the_fault_is_read(tmp_path: Path) -> None:
+    break_snapshot(tmp_path, ALICE, BOB)
+
+    own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
+
+    assert (own.quotas, of_topic.quotas) == (0, 1)
+    assert of_topic.warnings[0].endswith("what follows there is set aside at the start")
 
 
 def test_one_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

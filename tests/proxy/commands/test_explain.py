@@ -19,6 +19,7 @@ from proxy.quota_store.entity import StoredRule
 from proxy.quota_store.record import write_line
 from proxy.server import Server
 from tests.support.reloads import Reloads
+from tests.support.stores import break_snapshot, keep_strange
 
 CONFIG = """\
 listeners:
@@ -581,6 +582,29 @@ def test_what_was_known_of_a_topic_last_is_said_to_be_that(tmp_path: Path, capsy
     )
     assert told["producer_byte_rate"]["limit"] == 1_000
     assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
+
+
+def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, known_last = tmp_path / "f.yaml", tmp_path / "quotas.d" / "store"
+    path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
+    known_last.mkdir(parents=True)
+    journal = keep_strange(known_last, StoredEntity("alice"))
+    command = ["explain", str(path), "--user", "alice", "--json"]
+
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
+    assert said.err.startswith(f"kafka-quota-proxy explain: {journal}, byte ")
+    assert said.err.endswith("; that rule alone is left out\n")
+
+    journal.unlink()
+    break_snapshot(known_last, StoredEntity("alice"), StoredEntity("bob"))
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
+    assert "the store is damaged" in said.err
 
 
 TIMED = """\
