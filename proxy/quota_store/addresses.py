@@ -4,6 +4,7 @@ A host may have many addresses, and an address many names. A change costs what i
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from config.errors import UnitError
@@ -15,6 +16,8 @@ from proxy.quota.changes import Ip, IpChanges
 Addresses: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
+# A change asks for the same one several times on end, and IPv6 takes long to parse.
+@lru_cache(maxsize=16)
 def literal(name: str) -> str | None:
     """Return an address as rules name it; None: it is none, but the name of a host."""
     try:

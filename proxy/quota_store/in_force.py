@@ -62,6 +62,8 @@ class InForce:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
         self.sources: dict[Entity, str] = {}
+        # Addresses of the store that are written in another way than the file's would be, by how those are.
+        self._spellings: dict[Entity, dict[Entity, None]] = {}
         self._file: dict[Entity, Rule] = {}  # as they were set
         self._told: dict[Entity, StoredRule] = {}
         # As they hold.
@@ -100,7 +102,8 @@ class InForce:
         """Return what is to be said of the file: which entities of the store it has, too."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
-            for entity, source in self.sources.items()
+            for usual, source in self.sources.items()
+            for entity in (usual, *self._spellings.get(usual, ()))
             if entity in self.stored
         )
 
@@ -152,6 +155,7 @@ class InForce:
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
         for entity, stored in changes:
+            self._note_spelling(entity)
             if entity not in self.sources:
                 ips |= self._take(entity, stored, addresses or {}, now_ms)
         rules = {
@@ -200,6 +204,18 @@ class InForce:
         self._timetable.tell_again()
 
     # -- within --
+
+    def _note_spelling(self, entity: Entity) -> None:
+        usual = in_usual_form(entity)
+        if usual == entity:
+            return
+        spellings = self._spellings.setdefault(usual, {})
+        if entity in self.stored:
+            spellings[entity] = None
+        else:
+            spellings.pop(entity, None)
+        if not spellings:
+            del self._spellings[usual]
 
     def _rule(self, entity: Entity) -> QuotaRule | None:
         return (self._of_file if entity in self.sources else self._of_store).get(entity)

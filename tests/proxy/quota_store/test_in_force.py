@@ -109,6 +109,38 @@ def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
     assert not both.shown
 
 
+def test_an_address_of_the_file_in_other_spellings_is_said_to_be_hidden() -> None:
+    ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
+    in_force = InForce(config(FILED, ips=(ip,)), name="quotas.d", now_ms=NOW_MS)
+    spelled = [
+        Entity(ip=name) for name in ("2001:DB8::1", "2001:db8::1", "2001:db8:0::1", "2001:DB8::2", "host", DEFAULT)
+    ]
+    in_force.change([Change(entity, ip_rule(5.0)) for entity in spelled], now_ms=NOW_MS)
+
+    told = "has quotas in quotas.d, too; those of the file hold"
+    said = tuple(f"f.yaml:4: ip {name} {told}" for name in ("2001:db8::1", "2001:DB8::1", "2001:db8:0::1"))
+    assert in_force.doubles == said
+    # Set again it is said once; removed, no more.
+    in_force.change([Change(spelled[0], ip_rule(6.0)), Change(spelled[2], None)], now_ms=NOW_MS)
+    assert in_force.doubles == said[:2]
+    in_force.follow_file(config(FILED), now_ms=NOW_MS)
+    assert in_force.doubles == ()
+    in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
+    in_force.change([Change(entity, None) for entity in spelled], now_ms=NOW_MS)
+    assert in_force.doubles == ()
+    assert in_force._spellings == {}, "what is gone is remembered"
+
+
+def test_what_the_file_hides_is_said_without_a_look_at_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
+    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force.change([Change(Entity(ip=f"2001:DB8::{n}"), ip_rule(5.0)) for n in range(9)], now_ms=NOW_MS)
+    in_force.follow_file(config(ips=(ip,)), now_ms=NOW_MS)
+    monkeypatch.setattr(module, "in_usual_form", None)
+
+    assert len(in_force.doubles) == 1
+
+
 def test_a_long_name_is_found_as_tables_know_it() -> None:
     in_force = InForce(config(), name="d", now_ms=NOW_MS)
     name = "n" * 1_000
