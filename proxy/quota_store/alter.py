@@ -230,7 +230,7 @@ def _check_removal(
         raise _RefusalError(told, POLICY_VIOLATION)
     removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
     if not removes or any(key in ops for key in hidden.shown):
-        more = "What was set of them here does not hold; kafka-quota-proxy quotas delete removes it"
+        more = "What was set of them here does not hold at this proxy; kafka-quota-proxy quotas delete removes it"
         raise _RefusalError(f"{told}. {more}", POLICY_VIOLATION)
 
 

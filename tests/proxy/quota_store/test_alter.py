@@ -318,8 +318,8 @@ def test_what_the_file_hides_is_removed_and_not_set() -> None:
     refused = [
         (
             44,
-            "The quotas of user alice are set in f.yaml:7; change them there. What was set of them here does not hold; "
-            "kafka-quota-proxy quotas delete removes it",
+            "The quotas of user alice are set in f.yaml:7; change them there. What was set of them here does not hold "
+            "at this proxy; kafka-quota-proxy quotas delete removes it",
         )
     ]
     assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
