@@ -58,7 +58,7 @@ def _proxy(kafka: Kafka) -> Proxy:
     return Proxy({"listeners": [listener], "upstream_bind": PROXY_HOST})
 
 
-@pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4])
+@pytest.fixture(scope="module", params=[pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     config: dict[str, str | int] = QUICK_TO_RETURN | {"metric.reporters": "TelemetryReceiver"}
     with Kafka(

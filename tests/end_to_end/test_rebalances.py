@@ -21,7 +21,7 @@ from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, 
 from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
 MB: Final = 1_000_000
-EVERY_VERSION: Final = [KAFKA_4, KAFKA_3_9, KAFKA_2_8]
+EVERY_VERSION: Final = [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_2_8]
 RECORD_BYTES: Final = 16_300
 
 

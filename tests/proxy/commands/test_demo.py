@@ -37,6 +37,7 @@ def test_small_rates_are_held_as_well() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_sampled_is_measured_over_a_whole_cycle_and_says_that_it_takes_longer() -> None:
     done = subprocess.run(
         [*DEMO, *RATES, "--seconds", "3", "--shaping", "sampled"], capture_output=True, text=True, timeout=90
