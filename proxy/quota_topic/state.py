@@ -180,11 +180,6 @@ class QuotaTopicState:
         return self._now.lease_until_ms if self.has_lease else None
 
     @property
-    def is_read_anew(self) -> bool:
-        """Whether what comes in is the topic from its beginning on, and what was known holds meanwhile."""
-        return self._next is not None
-
-    @property
     def is_unsettled(self) -> bool:
         """Whether there may be changes to take."""
         return bool(self._touched)

@@ -121,10 +121,7 @@ class QuotaTopic:
 
     async def _hear(self, told: Told) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
-        if isinstance(told, Read) and not self.state.is_read_anew:
-            self._is_within_batch = not told.is_whole
-        elif isinstance(told, AtEnd):
-            self._is_within_batch = False  # also of a batch that a failure had cut off: it has been read anew
+        self._is_within_batch = isinstance(told, Read) and not told.is_whole
         if isinstance(told, Began):
             self.state.begin()
         elif isinstance(told, Read):
