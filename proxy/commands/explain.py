@@ -24,7 +24,7 @@ from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.in_force import InForce
-from proxy.quota_store.journal import ForeignStoreError
+from proxy.quota_store.journal import ForeignStoreError, Restored
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +119,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
     store = loaded.config.store
     both = InForce(loaded.config, name=str(store or ""), now_ms=now_ms)
     if store is not None and store.path is not None and Path(store.path).exists():
-        restored = StoreDirectory(Path(store.path)).look(is_lenient=store.topic is not None)
+        restored = _looked_at(store.path, is_of_topic=store.topic is not None)
         for fault in restored.faults:
             sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.path}/{fault}\n")
         if restored.left_out is not None:
@@ -132,6 +132,17 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
             sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
     config = replace(loaded.config, quotas=both.quotas, ip_quotas=both.ip_quotas)
     return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=both.timed, now_ms=now_ms)
+
+
+def _looked_at(path: str, *, is_of_topic: bool) -> Restored:
+    """Read a store as the proxy does when it starts: what it knew of a topic last need not be all there."""
+    try:
+        return StoreDirectory(Path(path)).look(is_lenient=is_of_topic)
+    except ForeignStoreError as error:
+        if not is_of_topic:
+            raise
+        sys.stderr.write(f"kafka-quota-proxy explain: {path} cannot be read, and a start sets it aside: {error}\n")
+        return Restored({}, 0, None, (), ())
 
 
 def _known_last(store: Store | None) -> str | None:

@@ -606,6 +606,13 @@ def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
     assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
     assert "the store is damaged" in said.err
 
+    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
+    journal.write_bytes(other)
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"] is None
+    assert f"{known_last} cannot be read, and a start sets it aside" in said.err
+
 
 TIMED = """\
 listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]
