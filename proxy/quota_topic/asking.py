@@ -6,6 +6,7 @@ Imported only where a topic is configured: aiokafka comes with the extra ``usage
 
 import asyncio
 from collections.abc import Collection
+from functools import partial
 from typing import Final, NoReturn
 
 from aiokafka.client import AIOKafkaClient
@@ -78,31 +79,30 @@ async def watch_leader(
     Nor does one broker that says otherwise: it may itself be the one that has been cut off from the others.
 
     Raises:
-        LeaderMovedError: Another broker is its leader, say most.
+        LeaderMovedError: Another broker is its leader, say most of those that answer.
         NoTopicError, OwnAddressError: As of ``leader_of``, likewise.
     """
+    ask = partial(_change, client, topic, binds, leader)
     while True:
         await asyncio.sleep(every_s)
-        if await _change(client, client.get_random_node(), topic, binds, leader) is None:
-            continue
-        nodes = [broker.nodeId for broker in client.cluster.brokers()]
-        told = await asyncio.gather(*(_change(client, node, topic, binds, leader) for node in nodes))
-        changes = [change for change in told if change is not None]
-        if 2 * len(changes) > len(told):
-            raise changes[0]
+        if isinstance(await ask(client.get_random_node()), Exception):
+            told = await asyncio.gather(*(ask(broker.nodeId) for broker in client.cluster.brokers()))
+            changes = [one for one in told if isinstance(one, Exception)]
+            if len(changes) > told.count(True):
+                raise changes[0]
 
 
 async def _change(
-    client: AIOKafkaClient, node: int, topic: str, binds: Collection[Address], leader: int
-) -> Exception | None:
-    """Return what a broker says that the topic is by now, if it does, and not what it was."""
+    client: AIOKafkaClient, topic: str, binds: Collection[Address], leader: int, node: int
+) -> Exception | bool:
+    """Return what a broker says that the topic is by now; True: what it was; False: it does not say."""
     try:
         found = await leader_of(client, topic, binds, node=node)
     except (NoTopicError, OwnAddressError) as error:
         return error
     except Exception:  # noqa: BLE001 - it is not for this that the topic is read anew
-        return None
-    return None if found == leader else LeaderMovedError("its leader is another broker by now")
+        return False
+    return found == leader or LeaderMovedError("its leader is another broker by now")
 
 
 async def offset_of(client: AIOKafkaClient, leader: int, topic: str, which: int) -> int:

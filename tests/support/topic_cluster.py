@@ -28,6 +28,7 @@ class TopicCluster(ABC):
         leader: Where the leader of all of them is.
         leader_id: Who that is.
         mistaken: Those of the brokers that take another for the leader.
+        silent: Those of the brokers that do not say where the topic is.
         topic_error: What is answered to who asks for the topic.
         is_away: Nobody can connect.
         latest_error: What is answered to who asks for its end.
@@ -39,6 +40,7 @@ class TopicCluster(ABC):
     leader: Address = field(default_factory=lambda: Address(host="127.0.0.1", port=19092))
     leader_id: int = _LEADER
     mistaken: frozenset[int] = frozenset()
+    silent: frozenset[int] = frozenset()
     topic_error: int = 0
     is_away: bool = False
     latest_error: int = 0
@@ -57,6 +59,8 @@ class TopicCluster(ABC):
     async def answer(self, request: object, *, node_id: int = _BOOTSTRAP) -> object:
         if isinstance(request, MetadataRequest):
             assert request._allow_auto_topic_creation is False
+            if node_id in self.silent:
+                raise KafkaConnectionError("no answer")
             leader_id = _NOBODY if node_id in self.mistaken else self.leader_id
             partition = (0, 0, leader_id, [_LEADER], [_LEADER])
             return SimpleNamespace(

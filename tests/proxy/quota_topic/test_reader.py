@@ -405,7 +405,13 @@ async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
         await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 8)
         assert not any(isinstance(one, Failed) for one in told)
 
-        cluster.mistaken = frozenset(BROKERS[:2])
+        # Nor are two of which one does not answer: nobody knows which of those that do is right.
+        cluster.silent = frozenset(BROKERS[1:2])
+        asked = len(cluster.asked)
+        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 8)
+        assert not any(isinstance(one, Failed) for one in told)
+
+        cluster.silent, cluster.mistaken = frozenset(BROKERS[2:]), frozenset(BROKERS[:2])
         await until(lambda told: Failed("its leader is another broker by now") in told)
 
 
