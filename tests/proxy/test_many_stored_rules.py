@@ -282,14 +282,13 @@ async def changes_at(store: Store) -> Took:
     return Took(median(taken), quantiles(taken, n=100)[98])
 
 
-def check(record: Callable[[str, object], None], what: str, few: Took, many: Took) -> None:
+def check(what: str, few: Took, many: Took) -> None:
     """See that half of the changes take little.
 
     How long the slowest take is told and not held against a bound: on a machine that does something else, too, they
     wait for a processor and for the disk.
     """
     for count, took in ((FEW, few), (MANY, many)):
-        record(f"a change beside {count} entities in {what}", str(took))
         sys.stdout.write(f"a change beside {count} entities in {what}: {took}\n")
     assert many.half_s < MOST_S
 
@@ -297,7 +296,7 @@ def check(record: Callable[[str, object], None], what: str, few: Took, many: Too
 @pytest.mark.long
 @on_uvloop
 async def test_beside_a_hundred_thousand_others_a_change_is_written_down_and_takes_less_than_5_ms(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path,
 ) -> None:
     took = []
     for count in (FEW, MANY):
@@ -306,13 +305,13 @@ async def test_beside_a_hundred_thousand_others_a_change_is_written_down_and_tak
         took.append(await changes_at(Store(directory=str(path), audit_log=str(audit_log))))
         assert len(audit_log.read_text().splitlines()) == CHANGES
 
-    check(record_property, "a directory, with an audit log", *took)
+    check("a directory, with an audit log", *took)
 
 
 @pytest.mark.long
 @on_uvloop
 async def test_where_they_are_in_a_topic_it_takes_as_little_besides_what_the_topic_takes(
-    monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The topic is made up: it takes a record at once, and its reader looks for new ones each millisecond."""
     took = []
@@ -324,7 +323,7 @@ async def test_where_they_are_in_a_topic_it_takes_as_little_besides_what_the_top
         took.append(await changes_at(Store(topic=QuotasFrom(topic="store"))))
         assert len(log.records) >= len(KEYS) * count + CHANGES
 
-    check(record_property, "a topic", *took)
+    check("a topic", *took)
 
 
 @pytest.mark.long
