@@ -120,14 +120,15 @@ async def test_terms_that_two_have_left_without_limits_are_not_those_of_the_next
         assert one.stored == {ALICE: rule(**{P: 5.0})}
 
 
+def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
+    """Return what a reader tells of records of one batch."""
+    seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
+    return Read(seen, None, offset + len(seen), is_whole=is_whole)
+
+
 @on_uvloop
 async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
     """A limit without the terms that are written behind it would be another one."""
-
-    def read(offset: int, *records: QuotaRecord, is_whole: bool) -> Read:
-        seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
-        return Read(seen, None, offset + len(seen), is_whole=is_whole)
-
     limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     held: list[Change] = []
@@ -139,8 +140,8 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
 
     told: list[ToldByReader] = [
         Began(), AtEnd(0),
-        read(0, limit, is_whole=False), read(1, terms, is_whole=True),
-        read(2, lower, is_whole=False), read(3, replace(terms, value=None), is_whole=True),
+        batch(0, limit, is_whole=False), batch(1, terms),
+        batch(2, lower, is_whole=False), batch(3, replace(terms, value=None)),
     ]  # fmt: skip
     keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
     await keeper.open()
@@ -162,13 +163,9 @@ async def test_nor_where_the_reader_fails_within_it() -> None:
     async def hold(changes: Sequence[Change]) -> None:
         held.extend(changes)
 
-    def read(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
-        seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
-        return Read(seen, None, offset + len(seen), is_whole=is_whole)
-
     told: list[ToldByReader] = [
-        Began(), AtEnd(0), read(0, limit, is_whole=False), Failed("cut off"),
-        Began(), read(0, limit, terms), read(2, bob), AtEnd(3),
+        Began(), AtEnd(0), batch(0, limit, is_whole=False), Failed("cut off"),
+        Began(), batch(0, limit, terms), batch(2, bob), AtEnd(3),
     ]  # fmt: skip
     keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
     await keeper.open()

@@ -53,6 +53,11 @@ class Cluster(TopicCluster):
         self.asked.append(request)
         return await super().answer(request, node_id=node_id)
 
+    def has_been_asked_where(self, more_than: int) -> Callable[[object], bool]:
+        """Return whether, from now on, it has been asked where the topic is so often."""
+        before = len(self.asked)
+        return lambda _: sum(isinstance(one, MetadataRequest) for one in self.asked[before:]) > more_than
+
     def begin(self) -> int:
         return self.beginning
 
@@ -379,10 +384,15 @@ def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
     return pauses
 
 
-async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_noticed_also_where_all_is_answered(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_noticed_also_where_all_is_answered(
+    cluster: Cluster,
+) -> None:
     async with reading() as (told, until):
         await until(lambda told: AtEnd() in told)
         cluster.leader_id = 8
@@ -394,36 +404,33 @@ async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_notice
         assert "it has 3 partitions" in str(told[-1])
 
 
+@pytest.mark.usefixtures("_looks_often")
 async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
     async with reading() as (told, until):
         await until(lambda told: AtEnd() in told)
         cluster.mistaken = frozenset(BROKERS[:1])
-        asked = len(cluster.asked)
-        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 8)
+        await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, Failed) for one in told)
 
         # Nor are two of which one does not answer: nobody knows which of those that do is right.
         cluster.silent = frozenset(BROKERS[1:2])
-        asked = len(cluster.asked)
-        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 8)
+        await until(cluster.has_been_asked_where(8))
         assert not any(isinstance(one, Failed) for one in told)
 
         cluster.silent, cluster.mistaken = frozenset(BROKERS[2:]), frozenset(BROKERS[:2])
         await until(lambda told: Failed("its leader is another broker by now") in told)
 
 
+@pytest.mark.usefixtures("_looks_often")
 async def test_who_does_not_say_where_the_topic_is_ends_nothing(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
 ) -> None:
-    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
     async with reading() as (told, until):
         await until(lambda told: AtEnd() in told)
         cluster.topic_error = 5
-        asked = len(cluster.asked)
-        await until(lambda _: sum(isinstance(one, MetadataRequest) for one in cluster.asked[asked:]) > 2)
+        await until(cluster.has_been_asked_where(2))
         cluster.append(rule(1))
         await until(lambda told: rule(1) in records(told))
 
