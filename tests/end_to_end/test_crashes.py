@@ -144,4 +144,5 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_doubled_with_idempotence(mo
         assert end_offset(mortal_kafka, topic) == count
         Librdkafka(settings={}).consume(mortal_kafka.bootstrap_servers, topic, client_id="reader", count=count)
     assert plain.acknowledged <= numbers(mortal_kafka, plain_topic)
-    assert min(len(plain.acknowledged), exact.sent) > 1_000 * times
+    # Each kill meets some hundreds of records at least; how many depends on how soon the broker is back.
+    assert min(len(plain.acknowledged), exact.sent) > 500 * times
