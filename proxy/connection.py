@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic_ns
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from config.model import Listener
 from protocol.errors import ProtocolError
@@ -58,13 +58,26 @@ _PARTINGS: Final = 15
 _QUIET_NS: Final = 10_000_000_000
 
 
+class Dialling(Protocol):
+    """A dial that has not ended."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for its turn."""
+
+    def give_up(self) -> None:
+        """Dial no more; the connection hears no outcome."""
+
+
 class Port:
     """A listener: what all its connections share, whichever broker they lead to.
 
     ``greet`` is what stands between a new connection and its ``ClientConnection``, such as TLS; None: nothing does.
     """
 
-    def __init__(self, *, listener: Listener, counters: Counters, dial: Callable[["ClientConnection"], None]) -> None:
+    def __init__(
+        self, *, listener: Listener, counters: Counters, dial: Callable[["ClientConnection"], Dialling]
+    ) -> None:
         self.listener = listener  # a reload replaces it
         self.name = listener.name
         self.counters = counters
@@ -163,10 +176,10 @@ class ClientConnection(asyncio.Protocol):
         "_broker_is_full",
         "_client",
         "_client_is_full",
+        "_dial",
         "_flows",
         "_has_client_ended",
         "_is_closed",
-        "_is_dialling",
         "_is_parting",
         "_leaves",
         "_look_s",
@@ -195,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
         self._reads_broker = True
         self._client_is_full = False
         self._broker_is_full = False
-        self._is_dialling = False
+        self._dial: Dialling | None = None  # while the broker is being dialled
         self._has_client_ended = False
         self._is_closed = False
         self._flows = False  # both sides are there and are being read
@@ -221,7 +234,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def has_begun(self) -> bool:
         """Whether the client has done what a login timeout waits for: it has asked something, and is logged in."""
-        return (self._broker is not None or self._is_dialling) and not self.session.is_logging_in
+        return (self._broker is not None or self._dial is not None) and not self.session.is_logging_in
 
     @property
     def paused_socket(self) -> int | None:
@@ -229,6 +242,11 @@ class ClientConnection(asyncio.Protocol):
         if self._reads_client or self._client is None or self._is_closed:
             return None
         return cast(int, self._client.get_extra_info("socket").fileno())
+
+    @property
+    def ends_with_its_client(self) -> bool:
+        """Whether it is of no use once its client has closed its side: its dial waits, and there is to be an answer."""
+        return self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
 
     @property
     def held_bytes(self) -> int:
@@ -303,19 +321,19 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_connected(self, transport: asyncio.Transport) -> None:
         """Send what has waited for the connection to the broker."""
-        self._is_dialling = False
-        self.port.broker_count += 1
+        self._dial = None
         if self._is_closed:
             transport.abort()
             return
         self._broker = transport
+        self.port.broker_count += 1
         now_ms = self._now_ms()
         self.session.restart_service()
         self._act(now_ms)
 
     def broker_failed(self, cause: str) -> None:
         """Close: the broker could not be reached."""
-        self._is_dialling = False
+        self._dial = None
         self.close(cause)
 
     def broker_received(self, data: bytes) -> None:
@@ -346,8 +364,9 @@ class ClientConnection(asyncio.Protocol):
 
     def broker_lost(self, exc: Exception | None) -> None:
         """Close: the broker has gone."""
-        self.port.broker_count -= 1
-        self._broker = None
+        if self._broker is not None:
+            self._broker = None
+            self.port.broker_count -= 1
         self.close("upstream_lost" if exc else "upstream_closed")
 
     # -- both --
@@ -366,6 +385,8 @@ class ClientConnection(asyncio.Protocol):
         self.port.counters.disconnect(cause)
         if self._timer is not None:
             self._timer.cancel()
+        if self._dial is not None:
+            self._dial.give_up()
         for transport in (self._client, self._broker):
             if transport is not None and not transport.is_closing():
                 # Who does not take what was written is not waited for for ever.
@@ -506,9 +527,8 @@ class ClientConnection(asyncio.Protocol):
                 else:
                     self._broker.writelines(out)
                 out.clear()
-            elif not self._is_dialling:
-                self._is_dialling = True
-                self.port.dial(self)
+            elif self._dial is None:
+                self._dial = self.port.dial(self)
         out = session.to_client
         if out and self._client is not None:
             if self._is_parting:
@@ -545,7 +565,7 @@ class ClientConnection(asyncio.Protocol):
     def _steer(self) -> None:
         """Read from each side if, and only if, what it sends can be used."""
         is_blocked = self.session.is_blocked and not self._is_parting
-        reads = not (is_blocked or self._broker_is_full or self._is_dialling)
+        reads = not (is_blocked or self._broker_is_full or self._dial is not None)
         if reads is not self._reads_client and self._client is not None and not self._is_closed:
             self._reads_client = reads
             if reads:
@@ -613,16 +633,12 @@ class _Parting(asyncio.Protocol):
 
 
 class BrokerConnection(asyncio.Protocol):
-    """The broker's transport; all it hears goes to its ``ClientConnection``."""
+    """The broker's transport; all it hears goes to its ``ClientConnection``, which has it once the dial is done."""
 
     __slots__ = ("_owner",)
 
     def __init__(self, owner: ClientConnection) -> None:
         self._owner = owner
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See ``ClientConnection.broker_connected``."""
-        self._owner.broker_connected(cast(asyncio.Transport, transport))
 
     def data_received(self, data: bytes) -> None:
         """See ``ClientConnection.broker_received``."""

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import ssl
+from collections import OrderedDict
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Final
 
-from proxy.connection import BrokerConnection, ClientConnection
+from config.model import Address
+from proxy.connection import BrokerConnection, ClientConnection, Dialling
 from proxy.tls import broker_fault
 from proxy.tls_transport import TlsTransport
 from proxy.upstream import Upstream, local_address
@@ -15,7 +18,8 @@ from proxy.upstream import Upstream, local_address
 log = logging.getLogger(__name__)
 
 # Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop what is above; a dropped SYN costs its
-# client a second. A storm of clients must not become a storm of dials.
+# client a second. A storm of clients must not become a storm of dials. The bound is of one broker, for one that drops
+# every SYN keeps its dials until their time is over.
 _MAX_DIALS: Final = 32
 _DIAL_TIMEOUT_S: Final = 10.0
 _PROBE_EVERY_S: Final = 2.0
@@ -24,7 +28,7 @@ _REFUSAL_S: Final = 0.2
 
 
 class Dialler:
-    """Dials, not too many at once.
+    """Dials, not too many at once to one address.
 
     Args:
         tasks: What its tasks belong to.
@@ -34,34 +38,48 @@ class Dialler:
     def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
         self._tasks = tasks
         self._local_addr = local_address(source)
-        self._turns = asyncio.Semaphore(_MAX_DIALS)
-        self._running: set[asyncio.Task[None]] = set()
+        self._lines: dict[Address, _Line] = {}  # of brokers that are being dialled
 
-    def start(self, connection: ClientConnection) -> None:
-        """Begin to dial the broker of a client's connection, which is told of the outcome."""
-        task = self._tasks.create_task(self._dial(connection))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+    def start(self, connection: ClientConnection) -> Dialling:
+        """Begin to dial the broker of a client's connection, or wait for a turn; the connection hears the outcome."""
+        address = connection.gate.upstream.address
+        line = self._lines.setdefault(address, _Line(address))
+        dial = _Dial(connection, line)
+        line.waiting[dial] = None
+        self._go_on(line)
+        return dial
 
     def cancel(self) -> None:
         """Dial no more."""
-        for task in self._running:
-            task.cancel()
+        for line in self._lines.values():
+            for dial in (*line.waiting, *line.running):
+                dial.give_up()
+
+    def _go_on(self, line: "_Line") -> None:
+        """Give turns to those that wait, as far as there are any."""
+        while line.waiting and len(line.running) < _MAX_DIALS:
+            dial, _ = line.waiting.popitem(last=False)
+            dial.task = self._tasks.create_task(self._dial(dial.connection))
+            dial.task.add_done_callback(partial(self._end, line, dial))
+            line.running.add(dial)
+
+    def _end(self, line: "_Line", dial: "_Dial", _: asyncio.Task[None]) -> None:
+        line.running.remove(dial)
+        self._go_on(line)
+        if not line.running:
+            del self._lines[line.address]
 
     async def _dial(self, connection: ClientConnection) -> None:
         upstream = connection.gate.upstream
         address = upstream.address
         try:
-            # The wait for a turn counts: behind an upstream that does not answer, clients come faster than dials end.
-            async with asyncio.timeout(_DIAL_TIMEOUT_S), self._turns:
-                if connection.is_closed:
-                    return
+            async with asyncio.timeout(_DIAL_TIMEOUT_S):
                 if upstream.tls is None:
-                    await asyncio.get_running_loop().create_connection(
+                    transport, _ = await asyncio.get_running_loop().create_connection(
                         lambda: BrokerConnection(connection), address.host, address.port, local_addr=self._local_addr
                     )
                 else:
-                    await self._dial_tls(connection, upstream, upstream.tls.context)
+                    transport = await self._dial_tls(connection, upstream, upstream.tls.context)
         except TimeoutError:
             _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
             connection.broker_failed("upstream_timeout")
@@ -75,8 +93,12 @@ class Dialler:
         else:
             upstream.failures = 0
             upstream.is_reachable = True
+            # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and tells no one.
+            connection.broker_connected(transport)
 
-    async def _dial_tls(self, connection: ClientConnection, upstream: Upstream, context: ssl.SSLContext) -> None:
+    async def _dial_tls(
+        self, connection: ClientConnection, upstream: Upstream, context: ssl.SSLContext
+    ) -> asyncio.Transport:
         address = upstream.address
         done = asyncio.get_running_loop().create_future()
 
@@ -92,14 +114,47 @@ class Dialler:
                 _failed(upstream, broker_fault(error, upstream.tls, address.host))
 
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
-        await asyncio.get_running_loop().create_connection(
-            lambda: transport, address.host, address.port, local_addr=self._local_addr
-        )
         try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: transport, address.host, address.port, local_addr=self._local_addr
+            )
             await done
         except asyncio.CancelledError:
+            done.cancel()
             transport.abort()
             raise
+        return transport
+
+
+class _Line:
+    """The dials to one address: those under way, and those that wait for their turn, first come, first served."""
+
+    __slots__ = ("address", "running", "waiting")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.running: set[_Dial] = set()
+        self.waiting: OrderedDict[_Dial, None] = OrderedDict()
+
+
+class _Dial:
+    """See ``proxy.connection.Dialling``."""
+
+    __slots__ = ("_line", "connection", "task")
+
+    def __init__(self, connection: ClientConnection, line: _Line) -> None:
+        self.connection = connection
+        self._line = line
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.task is None
+
+    def give_up(self) -> None:
+        self._line.waiting.pop(self, None)
+        if self.task is not None:
+            self.task.cancel()
 
 
 async def probe(upstream: Upstream, source: str | None) -> None:

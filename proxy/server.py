@@ -521,13 +521,17 @@ def _tell_of_unknown_users(port: Port) -> None:
 
 
 def _lose_the_lost(port: Port) -> None:
-    """Close paused clients whose connection is broken. One that closed its side in order is still owed its answers."""
+    """Close paused clients whose connection is broken.
+
+    One that closed its side in order is still owed its answers, unless the broker has yet to be dialled.
+    """
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in port.connections:
         descriptor = connection.paused_socket
         if descriptor is not None:
             paused[descriptor] = connection
-            poller.register(descriptor, 0)  # POLLERR and POLLHUP are always told
+            # POLLERR and POLLHUP are always told.
+            poller.register(descriptor, select.POLLRDHUP if connection.ends_with_its_client else 0)
     for descriptor, _ in poller.poll(0) if paused else ():
         paused[descriptor].lose()

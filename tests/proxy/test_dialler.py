@@ -2,21 +2,24 @@
 
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 import pytest
 
 from config.model import Address, ProxyConfig, UpstreamTls
 from proxy import dialler as dialler_module
+from proxy.connection import BrokerConnection
 from proxy.server import Server
 from tests.support.certificates import Authority
-from tests.support.frames import other_request, other_response
+from tests.support.frames import other_request, other_response, produce_request
 from tests.support.stub_broker import (
     StubBroker,
     client_of,
     correlation_id,
+    deaf_broker,
     eventually,
     free_port,
     listener_to,
@@ -81,25 +84,128 @@ async def test_an_upstream_that_is_no_name_in_dns_is_one_that_cannot_be_reached(
             assert _disconnects(server) == {"upstream_refused": number}
 
 
+async def _never(*_: object, **__: object) -> None:
+    """Take the place of ``create_connection`` where a broker drops what is sent to it."""
+    await asyncio.Event().wait()
+
+
 @on_uvloop
-async def test_a_client_waits_no_longer_for_its_turn_to_dial_than_for_the_dial(
+async def test_the_time_out_of_a_dial_begins_with_the_dial_and_not_with_the_wait_for_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def never(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
-
     monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
-    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.5)
-    async with stub_broker(answers) as broker, running(_config(broker)) as server:
-        async with client_of(server) as one, client_of(server) as other, client_of(server) as third:
-            monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never, raising=False)
-            for client in (one, other, third):
-                await client.send(other_request())
-            started_s = monotonic()
-            assert [await client.answer() for client in (one, other, third)] == [b"", b"", b""]
+    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+    async with stub_broker(answers) as broker, running(_config(broker)) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(3)]
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
+        started_s = monotonic()
+        for client in clients:
+            await client.send(other_request())
+        for number, client in enumerate(clients, start=1):
+            assert await client.answer() == b""
+            assert monotonic() - started_s >= 0.29 * number
 
-        assert monotonic() - started_s < 0.95
         assert _disconnects(server) == {"upstream_timeout": 3}
+
+
+@on_uvloop
+async def test_clients_of_one_broker_are_connected_at_once_beside_80_of_one_that_drops_what_is_sent_to_it() -> None:
+    """Each of the 80 comes again as soon as it is closed."""
+    async with stub_broker(answers) as broker, AsyncExitStack() as stack:
+        deaf = stack.enter_context(deaf_broker())
+        config = ProxyConfig(listeners=(listener_to(deaf, name="deaf"), listener_to(broker.address)))
+        server = await stack.enter_async_context(running(config))
+        waiting = [await stack.enter_async_context(client_of(server)) for _ in range(80)]
+        for client in waiting:
+            await client.send(other_request())
+        await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+
+        for _ in range(5):
+            async with client_of(server, port=1) as client:
+                started_s = monotonic()
+                assert await client.ask(other_request(5)) == other_response(5)
+                assert monotonic() - started_s < 1.0
+        assert len(server.ports[0].connections) == 80
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+@pytest.mark.usefixtures("authority")
+@on_uvloop
+async def test_a_dial_that_completes_as_its_time_out_fires_ends_one_client_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_tls: bool
+) -> None:
+    connection_made = BrokerConnection.connection_made
+
+    def late(self: BrokerConnection, transport: asyncio.BaseTransport) -> None:
+        monkeypatch.undo()
+        connection_made(self, transport)
+        sleep(0.4)  # when the loop looks again, the dial is done and its time is over
+
+    async with (
+        stub_broker(answers, tls=_brokers_tls(tmp_path) if has_tls else None) as broker,
+        running(
+            _tls_config(broker, UpstreamTls(ca=str(tmp_path / "ca.pem"))) if has_tls else _config(broker)
+        ) as server,
+    ):
+        await eventually(lambda: upstream_of(server, broker.address).is_reachable)
+        monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+        monkeypatch.setattr(BrokerConnection, "connection_made", late)
+        async with client_of(server) as client, client_of(server) as other:
+            assert await client.ask(other_request()) == b""
+            assert await other.ask(other_request(7)) == other_response(7)
+
+            assert _disconnects(server) == {"upstream_timeout": 1}
+            assert server.ports[0].broker_count == 1
+            await eventually(lambda: sum(not one.is_lost for one in broker.connections) == 1)
+
+
+@on_uvloop
+async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
+    async with stub_broker(answers) as broker, running(_config(broker)) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
+            for client in clients:
+                await client.send(other_request())
+            await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+            clients[1].writer.close()
+            clients[2].reset()
+            async with asyncio.timeout(3):
+                await eventually(lambda: len(server.ports[0].connections) == 2)
+        clients[0].reset()  # and one that is under way, so that the next has its turn
+
+        assert await clients[3].answer() == other_response()
+        assert sum(_disconnects(server).values()) == 3
+        assert len(broker.in_use) == 1
+        assert not server._dialler._lines
+
+
+@on_uvloop
+async def test_what_was_sent_without_acks_waits_for_a_turn_although_its_client_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialler_module, "_MAX_DIALS", 1)
+    async with (
+        stub_broker() as broker,
+        running(_config(broker)) as server,
+        client_of(server) as first,
+        client_of(server) as client,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
+            await first.send(other_request())
+            await eventually(lambda: any(connection.has_begun for connection in server.ports[0].connections))
+            await client.send(produce_request(acks=0))
+            await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+            client.writer.close()
+            await asyncio.sleep(1.5)  # the server looks once a second
+        first.reset()
+
+        await eventually(lambda: broker.in_use)
+        assert broker.in_use[0].requests == [produce_request(acks=0)]
 
 
 @on_uvloop

@@ -3,8 +3,8 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import wraps
 from struct import unpack_from
 from typing import ParamSpec, cast
@@ -132,6 +132,23 @@ async def stub_broker(
         yield broker
     finally:
         await broker.stop()
+
+
+@contextmanager
+def deaf_broker() -> Iterator[Address]:
+    """Give the address of a broker that hangs: its backlog is full, so the system drops who knocks."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(socket.socket())
+        broker.bind(("127.0.0.1", 0))
+        broker.listen(0)
+        while True:
+            knock = stack.enter_context(socket.socket())
+            knock.settimeout(0.2)
+            try:
+                knock.connect(broker.getsockname())
+            except TimeoutError:
+                break
+        yield Address(host="127.0.0.1", port=broker.getsockname()[1])
 
 
 def listener_to(upstream: Address, *, name: str = "clients") -> Listener:
