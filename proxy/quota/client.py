@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
 from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
@@ -68,22 +69,27 @@ class Bucket:
     ``limit`` is what may be recorded in a second (``QuotaKind.per_unit``), ``float(UNLIMITED)`` without a quota.
     ``in_flight`` is what was passed on and is charged when its response comes. ``silent_until_ms``
     is the end of the longest wait that was given: each connection sits out its own, whoever comes anew sits out what is
-    left of this one. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for ``proxy.usage``:
-    what of the counters it has taken.
+    left of this one. ``rate`` is what Kafka measures under these tags where ``is_kafkas``, else this bucket's alone;
+    ``also`` is what Kafka measures instead, shared by all buckets to which Kafka gives the same tags.
+    ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for ``proxy.usage``: what of the
+    counters it has taken.
     """
 
     __slots__ = (
         "_max_throttle_time_ms",
         "_sampled_room",
         "_tokens",
+        "also",
         "amount",
         "enforcement",
         "generation",
         "holders",
         "in_flight",
+        "is_kafkas",
         "is_limited",
         "is_listed",
         "is_waiting",
+        "kept",
         "kind",
         "last_record_ms",
         "level",
@@ -106,6 +112,9 @@ class Bucket:
         self.kind = kind
         self.tags = tags
         self.rate = rate
+        self.is_kafkas = False
+        self.also: Rate | None = None
+        self.kept: tuple[Rate, ...] = ()  # what Kafka measured here under other kinds of rules; three at the most
         self.throttle_time = Average()
         self.limit = float(UNLIMITED)
         self.is_limited = False
@@ -188,6 +197,8 @@ class Bucket:
         self.last_record_ms = now_ms
         rate = self.rate
         rate.record(amount, now_ms=now_ms)
+        if self.also is not None:
+            self.also.record(amount, now_ms=now_ms)
         limit = self.limit
         if self._tokens is not None:
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
@@ -208,8 +219,15 @@ class Bucket:
         self.amount -= amount
         self.last_record_ms = now_ms
         self.rate.record(-amount, now_ms=now_ms)
+        if self.also is not None:
+            self.also.record(-amount, now_ms=now_ms)
         if self._tokens is not None:
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
+
+    def keep(self, rate: Rate) -> None:
+        """Hold on to a rate that may decide again when the rules change once more."""
+        if rate not in self.kept:
+            self.kept = (*self.kept, rate)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
         """Whether ``amount`` more, on top of all that is in flight, could be charged without a wait. A pure read."""
@@ -323,6 +341,8 @@ class ClientQuotaManager:
         )
         self.departed = Departed() if is_logged else None
         self.gone = NOTHING  # of all buckets that there are no more
+        # What Kafka measures under tags that no bucket of ours has. The buckets that record into a rate keep it.
+        self._rates: WeakValueDictionary[Tags, Rate] = WeakValueDictionary()
         # For want of a place: by the entity of the rule that all of them are under, None without a limit.
         self._shared: dict[tuple[EntityName, EntityName] | None, Bucket] = {}
         self._shares_until_ms: int | None = None  # None: everybody has a place
@@ -374,15 +394,18 @@ class ClientQuotaManager:
         """Return the bucket to charge, under the limit now in force.
 
         Without a limit that is the bucket of exactly this user and client-id, so that unlimited traffic can be told
-        apart; where a rule wins, the one that Kafka's tags name.
+        apart; where a rule wins, the one that Kafka's tags name. What Kafka would measure of an unlimited client under
+        other tags is measured there too, and counts when a limit comes.
         """
         if is_exempt:
-            return self._refreshed(Tags(user, client_id), None, None, None, now_ms)
+            return self._refreshed(Tags(user, client_id), None, None, None, None, now_ms)
         bucket = self._resolved.get((user, client_id))
         if bucket is None or not bucket.is_listed:
             own = Tags(user, client_id)
             tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
-            bucket = self._refreshed(own if limit is None else tags, rule, level, limit, now_ms)
+            # While a kind of quota has no rule, Kafka records nothing (quotasEnabled).
+            measured = tags if len(self.table) else None
+            bucket = self._refreshed(own if limit is None else tags, measured, rule, level, limit, now_ms)
             if len(self._resolved) >= _MAX_RESOLVED or self.evicted >= self._evicted_resolved + _MAX_EVICTED_RESOLVED:
                 self._resolved.clear()
                 self._evicted_resolved = self.evicted
@@ -434,7 +457,13 @@ class ClientQuotaManager:
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _refreshed(
-        self, tags: Tags, rule: QuotaRule | None, level: Level | None, limit: float | None, now_ms: int
+        self,
+        tags: Tags,
+        measured: Tags | None,
+        rule: QuotaRule | None,
+        level: Level | None,
+        limit: float | None,
+        now_ms: int,
     ) -> Bucket:
         bucket = self._places.get(tags)
         if bucket is None:
@@ -444,11 +473,45 @@ class ClientQuotaManager:
             else:
                 bucket = self._shared_bucket(tags, rule, level, now_ms)
         if bucket.generation != self.generation:
+            if bucket.is_listed:
+                self._measure_as_kafka(bucket, measured)
             self._put_under(bucket, rule, level, limit, now_ms)
         return bucket
 
+    def _measure_as_kafka(self, bucket: Bucket, measured: Tags | None) -> None:
+        """Have what is charged to ``bucket`` recorded under the tags that Kafka gives it; None: Kafka records nothing.
+
+        Kafka keeps the samples of tags that nothing is charged to any more. So does the bucket, while there is one.
+        """
+        is_kafkas = measured == bucket.tags
+        if is_kafkas != bucket.is_kafkas:
+            if is_kafkas:
+                known = self._rates.get(bucket.tags)
+                is_new = bucket.generation < 0
+                bucket.rate = known or (bucket.rate if is_new else self._new_rate())
+            else:
+                self._rates[bucket.tags] = bucket.rate
+                bucket.keep(bucket.rate)
+                bucket.rate = self._new_rate()
+            bucket.is_kafkas = is_kafkas
+        bucket.also = None if is_kafkas or measured is None else self._rate_of(measured)
+        if bucket.also is not None:
+            bucket.keep(bucket.also)
+
+    def _rate_of(self, tags: Tags) -> Rate:
+        """Return what Kafka measures under ``tags``, which are not those of the bucket that asks."""
+        rate = self._rates.get(tags)
+        if rate is None:
+            bucket = self._places.get(tags)
+            rate = bucket.rate if bucket is not None and bucket.is_kafkas else self._new_rate()
+            self._rates[tags] = rate
+        return rate
+
+    def _new_rate(self) -> Rate:
+        return Rate(samples=self._samples, window_ms=self._window_ms)
+
     def _new(self, tags: Tags, now_ms: int) -> Bucket:
-        return Bucket(self.kind, tags, Rate(samples=self._samples, window_ms=self._window_ms), now_ms)
+        return Bucket(self.kind, tags, self._new_rate(), now_ms)
 
     def _has_room(self, now_ms: int) -> bool:
         """Whether a newcomer gets a bucket of its own; if there is no place for it, let the oldest one make room.

@@ -38,6 +38,7 @@ class Rate:
     # All slots are one flat list, value, start and last event of each in turn: with 100,000 rates, a list for each slot
     # would be a million objects for the garbage collector to walk, and half as much memory again.
     __slots__ = (
+        "__weakref__",
         "_at",
         "_length",
         "_oldest_ms",

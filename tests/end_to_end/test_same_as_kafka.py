@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 
 import pytest
 
 from tests.end_to_end.support import tools
+from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.load import (
     KIB,
     MIB,
     Answer,
+    batch_of,
     flow_of,
     produce_flood,
     rate_over_whole_cycles,
@@ -67,6 +71,32 @@ def test_a_burst_and_the_silence_after_it_are_those_of_kafka(kafka_4: Kafka) -> 
         assert our_ms == pytest.approx(their_ms, abs=40)
     assert _throttled_s(ours) == pytest.approx(_throttled_s(theirs), rel=0.05)
     assert _rate(ours) / _rate(theirs) == pytest.approx(1, abs=0.02)
+
+
+def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object]) -> int:
+    """Send 25 KB without a limit, and then a little more under the first limit that there is."""
+    with raw_client(port, client_id="first") as client:
+        for _ in range(2):
+            assert client.produce(topic, batch_of(12_400)).throttle_time_ms == 0
+    limit_anonymous()
+    with raw_client(port, client_id="second") as client:
+        return client.produce(topic, batch_of(100)).throttle_time_ms
+
+
+def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka(kafka_4: Kafka) -> None:
+    topic = create_topic(kafka_4)
+    bob, anonymous = ({"user": name, "producer_byte_rate": 1_000} for name in ("bob", "ANONYMOUS"))
+    with BrokerQuotas(kafka_4) as quotas:
+        bobs = {Entity("bob", None): {"producer_byte_rate": 1_000.0}}
+        quotas.replace(bobs)
+        both = bobs | {Entity("ANONYMOUS", None): {"producer_byte_rate": 1_000.0}}
+        theirs_ms = _first_wait_ms(kafka_4.listener(DIRECT).port, topic, lambda: quotas.replace(both))
+    with Proxy({"quotas": [bob]}, kafka_4) as proxy:
+        ours_ms = _first_wait_ms(proxy.port(), topic, lambda: proxy.reload({"quotas": [bob, anonymous]}))
+
+    # The window that is assumed of a fresh rate goes from 10 s to 11 s in each second.
+    assert theirs_ms == pytest.approx(15_000, abs=1_000)
+    assert ours_ms == pytest.approx(15_000, abs=1_000)
 
 
 @pytest.mark.long

@@ -461,6 +461,100 @@ def test_a_bucket_takes_its_new_limit_when_it_is_next_asked_for() -> None:
     assert bucket.charge(0, now_ms=0) == 8_000
 
 
+def test_first_limit_counts_what_was_sent_under_rules_of_that_kind() -> None:
+    """Kafka 4.3, with its own defaults: bob has a rule, alice sends 25,000 B, and gets 1,000 B/s a second later."""
+    manager = manager_of(rule("bob"))
+    assert manager.record_and_get_throttle_time_ms(20_000, user="alice", client_id="etl", now_ms=0) == 0
+    assert manager.record_and_get_throttle_time_ms(5_000, user="alice", client_id="web", now_ms=0) == 0
+
+    put(manager, rule("bob"), rule("alice"))
+
+    assert manager.record_and_get_throttle_time_ms(0, user="alice", client_id="etl", now_ms=1_000) == 15_000
+
+
+def test_first_limit_does_not_count_what_was_taken_back() -> None:
+    manager = manager_of(rule("bob"))
+    alices(manager).charge(25_000, now_ms=0)
+    alices(manager).uncharge(14_000, now_ms=0)
+
+    put(manager, rule("bob"), rule("alice"))
+
+    assert alices(manager, 1_000).charge(0, now_ms=1_000) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("before", "first"),
+    [
+        pytest.param([], rule("alice", "etl"), id="no rule"),
+        pytest.param([rule("bob")], rule("alice", "etl"), id="rules of users"),
+        pytest.param([rule(client_id="web")], rule("alice"), id="rules of client-ids"),
+    ],
+)
+def test_first_limit_starts_a_window_where_kafka_names_another_bucket(
+    before: list[QuotaRule], first: QuotaRule
+) -> None:
+    manager = manager_of(*before)
+    alices(manager).charge(25_000, now_ms=0)
+
+    put(manager, *before, first)
+
+    assert alices(manager, 1_000).charge(0, now_ms=1_000) == 0
+
+
+def test_first_limit_counts_what_was_sent_although_the_kinds_of_rules_changed_meanwhile() -> None:
+    manager = manager_of(rule("bob"))
+    alices(manager).charge(25_000, now_ms=0)
+
+    put(manager, rule("bob"), rule(client_id="web"))
+    alices(manager).charge(1_000, now_ms=0)
+    put(manager, rule("bob"), rule(client_id="web"), rule("alice"))
+
+    assert alices(manager, 1_000).charge(0, now_ms=1_000) == 15_000
+
+
+def test_first_limit_does_not_count_what_was_sent_before_any_rule() -> None:
+    manager = manager_of()
+    manager.bucket(user="alice", client_id="", now_ms=0).charge(25_000, now_ms=0)
+
+    put(manager, rule("bob"))
+    alices(manager).charge(11_000, now_ms=0)
+    put(manager, rule("bob"), rule("alice"))
+
+    assert alices(manager, 1_000).charge(0, now_ms=1_000) == 1_000
+
+
+@pytest.mark.parametrize("limited", [rule("alice"), rule("alice", "etl")])
+def test_limit_that_comes_back_counts_what_was_sent_before_it_went(limited: QuotaRule) -> None:
+    manager = manager_of(rule("bob"), limited)
+    alices(manager).charge(10_000, now_ms=0)
+
+    put(manager, rule("bob"))
+    alices(manager).charge(15_000, now_ms=0)
+    put(manager, rule("bob"), limited)
+
+    # With rules of users alone, Kafka charges all of alice to one bucket, and none of it to that of (alice, etl).
+    assert alices(manager, 1_000).charge(1_000, now_ms=1_000) == (16_000 if limited.client_id is None else 1_000)
+
+
+def test_samples_without_a_limit_go_with_the_buckets_that_recorded_them() -> None:
+    manager = manager_of(rule("bob"))
+    alices(manager).charge(25_000, now_ms=0)
+    assert len(manager._rates) == 1
+
+    manager.expire(now_ms=EXPIRES_AFTER_MS + 1)
+
+    assert len(manager) == len(manager._rates) == 0
+
+
+def test_a_bucket_without_a_limit_shows_its_own_rate_alone() -> None:
+    manager = manager_of(rule("bob"))
+
+    alices(manager).charge(10_000, now_ms=0)
+    manager.bucket(user="alice", client_id="web", now_ms=0).charge(5_000, now_ms=0)
+
+    assert alices(manager).rate.peek(now_ms=0) == 1_000
+
+
 def test_the_limit_of_a_bucket_is_none_where_it_has_none() -> None:
     manager = manager_of(rule("alice"))
     bucket = alices(manager)
@@ -622,22 +716,26 @@ ENTITIES: tuple[kafka_entities.Entity, ...] = (
 
 @dataclass
 class KafkasManager:
-    """Limits by entity, a rate by tags. As with us, a bucket without a limit is named by user and client-id."""
+    """Limits by entity, a rate by tags. While there is no rule at all, nothing is recorded (``quotasEnabled``)."""
 
     limits: dict[kafka_entities.Entity, float] = field(default_factory=dict)
     rates: dict[tuple[str, str], kafka_rate.Rate] = field(default_factory=dict)
 
     def charge(self, amount: int, user: str, client_id: str, now_ms: int) -> int:
+        if not self.limits:
+            return 0
         return kafka_rate.record_and_get_throttle_time_ms(*self._rate(user, client_id), amount, now_ms)
 
     def uncharge(self, amount: int, user: str, client_id: str, now_ms: int) -> None:
+        if not self.limits:
+            return
         rate, config = self._rate(user, client_id)
         rate.record(config, -amount, now_ms)
 
     def _rate(self, user: str, client_id: str) -> tuple[kafka_rate.Rate, MetricConfig]:
         tags = kafka_entities.metric_tags(self.limits, user, client_id)
         found = kafka_entities.limit_and_entity(self.limits, tags)
-        rate = self.rates.setdefault(tags if found else (user, client_id), kafka_rate.Rate())
+        rate = self.rates.setdefault(tags, kafka_rate.Rate())
         return rate, MetricConfig(samples=11, window_ms=1_000, bound=found[0] if found else float(UNLIMITED))
 
 
