@@ -21,6 +21,7 @@ from config.usage_log_checks import check_usage_log
 
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _LAST_PORT: Final = 65_535
+_ADMIN_BINDS: Final = ("bind", "metrics_bind")
 _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 _NULLABLE: Final = {
     "max_connections": "a number such as 10000",
@@ -77,7 +78,8 @@ def _check_listeners(document: Document, say: Say) -> None:
         _check_upstream(listener, index, say)
     admin = document.data.get("admin") if isinstance(document.data, dict) else None
     if isinstance(admin, dict):
-        _check_bind(address_of(admin.get("bind")), ("admin", "bind"), bound, document, say)
+        for key in _ADMIN_BINDS:
+            _check_bind(address_of(admin.get(key)), ("admin", key), bound, document, say)
     for index, listener in elements(document, "listeners"):
         for key in ("upstream", "bootstrap_servers"):
             for upstream in addresses_of(listener.get(key)):
@@ -134,9 +136,10 @@ def _binds(document: Document) -> Iterator[tuple[Location, Address]]:
         if bind:
             yield ("listeners", index, "bind"), bind
     admin = document.data.get("admin") if isinstance(document.data, dict) else None
-    bind = address_of(admin.get("bind")) if isinstance(admin, dict) else None
-    if bind:
-        yield ("admin", "bind"), bind
+    for key in _ADMIN_BINDS:
+        bind = address_of(admin.get(key)) if isinstance(admin, dict) else None
+        if bind:
+            yield ("admin", key), bind
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:

@@ -523,6 +523,8 @@ class Admin:
     """Where /metrics, /livez, /readyz and /quotas are served."""
 
     bind: Address
+    metrics_bind: Address | None = None  # here /metrics, /livez and /readyz too, and nothing else
+    hosts: tuple[str, ...] = ()  # names, beside that of bind, by which requests may ask at bind
     quotas_token_file: str | None = None  # who sends what it holds may change quotas there; None: nobody may
 
 

@@ -187,6 +187,12 @@ def _host(value: object) -> str:
         raise ValueError(f"{host!r} is not a host name or an IP address, without a port") from error
 
 
+def _names_of_hosts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError("must be a list of host names, such as [proxy.example]")  # noqa: TRY004 - pydantic's
+    return tuple(map(_host, value))
+
+
 def _at_least(minimum: int, maximum: int, why: str = "") -> Callable[[object], int]:
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
@@ -742,6 +748,8 @@ class AdminSection(Section):
     """``admin``."""
 
     bind: Annotated[Address, PlainValidator(_address)]
+    metrics_bind: Annotated[Any, PlainValidator(_address)] = None
+    hosts: Annotated[Any, PlainValidator(_names_of_hosts)] = ()
     quotas_token_file: FilePath = None
 
 

@@ -1,28 +1,24 @@
-"""The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``, in threads beside the loop's.
+"""The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-A request gets a thread, at most ``MAX_REQUESTS`` at a time, and ``_DEADLINE_S`` in all; who comes above that or is
-slower is closed. Nothing here writes to the proxy's state but ``/quotas``, see ``proxy.quota_page``.
+``proxy.admin_port`` has the sockets and the threads; here is what is answered. Nothing here writes to the proxy's state
+but ``/quotas``, see ``proxy.quota_page``. ``admin.metrics_bind`` is a second address with metrics and probes alone.
 """
 
 import asyncio
 import json
 import logging
-import socket
-import threading
+import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from io import StringIO
-from time import monotonic, monotonic_ns
+from ipaddress import ip_address
+from time import monotonic_ns
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import parse_qs
-from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from prometheus_client.exposition import ThreadingWSGIServer
-
-from config.model import Address
+from config.model import Admin
+from proxy.admin_port import AdminPort
 from proxy.call_report import report
 from proxy.metrics.families import Families, Reloads
 from proxy.metrics.text import CONTENT_TYPE, write
@@ -31,69 +27,64 @@ from proxy.server import Server
 
 log = logging.getLogger(__name__)
 
-# A Prometheus server or two, probes, an operator's curl.
-MAX_REQUESTS: Final = 8
-_HEARTBEAT_S: Final = 2.0
-_SOCKET_TIMEOUT_S: Final = 5.0
-_DEADLINE_S: Final = 30.0
-_POLL_S: Final = 0.1  # how long a stop may take, and how late a deadline may be
 _GZIP: Final = zlib.MAX_WBITS | 16
 _QUOTAS: Final = "/quotas"
-_PATHS: Final = ("/metrics", "/livez", "/readyz", "/callqueue", _QUOTAS)
+_PROBES: Final = ("/livez", "/readyz")
+_OPEN: Final = ("/metrics", *_PROBES)
+_PATHS: Final = (*_OPEN, "/callqueue", _QUOTAS)
+_MISDIRECTED: Final = (
+    "this Host is no name of the admin port: ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+)
+_HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]*))(?::[0-9]*)?")
 
 
 class AdminServer:
     """The admin port, open between ``with`` and its end. To be made on the loop's thread.
 
+    Attributes:
+        port: The port of ``admin.bind``.
+        metrics_port: The port of ``admin.metrics_bind``; None without it.
+
     Raises:
-        OSError: the address cannot be bound; its text names it.
+        OSError: An address cannot be bound; its text names it.
     """
 
-    def __init__(
-        self, bind: Address, server: Server, reloader: Reloads, *, quotas_token_file: str | None = None
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        health = Health(loop, server, reloader)
-        page = QuotaPage(loop, server, quotas_token_file)
-        application = _Application(server, Families(server, reloader), health, page)
-        self._http = _bound(bind)
-        self._http.set_app(application)
-        self.port: int = self._http.server_address[1]
-        self._address = Address(host=bind.host, port=self.port)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(_POLL_S,), name="admin", daemon=True)
+    def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
+        families, health = Families(server, reloader), Health(server, reloader)
+        hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
+        page = QuotaPage(asyncio.get_running_loop(), server, admin.quotas_token_file)
+        whole = _Application(server, families, health, page, hosts=hosts)
+        self._ports = [AdminPort(admin.bind, "admin.bind", whole, _PROBES)]
+        self.port = self._ports[0].address.port
+        self.metrics_port: int | None = None
+        if admin.metrics_bind is not None:
+            part = _Application(server, families, health, None, hosts=None)
+            try:
+                self._ports.append(AdminPort(admin.metrics_bind, "admin.metrics_bind", part, _PROBES))
+            except OSError:
+                self._ports[0].close()
+                raise
+            self.metrics_port = self._ports[1].address.port
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        log.info("admin on http://%s", self._address)
+        for port, what in zip(self._ports, ("admin", "metrics and probes"), strict=False):
+            port.open()
+            log.info("%s on http://%s", what, port.address)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        for port in self._ports:
+            port.close()
 
 
 class Health:
-    """Whether the proxy is alive, and whether it is of use."""
+    """Whether the proxy is of use. That it is alive is said by the loop, which answers."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, server: Server, reloads: Reloads, *, heartbeat_s: float = _HEARTBEAT_S
-    ) -> None:
-        self._heartbeat_s = heartbeat_s
-        self._loop = loop
+    def __init__(self, server: Server, reloads: Reloads) -> None:
         self._server = server
         self._reloads = reloads
-
-    def is_alive(self) -> bool:
-        """Whether the loop answers in time. To be called in another thread than the loop's."""
-        beat = threading.Event()
-        try:
-            self._loop.call_soon_threadsafe(beat.set)
-        except RuntimeError:  # the loop is closed
-            return False
-        return beat.wait(self._heartbeat_s)
 
     def readiness(self) -> dict[str, object]:
         """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
@@ -122,31 +113,63 @@ class Health:
 
 
 class _Application:
-    def __init__(self, server: Server, families: Families, health: Health, quota_page: QuotaPage) -> None:
+    """Answers requests, in any thread; GET of ``_PROBES`` on the loop.
+
+    Args:
+        server: Of whom it tells.
+        families: Its metrics.
+        health: Its health.
+        quota_page: ``/quotas``; None: metrics and probes are all that there is.
+        hosts: Names that a Host header may have, in lower case; None: any. A page of another site that has its own name
+            lead here sends that name (DNS rebinding). Probes say nothing that is worth it.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        families: Families,
+        health: Health,
+        quota_page: QuotaPage | None,
+        *,
+        hosts: frozenset[str] | None,
+    ) -> None:
         self._quota_page = quota_page
         self._server = server
         self._families = families
         self._health = health
+        self._hosts = hosts
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path not in _PATHS:
-            return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(_PATHS)}\n")
+        paths = _OPEN if self._quota_page is None else _PATHS
+        if path not in paths:
+            return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(paths)}\n")
+        if path not in _PROBES and not self._is_ours(environ.get("HTTP_HOST", "")):
+            return _answer(start_response, "421 Misdirected Request", _MISDIRECTED)
         method = environ["REQUEST_METHOD"]
-        if path == _QUOTAS and method == "POST":
+        if path == _QUOTAS and method == "POST" and self._quota_page is not None:
             return _reply(start_response, self._quota_page.post(environ))
         if method != "GET":
             allow = "GET, POST" if path == _QUOTAS else "GET"
             return _answer(start_response, "405 Method Not Allowed", f"{allow} only\n", allow=allow)
+        return self._got(path, environ, start_response)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header, or none, is one that no other site's page sends."""
+        if self._hosts is None or not host:
+            return True
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2]).lower() if found else ""
+        return name == "localhost" or name in self._hosts or _is_ip(name)
+
+    def _got(self, path: str, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         match path:
-            case "/quotas":
+            case "/quotas" if self._quota_page is not None:
                 return _reply(start_response, self._quota_page.get(environ))
             case "/metrics":
                 return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
             case "/livez":
-                if self._health.is_alive():
-                    return _answer(start_response, "200 OK", "alive\n")
-                return _answer(start_response, "503 Service Unavailable", "the event loop does not answer\n")
+                return _answer(start_response, "200 OK", "alive\n")
             case "/callqueue":
                 return _answer(start_response, "200 OK", self._call_queue(environ), kind="application/json")
             case _:
@@ -198,68 +221,9 @@ def _reply(start_response: StartResponse, reply: Reply) -> Iterable[bytes]:
     return reply.body
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = _SOCKET_TIMEOUT_S  # of each read and write; the deadline below is of all
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing: a line per scrape would drown the log."""
-
-    def get_stderr(self) -> StringIO:
-        """Return where wsgiref puts its tracebacks, those of clients that leave early among them."""
-        return StringIO()
-
-
-class _HttpServer(ThreadingWSGIServer):
-    """Threads with a bound on their number and on their time."""
-
-    allow_reuse_port = False  # a second proxy on this port is to fail
-    request_queue_size = 64  # the default of 5 costs whoever comes sixth at once a second
-
-    def __init__(self, family: socket.AddressFamily, address: tuple[str, int]) -> None:
-        self.address_family = family
-        self._started_s: dict[Any, float] = {}
-        super().__init__(address, _Handler)
-
-    def server_bind(self) -> None:
-        """Bind, without the reverse look-up of our own name that http.server makes."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        host, port = self.socket.getsockname()[:2]
-        self.server_address = (host, port)
-        self.server_name, self.server_port = host, port
-        self.setup_environ()
-
-    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Serve in a thread of its own, or close where there are too many."""
-        if len(self._started_s) >= MAX_REQUESTS:
-            self.shutdown_request(request)
-            return
-        self._started_s[request] = monotonic()
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
-        """Forget a request that has ended."""
-        self._started_s.pop(request, None)
-        super().shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Cut off who is too slow."""
-        now_s = monotonic()
-        for request, started_s in list(self._started_s.items()):
-            if now_s - started_s > _DEADLINE_S:
-                with suppress(OSError):  # it may have just ended by itself
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say at debug level what http.server would print."""
-        log.debug("admin request from %s failed", client_address, exc_info=True)
-
-
-def _bound(bind: Address) -> _HttpServer:
+def _is_ip(text: str) -> bool:
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        return _HttpServer(family, (str(address[0]), bind.port))
-    except OSError as error:
-        raise OSError(error.errno, f"admin.bind: cannot listen on {bind}: {error.strerror or error}") from error
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,12 +1,18 @@
 """The examples of deploy/, the Dockerfile and docs/operations.md fit the program."""
 
+import asyncio
+import http.client
 import re
 import shlex
+from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 
 import yaml
 
 from config.load import load_bytes
+from config.model import Address
+from proxy.admin import AdminServer
 from proxy.metrics.families import Families
 from proxy.quota_changes.ledger import COUNTED
 from proxy.replication_watcher import ReplicationWatcher
@@ -95,10 +101,46 @@ def test_the_configuration_in_the_kubernetes_example_is_valid_and_binds_what_its
     broker = {one["name"]: one["value"] for one in containers["broker"]["env"]}
     listener, admin = loaded.config.listeners[0], loaded.config.admin
     assert admin is not None
+    assert admin.metrics_bind is not None
     assert loaded.warnings == ()
-    assert ports == {"clients": listener.bind.port, "metrics": admin.bind.port}
+    assert ports == {"clients": listener.bind.port, "metrics": admin.metrics_bind.port}
     assert f"CLIENTS://{listener.upstream}," in broker["KAFKA_LISTENERS"]
     assert f":{listener.bind.port}," in broker["KAFKA_ADVERTISED_LISTENERS"]
+
+
+async def test_the_kubernetes_example_publishes_metrics_and_probes_and_nothing_else() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
+    kinds = {document["kind"]: document for document in documents}
+    config = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml").config
+    template = kinds["StatefulSet"]["spec"]["template"]
+    proxy = next(one for one in template["spec"]["containers"] if one["name"] == "quota-proxy")
+    probes = [proxy[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
+    services = {port["name"]: port["port"] for port in kinds["Service"]["spec"]["ports"]}
+    admin = config.admin
+    assert admin is not None
+    assert admin.metrics_bind is not None
+    assert services == {"clients": config.listeners[0].bind.port, "metrics": admin.metrics_bind.port}
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(admin.metrics_bind.port)
+    assert ip_address(admin.bind.host).is_loopback  # what is not published
+    assert not ip_address(admin.metrics_bind.host).is_loopback
+
+    any_port = Address(host="127.0.0.1", port=0)
+    with AdminServer(replace(admin, bind=any_port, metrics_bind=any_port), Server(config), FirstStart()) as running:
+        published = running.metrics_port
+        paths = ["/metrics", *(probe["path"] for probe in probes), "/quotas", "/callqueue"]
+        statuses = [await asyncio.to_thread(_status, published, path) for path in paths]
+
+    assert {probe["port"] for probe in probes} == {"metrics"}
+    assert statuses == [200, 200, 503, 404, 404]  # it is not ready: nothing listens
+
+
+def _status(port: int | None, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path, headers={"Host": "kafka-0.kafka"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def test_there_is_more_time_to_stop_than_a_drain_takes() -> None:

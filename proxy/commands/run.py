@@ -80,7 +80,7 @@ async def _serve(path: Path, loaded: Loaded) -> None:
     admin = loaded.config.admin
     with contextlib.ExitStack() as stack:
         if admin is not None:
-            stack.enter_context(AdminServer(admin.bind, server, reloader, quotas_token_file=admin.quotas_token_file))
+            stack.enter_context(AdminServer(admin, server, reloader))
         await server.run(beside=reloader.watch)
 
 

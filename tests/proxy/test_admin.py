@@ -9,7 +9,6 @@ import logging
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,8 +18,9 @@ import pytest
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.model import DEFAULT, Address, Listener, ProxyConfig, QuotaRule
-from proxy.admin import MAX_REQUESTS, AdminServer, Health
+from config.model import DEFAULT, Address, Admin, Listener, ProxyConfig, QuotaRule
+from proxy.admin import AdminServer
+from proxy.admin_port import MAX_REQUESTS
 from proxy.commands import run
 from proxy.quota.entity import QuotaKind
 from proxy.server import Server
@@ -49,14 +49,22 @@ def ask(port: int, path: str, *, method: str = "GET", host: str = "127.0.0.1", *
         connection.close()
 
 
+PRIVATE = Admin(bind=LOOPBACK)
+
+
 @asynccontextmanager
-async def admin_of(server: Server, reloads: Reloads | None = None) -> AsyncIterator[AdminServer]:
-    with AdminServer(LOOPBACK, server, reloads or Reloads()) as admin:
-        yield admin
+async def admin_of(
+    server: Server, reloads: Reloads | None = None, admin: Admin = PRIVATE
+) -> AsyncIterator[AdminServer]:
+    with AdminServer(admin, server, reloads or Reloads()) as admin_server:
+        yield admin_server
+
+
+RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6, consumer_byte_rate=1e6)
 
 
 def ready_server() -> Server:
-    server = Server(CONFIG)
+    server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(RULE,)))
     server.is_listening = True
     upstream_of(server, BROKER).is_reachable = True
     return server
@@ -87,25 +95,13 @@ async def test_live_is_a_loop_that_answers() -> None:
     assert (answer.status, answer.body) == (200, b"alive\n")
 
 
-def test_a_loop_that_does_not_run_is_not_alive() -> None:
-    loop = uvloop.new_event_loop()
-    health = Health(loop, Server(CONFIG), Reloads(), heartbeat_s=0.01)
-
-    assert not health.is_alive()
-    loop.close()
-    assert not health.is_alive()
-
-
-async def test_a_loop_that_is_stuck_is_reported_as_not_alive() -> None:
-    server = Server(CONFIG)
-    health = Health(asyncio.get_running_loop(), server, Reloads(), heartbeat_s=0.01)
-    answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(health.is_alive()))
-
-    asking.start()
-    asking.join()  # the loop stands still meanwhile
-
-    assert answers == [False]
+async def test_a_loop_that_is_stuck_does_not_answer_livez() -> None:
+    async with admin_of(Server(CONFIG)) as admin:
+        with socket.create_connection(("127.0.0.1", admin.port)) as client:
+            client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            client.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                client.recv(1)  # the loop stands still meanwhile
 
 
 async def test_ready_is_200_and_says_what_it_looked_at() -> None:
@@ -210,7 +206,7 @@ async def test_ipv6_is_served() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with AdminServer(Address(host="::1", port=0), Server(CONFIG), Reloads()) as admin:
+    with AdminServer(Admin(bind=Address(host="::1", port=0)), Server(CONFIG), Reloads()) as admin:
         answer = await asyncio.to_thread(ask, admin.port, "/livez", host="::1")
 
     assert answer.status == 200
@@ -219,12 +215,12 @@ async def test_ipv6_is_served() -> None:
 async def test_a_port_in_use_is_an_error_that_names_it() -> None:
     async with admin_of(Server(CONFIG)) as admin:
         with pytest.raises(OSError, match=rf"admin\.bind: cannot listen on 127\.0\.0\.1:{admin.port}"):
-            AdminServer(Address(host="127.0.0.1", port=admin.port), Server(CONFIG), Reloads())
+            AdminServer(Admin(bind=Address(host="127.0.0.1", port=admin.port)), Server(CONFIG), Reloads())
 
 
 async def test_a_host_that_does_not_exist_is_an_error_that_names_it() -> None:
     with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid:1"):
-        AdminServer(Address(host="nowhere.invalid", port=1), Server(CONFIG), Reloads())
+        AdminServer(Admin(bind=Address(host="nowhere.invalid", port=1)), Server(CONFIG), Reloads())
 
 
 async def test_the_port_is_free_afterwards() -> None:
@@ -235,27 +231,86 @@ async def test_the_port_is_free_afterwards() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-async def test_idle_clients_take_a_bounded_number_of_threads() -> None:
-    threads_before = threading.active_count()
+def fill(server: Server, clients: int) -> None:
+    """Give the metrics of a server two buckets for each of some clients."""
+    now_ms = time.monotonic_ns() // 1_000_000
+    for number in range(clients):
+        for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+            bucket = upstream_of(server, BROKER).quotas.bucket(
+                kind, principal="ANONYMOUS", client_id=f"client-{number}", now_ms=now_ms
+            )
+            bucket.charge(1_000 + number, now_ms=now_ms)
+
+
+# -- who may ask
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/quotas", "/callqueue"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:{port}", 200),
+        ("10.1.2.3", 200),
+        ("[::1]:{port}", 200),
+        ("localhost:{port}", 200),
+        ("LOCALHOST", 200),
+        ("proxy.example:{port}", 200),
+        ("Proxy.Example", 200),
+        ("evil.example:{port}", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("x@127.0.0.1", 421),
+        ("[evil.example]", 421),
+        (":{port}", 421),
+    ],
+)
+async def test_a_page_of_another_site_is_told_nothing(path: str, host: str, status: int) -> None:
+    named = Admin(bind=LOOPBACK, hosts=("Proxy.example",))
+    async with admin_of(Server(CONFIG), admin=named) as admin:
+        answer = await asyncio.to_thread(ask, admin.port, path, Host=host.format(port=admin.port))
+
+    assert answer.status == status
+    assert (b"or list the name in admin.hosts" in answer.body) == (status == 421)
+
+
+async def test_probes_are_answered_by_any_name() -> None:
+    async with admin_of(ready_server()) as admin:
+        answers = [await asyncio.to_thread(ask, admin.port, path, Host="pod.example") for path in ("/livez", "/readyz")]
+
+    assert [answer.status for answer in answers] == [200, 200]
+
+
+async def test_changes_are_refused_by_another_name_before_their_token_is_looked_at() -> None:
     async with admin_of(Server(CONFIG)) as admin:
-        idle = [socket.create_connection(("127.0.0.1", admin.port)) for _ in range(3 * MAX_REQUESTS)]
-        closed = await asyncio.to_thread(how_many_are_closed, idle[MAX_REQUESTS:])
+        answer = await asyncio.to_thread(ask, admin.port, "/quotas", method="POST", Host="evil.example")
 
-        threads = threading.active_count() - threads_before
-        for client in idle:
-            client.close()
-
-    assert closed == 2 * MAX_REQUESTS
-    assert threads <= MAX_REQUESTS + 2  # the server's own, and the one that asked
+    assert answer.status == 421
 
 
-def how_many_are_closed(clients: list[socket.socket]) -> int:
-    """Return how many the server closes, long before a read of its own would time out."""
-    closed = 0
-    for client in clients:
-        client.settimeout(2)
-        closed += client.recv(1) == b""
-    return closed
+async def test_metrics_bind_has_metrics_and_probes_and_nothing_else() -> None:
+    both = Admin(bind=LOOPBACK, metrics_bind=LOOPBACK)
+    async with admin_of(ready_server(), admin=both) as admin:
+        assert admin.metrics_port is not None
+        answers = {
+            path: await asyncio.to_thread(ask, admin.metrics_port, path, Host="kafka-0.kafka:9309")
+            for path in ("/metrics", "/livez", "/readyz", "/quotas", "/callqueue")
+        }
+        posted = await asyncio.to_thread(ask, admin.metrics_port, "/quotas", method="POST")
+
+    assert [answer.status for answer in answers.values()] == [200, 200, 200, 404, 404]
+    assert b"kafka_quota_proxy_connections" in answers["/metrics"].body
+    assert (posted.status, posted.body) == (404, b"not found; there are /metrics /livez /readyz\n")
+
+
+async def test_a_metrics_port_in_use_is_an_error_that_names_it_and_leaves_no_port_bound() -> None:
+    async with admin_of(Server(CONFIG)) as admin:
+        taken = Address(host="127.0.0.1", port=admin.port)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            first = Address(host="127.0.0.1", port=free.getsockname()[1])
+        with pytest.raises(OSError, match=rf"admin\.metrics_bind: cannot listen on 127\.0\.0\.1:{admin.port}"):
+            AdminServer(Admin(bind=first, metrics_bind=taken), Server(CONFIG), Reloads())
+
+        socket.create_server(("127.0.0.1", first.port)).close()
 
 
 async def test_a_request_that_has_ended_makes_room_for_another() -> None:
@@ -265,11 +320,12 @@ async def test_a_request_that_has_ended_makes_room_for_another() -> None:
 
 
 async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.admin._DEADLINE_S", 0.0)
+    monkeypatch.setattr("proxy.admin_port._DEADLINE_S", 0.2)
     async with admin_of(Server(CONFIG)) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
-            client.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
-            assert await asyncio.to_thread(how_many_are_closed, [client]) == 1
+            client.sendall(b"POST /quotas HTTP/1.0\r\nContent-Length: 9\r\n\r\n")
+            client.settimeout(3)
+            assert await asyncio.to_thread(client.recv, 1) == b""
         monkeypatch.undo()
 
         assert (await asyncio.to_thread(ask, admin.port, "/livez")).status == 200
@@ -344,15 +400,8 @@ async def worst_gap_s(until: asyncio.Task[int]) -> float:
 
 
 def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None:
-    rule = QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6, consumer_byte_rate=1e6)
-    server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(rule,)))
-    now_ms = time.monotonic_ns() // 1_000_000
-    for number in range(BUCKETS // 2):
-        for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
-            bucket = upstream_of(server, BROKER).quotas.bucket(
-                kind, principal="ANONYMOUS", client_id=f"client-{number}", now_ms=now_ms
-            )
-            bucket.charge(1_000 + number, now_ms=now_ms)
+    server = ready_server()
+    fill(server, BUCKETS // 2)
 
     async def measure() -> list[float]:
         worst: list[float] = []

@@ -148,11 +148,11 @@ async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
     broker = StubBroker()
     config = config_to(broker)
-    health = Health(asyncio.get_running_loop(), Server(config), Reloads())
+    health = Health(Server(config), Reloads())
     assert health.readiness()["state"] == "starting"
 
     async with running(config) as server:
-        health = Health(asyncio.get_running_loop(), server, Reloads())
+        health = Health(server, Reloads())
         await eventually(lambda: health.readiness()["state"] == "degraded")
         await broker.start()
         await eventually(lambda: health.readiness()["state"] == "ready")
@@ -324,7 +324,7 @@ async def test_a_stop_takes_no_more_connections_and_says_so() -> None:
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
         await client.send(other_request())
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        health = Health(asyncio.get_running_loop(), server, Reloads())
+        health = Health(server, Reloads())
         server.stop()
         await eventually(lambda: server.is_draining)
         assert health.readiness()["state"] == "draining"

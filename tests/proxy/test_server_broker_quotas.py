@@ -200,7 +200,7 @@ async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_
     quotas = QuotaBroker()
     quotas.highest = None
     async with stub_broker(quotas.script) as broker, running(config_to(broker)) as server:
-        health = Health(asyncio.get_running_loop(), server, Reloads())
+        health = Health(server, Reloads())
         detail = health.readiness()["quotas_from"]
         assert isinstance(detail, dict)
         assert "does not know DescribeClientQuotas" in detail.pop("failure")

@@ -94,7 +94,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: lis
 async def test_nobody_is_served_before_the_topic_is_read(told: list[Told]) -> None:
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker))
-        health = Health(asyncio.get_running_loop(), server, Reloads())
+        health = Health(server, Reloads())
         end = asyncio.ensure_future(server.run())
         await asyncio.sleep(0.05)
         assert not server.is_listening

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Store
+from config.model import DEFAULT, Address, Admin, IpRule, Listener, ProxyConfig, QuotaRule, Store
 from proxy.admin import AdminServer
 from proxy.server import Server
 from tests.support.reloads import Reloads
@@ -77,7 +77,7 @@ async def page(
     running = [asyncio.get_running_loop().create_task(server.quota_desk.run())] if serves else []
     token_file = str(path / "token") if token else None
     try:
-        with AdminServer(LOOPBACK, server, Reloads(), quotas_token_file=token_file) as admin:
+        with AdminServer(Admin(bind=LOOPBACK, quotas_token_file=token_file), server, Reloads()) as admin:
             yield Page(server, admin.port)
     finally:
         for task in running:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Address, FairCallQueue, Listener, ProxyConfig
+from config.model import Address, Admin, FairCallQueue, Listener, ProxyConfig
 from proxy.__main__ import main
 from proxy.admin import AdminServer
 from proxy.quota.entity import QuotaKind
@@ -348,7 +348,7 @@ async def admin_port() -> AsyncIterator[int]:
     for user, cost in {"alice": 70, "bob": 30}.items():
         calls.scheduler.charge(user, cost)
     calls.scheduler.sweep()
-    with AdminServer(Address(host="127.0.0.1", port=0), server, Reloads()) as admin:
+    with AdminServer(Admin(bind=Address(host="127.0.0.1", port=0)), server, Reloads()) as admin:
         yield admin.port
 
 

@@ -1,6 +1,5 @@
 """The metrics of quotas that are set through a proxy, and what readiness says of them."""
 
-import asyncio
 import os
 import time
 from math import isnan
@@ -77,7 +76,7 @@ async def test_they_tell_what_there_is_and_whether_it_can_be_kept(
     }
     assert (failed["entities"], failed["writable"], failed["write_failures_total"]) == (3.0, 0.0, 1.0)
     assert before_s <= failed["last_write_failure_timestamp_seconds"] <= time.time()
-    assert Health(asyncio.get_running_loop(), server, Reloads()).readiness()["store"] == {
+    assert Health(server, Reloads()).readiness()["store"] == {
         "directory": str(tmp_path),
         "entities": 3,
         "writable": False,
@@ -94,4 +93,4 @@ async def test_without_a_store_there_are_none() -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,)))
 
     assert list(families(server.quota_desk)) == []
-    assert "store" not in Health(asyncio.get_running_loop(), server, Reloads()).readiness()
+    assert "store" not in Health(server, Reloads()).readiness()
