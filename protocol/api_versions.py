@@ -44,6 +44,7 @@ CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
             ApiKey.CREATE_PARTITIONS,
             ApiKey.DESCRIBE_CLIENT_QUOTAS,
             ApiKey.ALTER_CLIENT_QUOTAS,
+            ApiKey.SHARE_FETCH,
         )
     }
 )

@@ -11,6 +11,8 @@
     CreatePartitions
 
 All others have no such answer. Heartbeat and SyncGroup above all: clients expect no COORDINATOR_LOAD_IN_PROGRESS there.
+Nor has ShareFetch: its acknowledgements would fail at the client (INVALID_RECORD_STATE), and its session's epoch would
+be one that the broker has not counted (``protocol.share_fetch``).
 
 An empty Fetch response is right in every version. Brokers have given it since KIP-219, whatever the version, so that
 

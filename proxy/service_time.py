@@ -26,6 +26,7 @@ _NEVER_NS: Final = 1 << 63
 _REQUEST_KB_NS: Final = 1_100
 _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
+_FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 # What brokers ask each other, which Kafka counts as exempt-request-time; and logins, below the layer that counts.
 _EXEMPT: Final = frozenset(
@@ -167,6 +168,6 @@ def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_
     Returns:
         Nanoseconds of a thread.
     """
-    response_kb_ns = _FETCHED_KB_NS if api_key == ApiKey.FETCH else _RESPONSE_KB_NS
+    response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000
     return int((bytes_ns + time.worked_ns) * scale)

@@ -5,7 +5,7 @@ from struct import Struct
 from typing import Final
 
 from config.model import Enforcement
-from protocol import fetch, produce, sasl
+from protocol import fetch, produce, sasl, share_fetch
 from protocol.api import API_NAMES, HIGHEST_VERSION
 from protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
 from protocol.errors import (
@@ -35,7 +35,7 @@ from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
 from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
 from proxy.service_time import NO_TIME, is_exempt
-from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Habit, State
+from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Habit, State
 
 QUOTA_APIS: Final = frozenset({DESCRIBE, ALTER})
 # Its owner is told when it is there; this is for an owner of whom nobody knows.
@@ -54,6 +54,7 @@ REFUSED_BEHIND_MS: Final = 50
 # A client-id and a transactional id have up to 32 KB each: not to be kept for each connection.
 _MAX_HABIT_BYTES: Final = 1024
 _PRODUCE_KEY: Final = PRODUCE.to_bytes(2)
+_READ_LIMITS: Final = {FETCH: fetch.read_limits, SHARE_FETCH: share_fetch.read_limits}
 # size_bytes and correlation_id of a request; api_key and api_version lie between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
@@ -183,6 +184,8 @@ class Requests(State):
             return self._admit_produce(data, position, head, now_ms)
         if api_key == FETCH:
             return self._admit_fetch(data, position, head, now_ms)
+        if api_key == SHARE_FETCH:
+            return self._admit_consumer(data, position, head, now_ms, is_like_the_next=True)
         if api_key in LOGIN_APIS:
             return self._admit_login(data, position, head)
         if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
@@ -229,22 +232,27 @@ class Requests(State):
         return self._take_produce(habit, size_bytes, correlation_id, now_ms)
 
     def _admit_fetch(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
-        size_bytes, _, api_version, correlation_id, client_id, body = head
-        account = self.account
-        believes = account.believes_replicas()
+        believes = self.account.believes_replicas()
         if believes:
-            frame_end = position + 4 + size_bytes
+            frame_end = position + 4 + head.size_bytes
             if frame_end > len(data):
                 return None
-            replica_id = fetch.read_replica_id(data, body, frame_end, api_version)
+            replica_id = fetch.read_replica_id(data, head.body, frame_end, head.api_version)
             if replica_id >= 0:
                 return self._admit_replica(data, position, head, replica_id, now_ms)
-        bucket = account.fetch_bucket(client_id, now_ms)
-        account.payers(client_id, now_ms)
+        # Where replicas are believed, each fetch has to be read for what it says of itself.
+        return self._admit_consumer(data, position, head, now_ms, is_like_the_next=not believes)
+
+    def _admit_consumer(
+        self, data: bytes, position: int, head: RequestHead, now_ms: int, *, is_like_the_next: bool
+    ) -> Change | None:
+        """Pass on a consumer's Fetch or ShareFetch."""
+        size_bytes, _, _, correlation_id, client_id, body = head
+        bucket = self.account.fetch_bucket(client_id, now_ms)
+        self.account.payers(client_id, now_ms)
         if self._waits(now_ms):
             return None
-        # Where replicas are believed, each fetch has to be read for what it says of itself.
-        habit = self._habit_of(data, position, head, None if believes else body, 0, bucket, now_ms=now_ms)
+        habit = self._habit_of(data, position, head, body if is_like_the_next else None, 0, bucket, now_ms=now_ms)
         return self._take_fetch(habit, data, position, size_bytes, correlation_id, now_ms, body=body)
 
     def _admit_replica(
@@ -616,7 +624,7 @@ class Requests(State):
         *,
         body: int = 0,
     ) -> Change | None:
-        """Take up a Fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
+        """Take up a fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
         bucket = habit.bucket
         change, sent = NOTHING, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
@@ -625,13 +633,13 @@ class Requests(State):
                 self.is_blocked = True
                 return None
             at = body or position + habit.front_end
-            limits = fetch.read_limits(data, at, habit.api_version, end=position + 4 + size_bytes)
+            limits = _READ_LIMITS[habit.api_key](data, at, habit.api_version, end=position + 4 + size_bytes)
             if limits is None:
                 return None
             if sent is not None:
                 is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
                 if not (is_patient and wants_data):
-                    sent = sent._replace(asked=asked(FETCH, habit.api_version, 1, is_patient, wants_data))
+                    sent = sent._replace(asked=asked(habit.api_key, habit.api_version, 1, is_patient, wants_data))
                 if not self._may_ask(sent, size_bytes, now_ms):
                     return None
                 if sent.payers is not NOBODY:
@@ -639,7 +647,7 @@ class Requests(State):
             if is_capped:
                 change = capped_fetch(limits, bucket.max_fetch_bytes)
         self._fetches_in_flight += 1
-        self._in_flight.append((correlation_id, FETCH, habit.api_version, size_bytes, bucket, sent))
+        self._in_flight.append((correlation_id, habit.api_key, habit.api_version, size_bytes, bucket, sent))
         return change
 
     def _end_request(self, now_ms: int) -> None:

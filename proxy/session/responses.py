@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final
 
 from config.model import Enforcement
-from protocol import api_versions, fetch, sasl
+from protocol import api_versions, fetch, sasl, share_fetch
 from protocol.api import ApiKey
 from protocol.api_versions import CEILINGS, Versions
 from protocol.errors import (
@@ -28,7 +28,7 @@ from proxy.quota.entity import QuotaKind
 from proxy.rewrite import NOTHING, Change, response_change
 from proxy.service_time import NO_TIME
 from proxy.session.requests import Requests
-from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, Answer
+from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Answer
 
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 _RESPONSE_HEAD_BYTES: Final = 8
@@ -219,7 +219,7 @@ class Responses(Requests):
     def _begin_answer(self, data: bytes, position: int, now_ms: int) -> Answer:
         """Find out what a response answers, and charge it.
 
-        Produce is charged its request, Fetch its response, both when the response is ready.
+        Produce is charged its request, Fetch and ShareFetch their response, when the response is ready.
         """
         response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
         if response_bytes < 4:
@@ -240,7 +240,7 @@ class Responses(Requests):
                 wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
             else:
                 self._fetches_in_flight -= 1
-                wait_ms = bucket.charge(fetch.charged_bytes(response_bytes, api_version), now_ms=now_ms)
+                wait_ms = bucket.charge(_charged_bytes(response_bytes, api_key, api_version), now_ms=now_ms)
         elif sent is None and self._call is not None:
             self._move_up(self._call)  # a question of ours: what it was for waits anew
         if sent is not None:
@@ -305,6 +305,13 @@ class Responses(Requests):
             return None
         correlation_id = _RESPONSE_HEAD(data, position)[1]
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
+
+
+def _charged_bytes(response_bytes: int, api_key: int, api_version: int) -> int:
+    """Return what a consumer's response is charged."""
+    if api_key == SHARE_FETCH:
+        return share_fetch.charged_bytes(response_bytes)
+    return fetch.charged_bytes(response_bytes, api_version)
 
 
 def _throttled(front: Change, position: int, throttle: Change) -> Change:

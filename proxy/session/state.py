@@ -20,6 +20,7 @@ from proxy.service_time import NO_TIME, Service, ServiceTime
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)
+SHARE_FETCH: Final = int(ApiKey.SHARE_FETCH)
 API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 # A broker needs no such bound, for it reads one request at a time; ours keeps a client that never reads answers from
 # filling memory with what is still expected. Java has 5 produce requests in flight at the most.
@@ -37,7 +38,7 @@ _FOR_EVER: Final = 1 << 62
 
 
 class Habit(NamedTuple):
-    """What a client's Produce requests (or its Fetches) have in common: all of the head but size and correlation_id.
+    """What a client's Produce requests, Fetches or ShareFetches have in common: the head but size and correlation_id.
 
     Reading a head takes longer than all that is decided on it, comparing it with the last one a fraction of that.
     """

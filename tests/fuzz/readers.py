@@ -28,6 +28,7 @@ from protocol import (
     produce,
     replica_fetch,
     sasl,
+    share_fetch,
 )
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
@@ -152,6 +153,11 @@ def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, siz
         assert limits is not None or end > len(data)
         replica = _said(fetch.read_replica_id, data, body, min(end, len(data)), version)
         assert isinstance(replica, int | str)
+    elif api_key == ApiKey.SHARE_FETCH:
+        limits = _said(share_fetch.read_limits, data, body, version, end=end)
+        early = _said(share_fetch.read_limits, data[:size], body, version, end=end)
+        assert early is None or early == limits
+        assert limits is not None or end > len(data)
     elif api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
         view = memoryview(data)[body:end]
         name = _said(sasl.read_handshake, view)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from protocol import fetch, node_endpoints, produce, sasl
+from protocol import fetch, node_endpoints, produce, sasl, share_fetch
 from protocol.api import ApiKey, is_flexible
 from protocol.header import RequestHead, read_request_head, read_response_head
 from protocol.primitives import write_uvarint
@@ -121,6 +121,10 @@ def _check_body(frame: bytes, head: RequestHead, fields: dict[str, Any]) -> None
             maximum = fields["max_bytes"] if head.api_version >= 3 else fetch.UNLIMITED_BYTES
             assert (limits.min_bytes, limits.max_bytes) == (fields["min_bytes"], maximum)
             assert fetch.read_replica_id(frame, head.body, end, head.api_version) == fields["replica_id"]
+        case ApiKey.SHARE_FETCH:
+            limits = share_fetch.read_limits(frame, head.body, head.api_version, end=end)
+            assert limits is not None
+            assert (limits.min_bytes, limits.max_bytes) == (fields["min_bytes"], fields["max_bytes"])
         case ApiKey.SASL_HANDSHAKE:
             assert sasl.read_handshake(memoryview(frame)[head.body :]) == fields["mechanism"]
         case ApiKey.SASL_AUTHENTICATE:

@@ -102,6 +102,12 @@ def test_bytes_are_charged_on_top() -> None:
     assert charged_ns(ApiKey.METADATA, time, request_bytes=0, response_bytes=10_000) == 70 * US
 
 
+def test_a_share_fetch_is_charged_for_its_bytes_as_a_fetch_is() -> None:
+    time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
+
+    assert charged_ns(ApiKey.SHARE_FETCH, time, request_bytes=0, response_bytes=1_000_000) == 100 * US
+
+
 def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
     time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
 

@@ -10,6 +10,7 @@ PRODUCE = 0
 FETCH = 1
 METADATA = 3
 API_VERSIONS = 18
+SHARE_FETCH = 78
 
 
 def framed(payload: bytes) -> bytes:
@@ -83,6 +84,31 @@ def fetch_response(
     """Return an answer of exactly that size; behind its throttle time there are zeros."""
     front = pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
     front += pack(">i", throttle_time_ms) if version >= 1 else b""
+    return framed(front + bytes(size_bytes - len(front)))
+
+
+def share_fetch_request(
+    correlation_id: int = 1,
+    *,
+    version: int = 2,
+    client_id: str = "etl",
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 50 * 1024 * 1024,
+    max_records: int = 500,
+) -> bytes:
+    """Return a ShareFetch of epoch 7 with an acknowledgement of records 0 to 9 of partition 0."""
+    body = b"\x06group\x07member" + pack(">iiii", 7, max_wait_ms, min_bytes, max_bytes)
+    body += (pack(">ii", max_records, 500) if version >= 1 else b"") + (b"\0\0" if version >= 2 else b"")
+    batch = pack(">qq", 0, 9) + b"\x02\x01" + b"\0"
+    partition = pack(">i", 0) + (pack(">i", max_bytes) if version == 0 else b"") + b"\x02" + batch + b"\0"
+    body += b"\x02" + bytes(16) + b"\x02" + partition + b"\0" + b"\x01\0"
+    return framed(request_header(SHARE_FETCH, version, correlation_id, client_id, is_flexible=True) + body)
+
+
+def share_fetch_response(correlation_id: int = 1, *, size_bytes: int = 1_000, throttle_time_ms: int = 0) -> bytes:
+    """Return an answer of exactly that size; behind its throttle time there are zeros."""
+    front = pack(">i", correlation_id) + b"\0" + pack(">i", throttle_time_ms)
     return framed(front + bytes(size_bytes - len(front)))
 
 

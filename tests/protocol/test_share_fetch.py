@@ -1,0 +1,117 @@
+"""ShareFetch: limits of requests and charge of responses, as kio writes them; v0, which kio has not, by hand."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError
+from protocol.fetch import FetchLimits
+from protocol.share_fetch import charged_bytes, read_limits
+from protocol.throttle_time import front_throttle_time_offset
+from tests.protocol.support import kio_messages
+
+SHARE_FETCH = 78
+VERSIONS = range(3)
+KIO_VERSIONS = (1, 2)
+MAX_WAIT_MS, MIN_BYTES, MAX_BYTES = 0x1F4, 0x5EA, 0x5EAF00D
+EARLY_ACCESS = b"\x06group\x07member" + struct.pack(">iiii", 3, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES) + b"\x01\x01\x00"
+
+
+def request_body(version: int, *, group_id: str | None = "group", member_id: str | None = "member") -> bytes:
+    """Return a request's body; of v0 always the same."""
+    if version == 0:
+        return EARLY_ACCESS
+    values = {
+        "group_id": group_id,
+        "member_id": member_id,
+        "max_wait": kio_messages.milliseconds(MAX_WAIT_MS),
+        "min_bytes": MIN_BYTES,
+        "max_bytes": MAX_BYTES,
+    }
+    return kio_messages.encode(kio_messages.example(kio_messages.request_class(SHARE_FETCH, version), values))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_limits_are_read_as_soon_as_they_have_come(version: int) -> None:
+    body = request_body(version)
+
+    limits = read_limits(body, 0, version, end=len(body))
+
+    at = body.index(MAX_BYTES.to_bytes(4, "big"))
+    assert limits == FetchLimits(at - 4, at, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
+    for size in range(len(body)):
+        assert read_limits(body[:size], 0, version, end=len(body)) == (limits if size >= at + 4 else None)
+    shifted = read_limits(b"before" + body + b"behind", 6, version, end=6 + len(body))
+    assert shifted == FetchLimits(at + 2, at + 6, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+@pytest.mark.parametrize("group_id", [None, "", "ü" * 200])
+@pytest.mark.parametrize("member_id", [None, "m" * 22])
+def test_limits_lie_behind_names_of_any_length(version: int, group_id: str | None, member_id: str | None) -> None:
+    body = request_body(version, group_id=group_id, member_id=member_id)
+
+    limits = read_limits(body, 0, version, end=len(body))
+
+    assert limits is not None
+    assert limits[2:] == (MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
+    body = request_body(version)
+    needed = body.index(MAX_BYTES.to_bytes(4, "big")) + 4
+
+    for end in range(needed):
+        with pytest.raises(FrameTooSmall):
+            read_limits(body, 0, version, end=end)
+        with pytest.raises(FrameTooSmall):
+            read_limits(body[:end], 0, version, end=end)
+    assert read_limits(body, 0, version, end=needed) is not None
+
+
+def test_a_group_with_a_longer_name_than_kafka_reads_is_refused() -> None:
+    with pytest.raises(MalformedLength):
+        read_limits(b"\x81\x80\x02" + bytes(99), 0, 2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(data=st.binary(max_size=80), offset=st.integers(0, 20), end=st.integers(0, 100))
+def test_any_request_gives_limits_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
+    try:
+        limits = read_limits(data, offset, version, end=end)
+    except ProtocolError:
+        return
+    if limits is not None:
+        assert offset < limits.min_bytes_offset <= min(len(data), end) - 8
+    else:
+        assert end > len(data)
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+@pytest.mark.parametrize("array_length", [0, 1, 3])
+def test_a_response_is_charged_four_bytes_and_its_body(version: int, array_length: int) -> None:
+    """Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka; the header is not charged, the size in front is."""
+    message = kio_messages.example(
+        kio_messages.response_class(SHARE_FETCH, version), array_length=array_length, tagged=False
+    )
+    frame = kio_messages.response_frame(message)
+
+    assert charged_bytes(len(frame) - 4) == 4 + len(kio_messages.encode(message))
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+def test_the_throttle_field_is_found_at_each_length(version: int) -> None:
+    message = kio_messages.example(
+        kio_messages.response_class(SHARE_FETCH, version), {"throttle_time": kio_messages.milliseconds(MAX_BYTES)}
+    )
+    frame = kio_messages.response_frame(message)
+
+    offset = front_throttle_time_offset(frame, 0, SHARE_FETCH, version)
+
+    assert offset == frame.index(MAX_BYTES.to_bytes(4, "big"))
+    for size in range(len(frame)):
+        found = front_throttle_time_offset(frame[:size], 0, SHARE_FETCH, version)
+        assert found == (offset if size >= offset + 4 else None)

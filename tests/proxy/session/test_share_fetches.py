@@ -1,0 +1,130 @@
+"""ShareFetches: a share group's reads are a consumer's, and pay as Fetches do."""
+
+import pytest
+
+from config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from proxy.quota.client import Usage
+from tests.protocol.support import kio_messages
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_response,
+    share_fetch_request,
+    share_fetch_response,
+)
+from tests.support.wire import Wire
+
+SHARE_ACKNOWLEDGE = 79
+VERSIONS = range(3)
+# 5,000 bytes in ten windows of a second.
+A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    wire.client(share_fetch_request(1, version=version))
+    answer = wire.broker(share_fetch_response(1, size_bytes=6_000))
+
+    assert wire.muted_for_ms > 0
+    assert answer == share_fetch_response(1, size_bytes=6_000, throttle_time_ms=wire.muted_for_ms)
+    # The tag section of the response's header is not charged.
+    assert wire.bucket("fetch").usage == Usage(5_999, 1, 1, wire.muted_for_ms)
+
+
+def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(share_fetch_request(1))
+    wire.broker(share_fetch_response(1, size_bytes=3_000))
+    assert wire.muted_for_ms == 0
+
+    wire.client(fetch_request(2))
+    wire.broker(fetch_response(2, size_bytes=3_000))
+
+    assert wire.muted_for_ms > 0
+    assert wire.bucket("fetch").amount == 2_999 + 3_000
+
+
+def test_share_fetch_without_a_limit_is_counted_and_passes_as_it_came() -> None:
+    wire = Wire()
+    request = share_fetch_request(1)
+
+    assert wire.client(request) == request
+    assert wire.broker(share_fetch_response(1)) == share_fetch_response(1)
+    assert wire.bucket("fetch").usage == Usage(999, 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("shaping", "most"), [(Shaping.SAMPLED, 5_000), (Shaping.PACED, 500)])
+def test_share_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(
+    version: int, shaping: Shaping, most: int
+) -> None:
+    wire = Wire(A_TIGHT_RULE, shaping=shaping)
+    asked = share_fetch_request(1, version=version, max_bytes=1_000_000, min_bytes=9_000)
+
+    passed = wire.client(asked)
+
+    at = asked.index((1_000_000).to_bytes(4))  # in v0 each partition has such a limit as well, which stays
+    assert passed == asked[: at - 4] + most.to_bytes(4) * 2 + asked[at + 4 :]
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7])
+def test_share_fetch_that_comes_in_pieces_is_capped(piece_bytes: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    request = share_fetch_request(1, max_bytes=1_000_000, min_bytes=9_000)
+
+    pieces = [request[at : at + piece_bytes] for at in range(0, len(request), piece_bytes)]
+
+    assert wire.client(*pieces) == share_fetch_request(1, max_bytes=5_000, min_bytes=5_000)
+
+
+def test_each_share_fetch_of_a_connection_is_capped_and_charged() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    for number in range(3):
+        assert wire.client(share_fetch_request(number)) == share_fetch_request(number, max_bytes=5_000)
+        wire.broker(share_fetch_response(number, size_bytes=1_001))
+
+    assert wire.bucket("fetch").amount == 3_000
+
+
+def test_share_fetches_sent_ahead_go_one_at_a_time_under_a_limit() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    passed = wire.client(share_fetch_request(1, max_bytes=9), share_fetch_request(2, max_bytes=9))
+    assert passed == share_fetch_request(1, max_bytes=9)
+    wire.broker(share_fetch_response(1, size_bytes=100))
+
+    assert wire.to_broker() == share_fetch_request(2, max_bytes=9)
+
+
+def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.OBSERVE)
+    request = share_fetch_request(1)
+
+    assert wire.client(request) == request
+    assert wire.broker(share_fetch_response(1, size_bytes=6_000)) == share_fetch_response(1, size_bytes=6_000)
+    assert wire.muted_for_ms == 0
+    assert wire.bucket("fetch").observed_throttled_requests == 1
+
+
+def test_acknowledgement_alone_passes_beside_a_share_fetch_that_waits_for_data() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(share_fetch_request(1, max_bytes=9))
+    message = kio_messages.example(kio_messages.request_class(SHARE_ACKNOWLEDGE, 2))
+    acknowledge = kio_messages.request_frame(message, correlation_id=2)
+
+    assert wire.client(acknowledge) == acknowledge
+    assert wire.broker(share_fetch_response(1), other_response(2))
+    assert wire.bucket("fetch").requests == 1
+
+
+def test_share_fetch_pays_for_its_time_too() -> None:
+    """Its megabyte takes 80 us at a fetch's rate; as that of any other response it would take 5,000."""
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
+    wire.client(share_fetch_request(1))
+    wire.broker(share_fetch_response(1, size_bytes=1_000_000))
+
+    assert wire.bucket("request").requests == 1
+    assert 80_000 <= wire.bucket("request").amount < 100_000
