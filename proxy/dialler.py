@@ -114,13 +114,12 @@ class Dialler:
                 _failed(upstream, broker_fault(error, upstream.tls, address.host))
 
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
+        await asyncio.get_running_loop().create_connection(
+            lambda: transport, address.host, address.port, local_addr=self._local_addr
+        )
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: transport, address.host, address.port, local_addr=self._local_addr
-            )
             await done
         except asyncio.CancelledError:
-            done.cancel()
             transport.abort()
             raise
         return transport

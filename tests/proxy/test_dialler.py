@@ -327,6 +327,21 @@ async def test_a_brokers_certificate_is_checked(
             assert await client.ask(other_request(5)) == other_response(5)
 
 
+@on_uvloop
+async def test_a_tls_broker_that_drops_what_is_sent_to_it_is_one_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dialler_module, "_DIAL_TIMEOUT_S", 0.3)
+    with deaf_broker() as deaf:
+        config = ProxyConfig(listeners=(replace(listener_to(deaf), upstream_tls=UpstreamTls()),))
+        async with running(config) as server:
+            for number in (1, 2):
+                async with client_of(server) as client:
+                    assert await client.ask(other_request()) == b""
+
+                assert _disconnects(server) == {"upstream_timeout": number}
+
+
 @pytest.mark.usefixtures("authority")
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @on_uvloop
