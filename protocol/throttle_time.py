@@ -79,6 +79,77 @@ _FRONT: Final[dict[int, int]] = {
     ),
 }
 
+# The first version of which a client waits by itself as long as it is told (KIP-219). Of other APIs it never does.
+_WAITS_AS_TOLD: Final[dict[int, int]] = {
+    ApiKey.PRODUCE: 6,
+    ApiKey.FETCH: 8,
+    ApiKey.METADATA: 6,
+    **dict.fromkeys((ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), 4),
+    **dict.fromkeys((ApiKey.LIST_OFFSETS, ApiKey.JOIN_GROUP, ApiKey.CREATE_TOPICS), 3),
+    **dict.fromkeys(
+        (
+            ApiKey.FIND_COORDINATOR,
+            ApiKey.HEARTBEAT,
+            ApiKey.LEAVE_GROUP,
+            ApiKey.SYNC_GROUP,
+            ApiKey.DESCRIBE_GROUPS,
+            ApiKey.LIST_GROUPS,
+            ApiKey.API_VERSIONS,
+            ApiKey.DELETE_TOPICS,
+            ApiKey.DESCRIBE_CONFIGS,
+        ),
+        2,
+    ),
+    **dict.fromkeys(
+        (
+            ApiKey.DELETE_RECORDS,
+            ApiKey.INIT_PRODUCER_ID,
+            ApiKey.ADD_PARTITIONS_TO_TXN,
+            ApiKey.ADD_OFFSETS_TO_TXN,
+            ApiKey.END_TXN,
+            ApiKey.TXN_OFFSET_COMMIT,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.ALTER_CONFIGS,
+            ApiKey.ALTER_REPLICA_LOG_DIRS,
+            ApiKey.DESCRIBE_LOG_DIRS,
+            ApiKey.CREATE_PARTITIONS,
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.RENEW_DELEGATION_TOKEN,
+            ApiKey.EXPIRE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+            ApiKey.DELETE_GROUPS,
+        ),
+        1,
+    ),
+    **dict.fromkeys(
+        (
+            ApiKey.ELECT_LEADERS,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ApiKey.OFFSET_DELETE,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.BROKER_HEARTBEAT,
+            ApiKey.UNREGISTER_BROKER,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ),
+        0,
+    ),
+}
+
+
+def waits_as_told(api_key: int, api_version: int) -> bool:
+    """Whether a client that reads such a response waits by itself for its ``throttle_time_ms``.
+
+    Source: ``shouldClientThrottle`` of the classes in org.apache.kafka.common.requests.
+    """
+    first_version = _WAITS_AS_TOLD.get(api_key)
+    return first_version is not None and api_version >= first_version
+
 
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Find ``throttle_time_ms`` in a response.

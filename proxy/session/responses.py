@@ -17,6 +17,7 @@ from protocol.errors import (
 )
 from protocol.metadata_query import FIRST_TOPIC_ID
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
+from protocol.throttle_time import waits_as_told
 from proxy.account import NOBODY
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
 from proxy.administration import VERSIONS
@@ -124,7 +125,8 @@ class Responses(Requests):
             self._learn_versions(data, position, answer)
         if wait_ms or api_key == API_VERSIONS:
             own = self._own_versions() if api_key == API_VERSIONS else None
-            throttle = response_change(data, position, frame_bytes, api_key, api_version, wait_ms, ceilings, own)
+            told_ms = 0 if is_delayed and waits_as_told(api_key, api_version) else wait_ms
+            throttle = response_change(data, position, frame_bytes, api_key, api_version, told_ms, ceilings, own)
             if throttle is None:
                 return None
             change = throttle
@@ -171,7 +173,8 @@ class Responses(Requests):
             told = addresses.moved(frame, 0, len(frame), FETCH, api_version, NOTHING)
             if told:
                 frame = frame[: told[0]] + told[2] + frame[told[1] :]
-        if wait_ms and frame:  # for other quotas; the longest is told
+        has_waited = is_delayed and waits_as_told(exchange.api_key, api_version)
+        if wait_ms and frame and not has_waited:  # for other quotas; the longest is told
             throttle = response_change(frame, 0, len(frame), exchange.api_key, api_version, wait_ms)
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]

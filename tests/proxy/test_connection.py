@@ -246,9 +246,9 @@ async def test_with_delay_the_answer_itself_waits() -> None:
         await client.ask(other_request(0))
         sent = monotonic()
 
-        answer = await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        answer = await client.ask(produce_request(1, version=5, size_bytes=OVER_BYTES))
 
-        assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
+        assert answer == produce_response(1, version=5, throttle_time_ms=WAIT_MS)
         assert monotonic() - sent >= WAIT_MS / 1_000 - 0.002
 
 
@@ -344,8 +344,8 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
 
         broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
 
-        assert await client.answer() == fetch_response(1, size_bytes=10_100, throttle_time_ms=100)
-        assert monotonic() - sent_s < 2.0
+        assert await client.answer() == fetch_response(1, size_bytes=10_100)
+        assert 0.1 <= monotonic() - sent_s < 2.0
 
 
 @on_uvloop

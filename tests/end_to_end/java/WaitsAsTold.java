@@ -1,0 +1,35 @@
+import java.lang.reflect.Field;
+import java.util.Arrays;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.requests.AbstractResponse;
+import sun.misc.Unsafe;
+
+/**
+ * Says of which responses this release's clients sit out the throttle time:
+ *
+ *   WaitsAsTold.java
+ *
+ * Prints a line "API_KEY VERSION true|false" for each version that the client knows.
+ */
+public class WaitsAsTold {
+    public static void main(String[] arguments) throws Exception {
+        Field field = Unsafe.class.getDeclaredField("theUnsafe");
+        field.setAccessible(true);
+        var unsafe = (Unsafe) field.get(null);
+        for (ApiKeys key : ApiKeys.values()) {
+            if (!key.hasValidVersion()) {
+                continue;
+            }
+            // Each has a constructor of its own; what is asked for needs nothing of what these set.
+            var response = (AbstractResponse) unsafe.allocateInstance(classOf(key));
+            for (int version = key.oldestVersion(); version <= key.latestVersion(); version++) {
+                System.out.println(key.id + " " + version + " " + response.shouldClientThrottle((short) version));
+            }
+        }
+    }
+
+    private static Class<?> classOf(ApiKeys key) throws ClassNotFoundException {
+        String name = key == ApiKeys.OFFSET_FOR_LEADER_EPOCH ? "OffsetsForLeaderEpoch" : key.name;
+        return Class.forName(AbstractResponse.class.getPackageName() + "." + name + "Response");
+    }
+}
