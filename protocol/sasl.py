@@ -56,6 +56,9 @@ MAX_LOGIN_BYTES: Final = 524_288
 # Of SaslAuthenticate.
 _FIRST_WITH_LIFETIME: Final = 1
 _SIZE_BYTES: Final = 4
+_CORRELATION_ID_BYTES: Final = 4
+# Of a response, behind its size: correlation_id, one byte for no tags, error_code.
+_ERROR_CODE_END: Final = 4 + 1 + 2
 _SASLNAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+")
 _SEPARATOR: Final = "\x01"  # of OAUTHBEARER's key-value pairs
 
@@ -132,6 +135,28 @@ def read_handshake_error(body: Buffer) -> int:
         Truncated: The body is none.
     """
     return read_int16(body, 0)[0]
+
+
+def has_error_code(data: Buffer, position: int) -> bool:
+    """Whether what has come of a response to one of the two, its size first, has all that it has of an error code."""
+    size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
+    return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
+
+
+def is_out_of_place(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
+    """Whether a broker has taken a request of one of the two for no part of a login: ``ILLEGAL_SASL_STATE``.
+
+    Args:
+        data: Bytes from the broker, of which ``has_error_code`` holds.
+        position: Where the response's size is.
+        api_key: Of the request.
+        api_version: Of the request.
+
+    Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
+    """
+    offset = position + _SIZE_BYTES + _CORRELATION_ID_BYTES
+    offset += is_flexible(api_key, api_version)  # no broker sends tags in the header
+    return int.from_bytes(data[offset : offset + 2]) == ILLEGAL_SASL_STATE
 
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:

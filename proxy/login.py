@@ -54,6 +54,7 @@ class Login:
         expires_ms: Until when the broker believes him to be who he is (KIP-368); None: it has not said. It closes a
             connection that asks it something later.
         is_refused: Whether the broker has refused to take bare tokens; some clients send theirs all the same.
+        is_out_of_place: Whether the broker's last answer was that it wants no login now.
     """
 
     __slots__ = (
@@ -64,6 +65,7 @@ class Login:
         "_lifetime_ms",
         "_user",
         "expires_ms",
+        "is_out_of_place",
         "is_raw",
         "is_refused",
         "mechanism",
@@ -76,6 +78,7 @@ class Login:
         self.expires_ms: int | None = None
         self.is_raw = False
         self.is_refused = False
+        self.is_out_of_place = False
         self._lifetime_ms = 0  # that the last answer gave
         self._is_raw_wanted = False
         self._has_begun = False  # a token was sent
@@ -143,9 +146,13 @@ class Login:
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
             self._lifetime_ms = sasl.read_session_lifetime_ms(body, api_version)
-            return self._judge(*sasl.read_authenticate_response(body, api_version))
-        if error_code := sasl.read_handshake_error(body):
-            is_refused = self._is_raw_wanted and error_code != sasl.ILLEGAL_SASL_STATE
+            response = sasl.read_authenticate_response(body, api_version)
+            self.is_out_of_place = response.error_code == sasl.ILLEGAL_SASL_STATE
+            return self._judge(*response)
+        error_code = sasl.read_handshake_error(body)
+        self.is_out_of_place = error_code == sasl.ILLEGAL_SASL_STATE
+        if error_code:
+            is_refused = self._is_raw_wanted and not self.is_out_of_place
             verdict = self._fail()
             self.is_refused = is_refused
             return verdict

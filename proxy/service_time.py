@@ -28,7 +28,7 @@ _RESPONSE_KB_NS: Final = 5_000
 _FETCHED_KB_NS: Final = 80
 _FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
-# What brokers ask each other, which Kafka counts as exempt-request-time; and logins, below the layer that counts.
+# What brokers ask each other, which Kafka counts as exempt-request-time.
 _EXEMPT: Final = frozenset(
     {
         ApiKey.LEADER_AND_ISR,
@@ -37,25 +37,21 @@ _EXEMPT: Final = frozenset(
         ApiKey.CONTROLLED_SHUTDOWN,
         ApiKey.WRITE_TXN_MARKERS,
         ApiKey.ALTER_PARTITION,
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.SASL_AUTHENTICATE,
     }
 )
 
 
-def is_exempt(api_key: int, *, acks: int = 1, replica_id: int = -1) -> bool:
-    """Whether Kafka charges such a request to nobody's quota.
+def is_exempt(api_key: int, *, is_broker: bool) -> bool:
+    """Whether a request is charged to no quota for its kind: a broker's, of an API that brokers have for each other.
+
+    Kafka exempts such a request where its authorizer lets the sender act for the cluster, and charges it where not. No
+    proxy sees that, for an answer may name no error: of a WriteTxnMarkers without markers it is empty either way.
 
     Args:
         api_key: Of the request.
-        acks: Of a Produce. One with 0 is exempt, unless it fails, of which nobody outside hears.
-        replica_id: Of a Fetch, where it is believed; 0 or more is a follower's.
+        is_broker: Whether its sender is believed to be one.
     """
-    if api_key == ApiKey.PRODUCE:
-        return acks == 0
-    if api_key == ApiKey.FETCH:
-        return replica_id >= 0
-    return api_key in _EXEMPT
+    return is_broker and api_key in _EXEMPT
 
 
 # A request that a broker has begun with: when, in ns, what the clock showed then, and the ticket of one that may wait.

@@ -187,7 +187,7 @@ class Requests(State):
         if api_key == SHARE_FETCH:
             return self._admit_consumer(data, position, head, now_ms, is_like_the_next=True)
         if api_key in LOGIN_APIS:
-            return self._admit_login(data, position, head)
+            return self._admit_login(data, position, head, now_ms)
         if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
             return self._admit_mutation(data, position, head, now_ms)
         if api_key in QUOTA_APIS and self.account.listening.policy.administration is not None:
@@ -209,7 +209,8 @@ class Requests(State):
         size_bytes, api_key, api_version, correlation_id, client_id, _ = head
         sent = None
         if self.account.listening.quotas.limits_requests or self._call is not None:
-            payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+            exempt = is_exempt(api_key, is_broker=self.account.believes_replicas())
+            payers = NOBODY if exempt else self.account.payers(client_id, now_ms)
             self._let_go(now_ms)
             sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
@@ -323,7 +324,7 @@ class Requests(State):
         requests.lacks_bytes = max(0, frame_end - len(data))
         if requests.lacks_bytes or not self._is_alone():
             return None
-        payers = NOBODY if is_exempt(api_key) else self.account.payers(client_id, now_ms)
+        payers = self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
         is_admin = principal in administration.admins
         # Who administers does not wait for a broker that is too busy: his quotas may be what helps it.
@@ -687,17 +688,29 @@ class Requests(State):
 
     # -- logins --
 
-    def _admit_login(self, data: bytes, position: int, head: RequestHead) -> Change | None:
-        """Read a SaslHandshake or SaslAuthenticate request, which must be whole, and let nothing pass behind it."""
-        size_bytes, api_key, api_version, correlation_id, _, body = head
+    def _admit_login(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
+        """Read a SaslHandshake or SaslAuthenticate request, which must be whole, and let nothing pass behind it.
+
+        A broker that wants no login charges it as any other request; its answer tells. A connection that may still be
+        at its first login has nothing to charge: its user is not known, and ANONYMOUS would take a second bucket.
+        """
+        size_bytes, api_key, api_version, correlation_id, client_id, body = head
         sasl.check_login_size(size_bytes)
         login = self._login = self._login or Login()
         frame_end = position + 4 + size_bytes
         if frame_end > len(data):
             return None
-        claim = self.account.listening.policy.oauthbearer_claim
+        account, sent = self.account, None
+        may_be_charged = account.is_known or login.principal is not None or login.is_out_of_place
+        if may_be_charged and account.listening.quotas.limits_requests:
+            sent = Sent(account.payers(client_id, now_ms), asked(api_key, api_version), self._identity(client_id))
+            self._let_go(now_ms)
+            if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
+                return None
+            sent.begin()
+        claim = account.listening.policy.oauthbearer_claim
         login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, None))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
         self._await_login()
         return NOTHING
 

@@ -61,6 +61,8 @@ class Responses(Requests):
                     answer = self._begin_token(data, position)
                     if answer is None:
                         break
+                elif not self._most_in_flight and not sasl.has_error_code(data, position):
+                    break
                 else:
                     answer = self._begin_answer(data, position, now_ms)
             api_key, api_version, frame_bytes, wait_ms, is_delayed = answer
@@ -237,6 +239,11 @@ class Responses(Requests):
             )
         self.answered = api_key if self._exchange is None or api_key != EXCHANGED else self._exchange.api_key
         wait_ms = 0
+        is_login = api_key in LOGIN_APIS and not sasl.is_out_of_place(data, position, api_key, api_version)
+        if is_login and sent is not None:
+            sent.forget()  # a login is below the layer that charges
+            self._end_service()
+            sent = None
         if bucket is not None:
             if api_key == PRODUCE:
                 bucket.in_flight -= size_bytes

@@ -119,18 +119,18 @@ def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
     assert more == one * 1.5
 
 
-def test_what_kafka_exempts_is_exempt() -> None:
+def test_what_kafka_exempts_is_exempt_for_brokers() -> None:
     """Source: KafkaApis and RequestHandlerHelper in Apache Kafka."""
-    exempt = {key for key in ApiKey if is_exempt(key)}
+    exempt = {key for key in ApiKey if is_exempt(key, is_broker=True)}
 
     assert exempt == {
         ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN,
-        ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_PARTITION, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
+        ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_PARTITION,
     }  # fmt: skip
-    assert is_exempt(ApiKey.PRODUCE, acks=0)
-    assert not is_exempt(ApiKey.PRODUCE, acks=-1)
-    assert is_exempt(ApiKey.FETCH, replica_id=0)
-    assert not is_exempt(ApiKey.FETCH, replica_id=-1)
+
+
+def test_a_client_is_exempt_for_no_api() -> None:
+    assert not [key for key in ApiKey if is_exempt(key, is_broker=False)]
 
 
 steps = st.lists(st.tuples(st.integers(0, 5 * MS), st.booleans(), st.integers(0, 7)), max_size=60)

@@ -33,7 +33,10 @@ PERCENT: Final = 5
 LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 # Short windows, so that a run of seconds has several cycles.
 WINDOWS: Final = 3
+# A login where the broker wants none: its answer is ILLEGAL_SASL_STATE.
+HANDSHAKE: Final = "SaslHandshake"
 _THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
+_SASL_HANDSHAKE: Final = 17
 _WARM_UP_S: Final = 2
 # More than any run takes in seconds, and so many that the one that is partly filled does not matter.
 SUM_WINDOWS: Final = 3_001
@@ -101,7 +104,8 @@ def measured_scale() -> float:
     ):
         quotas.replace({Entity(None, DEFAULT): counted})
         for client_id in (_WARM, _OURS):
-            for question in _questions(kafka).values():
+            questions = _questions(kafka)
+            for question in map(questions.__getitem__, LOADS):
                 _asked(proxy.port(), _WARM, question, _WARM_UP_S)
                 for _ in range(_BURSTS):
                     time.sleep(_BREAK_S)
@@ -111,18 +115,19 @@ def measured_scale() -> float:
 
 
 @contextmanager
-def limited_alike(scale: float = 1) -> Iterator[Ask]:
+def limited_alike(scale: float = 1, percent: float = PERCENT) -> Iterator[Ask]:
     """Start a broker and a proxy with the same quota for a client each.
 
     Args:
         scale: The proxy's ``request_time_scale``.
+        percent: Of a thread, which each of the two may have.
 
     Yields:
         A function that lets both ask, first one and then the other: at the same time they would wait for each other,
         which only the proxy takes for work. It takes the name of a question, how many rounds, and how many seconds
         each of the two has in a round.
     """
-    limit = {"request_percentage": PERCENT}
+    limit = {"request_percentage": percent}
     settings = {
         "quotas": [{"client-id": _OURS, **limit}],
         "request_time_scale": scale,
@@ -164,6 +169,7 @@ def _questions(kafka: Kafka) -> dict[str, Question]:
         LOADS[0]: Question(PRODUCE, PRODUCE_VERSION, write),
         LOADS[1]: Question(FETCH, FETCH_VERSION, fetch_body(full, offset=0, max_bytes=1 << 20)),
         LOADS[2]: Question(METADATA, 5, struct.pack(">i", 1) + string(full) + b"\0"),
+        HANDSHAKE: Question(_SASL_HANDSHAKE, 1, string("PLAIN")),
     }
 
 

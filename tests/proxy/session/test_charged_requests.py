@@ -11,7 +11,6 @@ from protocol.api import ApiKey
 from protocol.throttle_time import throttle_time_offset
 from proxy.quota.client import Usage
 from proxy.quota.entity import QuotaKind
-from proxy.service_time import is_exempt
 from proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
@@ -22,7 +21,6 @@ from tests.support.frames import (
     other_response,
     produce_request,
     produce_response,
-    request_header,
 )
 from tests.support.rules_in_force import update
 from tests.support.wire import Wire
@@ -295,7 +293,7 @@ def test_a_rule_that_observes_hides_no_rule_that_is_enforced() -> None:
 CASES = [
     (key, version)
     for key, version in kio_messages.api_versions()
-    if key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and not is_exempt(key)
+    if key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 ]
 
 
@@ -342,15 +340,6 @@ def test_where_the_answer_waits_any_answer_does() -> None:
 
 
 # -- who does not pay
-
-
-def test_requests_of_brokers_and_logins_are_nobodys() -> None:
-    wire = Wire(FIVE_A_SECOND)
-    for key in (ApiKey.WRITE_TXN_MARKERS, ApiKey.LEADER_AND_ISR, ApiKey.ALTER_PARTITION):
-        wire.client(framed(request_header(key, 0, 1, "etl", is_flexible=False) + bytes(30)))
-        wire.broker(other_response(1))
-
-    assert wire.bucket("request_rate").requests == 0
 
 
 def test_a_followers_fetch_is_nobodys() -> None:

@@ -1,0 +1,193 @@
+"""Requests that brokers have for each other, and logins: who is charged for them under the quotas on requests.
+
+Source: ``KafkaApis`` and ``RequestHandlerHelper.handleError`` in Apache Kafka, which exempt what they authorise as the
+cluster's own, and charge what they refuse.
+"""
+
+import pytest
+
+from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from proxy.quota.client import Usage
+from proxy.quota.entity import QuotaKind
+from tests.protocol.support import kio_messages
+from tests.support.frames import other_request, other_response
+from tests.support.logins import (
+    Dialogue,
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+    plain,
+    rounds,
+)
+from tests.support.wire import Wire
+
+FIVE_A_SECOND = QuotaRule(client_id=DEFAULT, request_rate=5.0)
+TEN_PERCENT = QuotaRule(client_id=DEFAULT, request_percentage=10.0)
+ILLEGAL_SASL_STATE = 34
+WRITE_TXN_MARKERS, ALTER_PARTITION = 27, 56
+BROKERS = [(WRITE_TXN_MARKERS, 1), (ALTER_PARTITION, 3)]
+
+
+def ask_as_broker(wire: Wire, api_key: int, version: int, number: int = 7, *, takes_ms: int = 0) -> None:
+    request = kio_messages.example(kio_messages.request_class(api_key, version), array_length=0)
+    wire.client(kio_messages.request_frame(request, correlation_id=number))
+    wire.wait(takes_ms)
+    answer = kio_messages.example(kio_messages.response_class(api_key, version), array_length=0)
+    wire.broker(kio_messages.response_frame(answer, correlation_id=number))
+
+
+@pytest.mark.parametrize(("api_key", "version"), BROKERS)
+def test_brokers_request_of_a_client_is_charged(api_key: int, version: int) -> None:
+    wire = Wire(FIVE_A_SECOND, TEN_PERCENT)
+
+    ask_as_broker(wire, api_key, version, takes_ms=1)
+
+    assert wire.bucket("request_rate").requests == 1
+    assert wire.bucket("request").amount > 100_000  # ns: a fifth of a millisecond, alone
+
+
+def test_client_that_floods_with_brokers_requests_waits() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    for number in range(50):
+        ask_as_broker(wire, WRITE_TXN_MARKERS, 1, number)
+        assert wire.muted_for_ms == 0
+
+    ask_as_broker(wire, WRITE_TXN_MARKERS, 1, 50)
+
+    assert wire.muted_for_ms == 200
+
+
+@pytest.mark.parametrize(("api_key", "version"), BROKERS)
+@pytest.mark.parametrize("by", ["its listener", "its name"])
+def test_brokers_request_of_a_broker_is_not_charged(api_key: int, version: int, by: str) -> None:
+    if by == "its listener":
+        wire = Wire(FIVE_A_SECOND, is_inter_broker=True)
+    else:
+        wire = Wire(FIVE_A_SECOND, principals=Principals(brokers=frozenset({"ANONYMOUS"})))
+
+    ask_as_broker(wire, api_key, version)
+
+    assert wire.bucket("request_rate").requests == 0
+
+
+# -- logins
+
+
+def log_in(wire: Wire, dialogue: Dialogue, *, version: int = 1) -> None:
+    for asked, told in rounds(dialogue, version=version):
+        wire.client(asked)
+        wire.broker(told)
+
+
+def refused_handshake(wire: Wire, number: int = 1, *, version: int = 1, pieces: bool = False) -> None:
+    wire.client(handshake_request("PLAIN", version=version, correlation_id=number))
+    answer = handshake_response(error_code=ILLEGAL_SASL_STATE, correlation_id=number)
+    wire.broker(*(answer[at : at + 1] for at in range(len(answer)))) if pieces else wire.broker(answer)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("pieces", [False, True])
+def test_handshake_that_is_out_of_place_is_charged(version: int, pieces: bool) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(other_request(1))
+    wire.broker(other_response(1))
+
+    refused_handshake(wire, 2, version=version, pieces=pieces)
+
+    assert wire.bucket("request_rate").usage == Usage(2, 2)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_token_that_is_out_of_place_is_charged(version: int) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(other_request(1))
+    wire.broker(other_response(1))
+
+    wire.client(authenticate_request(b"\0alice\0secret", version=version))
+    wire.broker(authenticate_response(error_code=ILLEGAL_SASL_STATE, version=version))
+
+    assert wire.bucket("request_rate").usage == Usage(2, 2)
+
+
+def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:
+    """The first of a connection is free: up to its answer it may begin a login, whose user pays for what follows."""
+    wire = Wire(FIVE_A_SECOND)
+    for number in range(51):
+        refused_handshake(wire, number)
+        assert wire.muted_for_ms == 0
+
+    refused_handshake(wire, 51)
+
+    assert wire.muted_for_ms == 200
+    assert wire.bucket("request_rate").requests == 51
+
+
+def test_flood_of_handshakes_behind_a_login_waits() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    log_in(wire, plain("alice"))
+    for number in range(50):
+        refused_handshake(wire, number)
+        assert wire.muted_for_ms == 0
+
+    refused_handshake(wire, 50)
+
+    assert wire.muted_for_ms == 200
+    assert wire.bucket("request_rate").requests == 51
+
+
+def test_flood_of_handshakes_pays_for_the_time_that_it_takes() -> None:
+    wire = Wire(TEN_PERCENT)
+    log_in(wire, plain("alice"))
+
+    wire.client(handshake_request("PLAIN"))
+    wire.wait(1)
+    wire.broker(handshake_response(error_code=ILLEGAL_SASL_STATE))
+
+    assert 200_000 <= wire.bucket("request").amount < 250_000
+    assert wire.listening.service.served == 0
+
+
+def test_delay_holds_the_answer_to_a_handshake_that_is_over_the_limit() -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.05), enforcement=Enforcement.DELAY)
+    log_in(wire, plain("alice"))
+    wire.client(handshake_request("PLAIN"))
+    answer = handshake_response(error_code=ILLEGAL_SASL_STATE)
+
+    assert wire.broker(answer) == b""
+    wire.wait(60_000)
+
+    assert wire.to_client() == answer
+
+
+@pytest.mark.parametrize("shaping", list(Shaping))
+def test_login_is_not_charged(shaping: Shaping) -> None:
+    wire = Wire(FIVE_A_SECOND, TEN_PERCENT, shaping=shaping)
+
+    log_in(wire, plain("alice"))
+
+    for kind in ("request", "request_rate"):
+        assert (wire.bucket(kind).requests, wire.bucket(kind).in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_login_again_is_not_charged(version: int) -> None:
+    """KIP-368: it is below the layer that charges, as the first one is."""
+    wire = Wire(FIVE_A_SECOND, TEN_PERCENT)
+    log_in(wire, plain("alice"), version=version)
+    wire.client(other_request(9))
+    wire.broker(other_response(9))
+
+    log_in(wire, plain("alice"), version=version)
+
+    for kind in ("request", "request_rate"):
+        assert (wire.bucket(kind).requests, wire.bucket(kind).in_flight) == (1, 0)
+    assert wire.listening.service.served == 0
+
+
+def test_client_whose_login_comes_first_takes_no_place_among_the_buckets() -> None:
+    """Else each client would have two: one as ANONYMOUS, before it has said who it is."""
+    wire = Wire(FIVE_A_SECOND)
+    log_in(wire, plain("alice"))
+
+    assert len(wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 0
