@@ -5,13 +5,19 @@ Kafka's quotas hold per broker, so all listeners in front of one upstream addres
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Final
 
-from config.model import Principals, ProxyConfig, Shaping
+from config.model import KafkaSettings, Principals, ProxyConfig, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import QuotaKind, bounded
 from proxy.quota.open_connections import OpenConnections
 from proxy.quota.shared import Followed, SharedRules
+
+# The windows of a rate that no quota goes by: Kafka's metrics.num.samples and metrics.sample.window.ms.
+_METRIC_SAMPLES: Final = 2
+_METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
@@ -202,12 +208,21 @@ class BrokerQuotas:
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
+    def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
+        """Return the settings with the windows of a kind's rate: mutations are held to tokens, their rate is only shown.
+
+        Source: ``ControllerMutationQuotaManager.registerQuotaMetrics``.
+        """
+        if kind is not QuotaKind.MUTATION:
+            return kafka
+        return replace(kafka, quota_window_num=_METRIC_SAMPLES, quota_window_size_seconds=_METRIC_WINDOW_S)
+
     def _manager(self, config: ProxyConfig, kind: QuotaKind) -> ClientQuotaManager:
         shaping, burst_ms = self._arithmetic(config, kind)
         return ClientQuotaManager(
             kind,
             self.rules.tables[kind],
-            kafka=config.kafka,
+            kafka=self._windows(config.kafka, kind),
             shaping=shaping,
             burst_ms=burst_ms,
             max_throttle_time_ms=self._max_throttle_time_ms(config, kind),

@@ -235,7 +235,7 @@ def test_mutations_have_their_tokens_in_kafkas_family() -> None:
     etl = {**ETL, "kind": "mutation"}
     assert samples["kafka_quota_proxy_mutations_total"] == [(etl, 30)]
     assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 2.0
-    assert value(samples, "kafka_server_controllermutation_mutation_rate", user="", client_id="etl") == 3.0
+    assert value(samples, "kafka_server_controllermutation_mutation_rate", user="", client_id="etl") == 1.0
     # 11 s of 2 a second, and 30 taken
     assert value(samples, "kafka_server_controllermutation_tokens", user="", client_id="etl") == -8.0
     assert isnan(value(samples, "kafka_server_controllermutation_throttle_time", user="", client_id="etl"))

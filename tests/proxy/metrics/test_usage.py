@@ -93,7 +93,7 @@ def test_the_tokens_of_two_brokers_are_those_of_the_one_that_has_less() -> None:
 
     (row,) = read([one.manager(QuotaKind.MUTATION) for one in brokers], now_ms=NOW_MS, rest=no_rest)
 
-    assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 17.0, 170)
+    assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 170 / 30, 170)
 
 
 def test_one_name_at_two_brokers_is_one_row() -> None:

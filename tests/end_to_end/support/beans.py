@@ -1,0 +1,85 @@
+"""The attributes of a broker's MBeans over time, by the names that the common exporters give them."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from tests.end_to_end.support.artifacts import java
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import Process, scratch
+
+_EVERY_MS: Final = 200
+_BEAN: Final = re.compile(r"(?P<domain>[^:]+):(?P<properties>.+):(?P<attribute>[^:]+)")
+_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class Series(NamedTuple):
+    """A series as an exporter writes it."""
+
+    name: str
+    labels: frozenset[tuple[str, str]]
+
+
+class Reading(NamedTuple):
+    """What all attributes were at a moment, Unix time."""
+
+    at_s: float
+    values: dict[Series, float]
+
+
+class BeanWatch:
+    """Reads a broker's MBeans five times a second, from when the ``with`` block begins; needs ``Kafka(jmx=True)``.
+
+    An MBean that is not there then is never seen: Kafka's ``JmxTool`` looks for them once.
+    """
+
+    def __init__(self, kafka: Kafka, *object_names: str) -> None:
+        """Only remember what is wanted: object names, with asterisks."""
+        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi"
+        self._command = [java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", kafka.classpath]
+        self._command += ["org.apache.kafka.tools.JmxTool", "--jmx-url", url, "--reporting-interval", str(_EVERY_MS)]
+        for name in object_names:
+            self._command += ["--object-name", name]
+
+    def __enter__(self) -> Self:
+        """Start reading."""
+        self._scratch = scratch("beans")
+        directory = self._scratch.__enter__()
+        self._process = Process(self._command, log=directory / "beans.csv")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Read no more."""
+        self._process.kill()
+        self._scratch.__exit__(None, None, None)
+
+    def readings(self) -> list[Reading]:
+        """What was read so far."""
+        whole, _, _ = self._process.output().rpartition("\n")  # the last line may not be
+        rows = list(csv.reader(line for line in whole.splitlines() if line[:1] in '"0123456789'))
+        if len(rows) < 2:
+            return []
+        series = [_series(column) for column in rows[0][1:]]
+        return [Reading(int(row[0]) / 1_000, _numbers(series, row[1:])) for row in rows[1:]]
+
+
+def _series(column: str) -> Series:
+    """Name an attribute as Prometheus' JMX exporter does by default, in lower case.
+
+    The domain, the value of the first property and the attribute are the name, the other properties are labels.
+    """
+    found = _BEAN.fullmatch(column)
+    assert found is not None, column
+    (_, kind), *others = (part.split("=", 1) for part in found["properties"].split(","))
+    name = "_".join((found["domain"], kind, found["attribute"]))
+    return Series(_ILLEGAL.sub("_", name).lower(), frozenset((_ILLEGAL.sub("_", key), value) for key, value in others))
+
+
+def _numbers(series: Sequence[Series], row: Sequence[str]) -> dict[Series, float]:
+    return {one: float(value) for one, value in zip(series, row, strict=True)}
