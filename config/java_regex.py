@@ -1,12 +1,14 @@
-r"""Regular expressions written for Java, as Python's.
+r"""Regular expressions written for Java, as RE2's.
 
-Kafka's mapping rules are ``java.util.regex.Pattern``. Most of that language means the same to ``re``; some of it is
-spelled differently; some has no counterpart. So each pattern is read by Java's grammar and written anew, and whatever
-``re`` would take for something else is refused, in words that say what to write: a rule that quietly gives another
-user than Kafka gives is worse than none.
+Kafka's mapping rules are ``java.util.regex.Pattern``, which backtracks; names come from clients, so here they are
+matched in linear time (``config.linear_regex``). Most of Java's language means the same to RE2; some is spelled
+differently; some has no counterpart. So each pattern is read by Java's grammar and written again, and what RE2 would
+take for something else is refused, in words that say what to write: a rule that quietly gives another user than Kafka
+gives is worse than none.
 
-Java without flags is ASCII (``\w``, ``\d``, ``(?i)``), ``.`` stops at six line terminators, not at one, and ``$`` also
-stands before the last of them.
+Java without flags is ASCII (``\w``, ``\d``, ``(?i)``), where RE2's ``(?i)`` is Unicode; ``.`` stops at six line
+terminators, not at one. Java's ``$`` also stands before the last of them, and here at the end alone: whoever matches a
+name must not match one that ends with any of ``LINE_TERMINATORS``.
 
 Source: ``java.util.regex.Pattern`` of Java 17; ``tests/end_to_end/test_principal_mapping.py`` compares the two.
 """
@@ -17,21 +19,22 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-_MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
-_MAX_REPEAT: Final = 10_000  # far above any name; re's own bound is its word size
+from config.linear_regex import LinearRegexError, Pattern, compile_linear
 
-# A line ends before one of these; \r\n is one.
-_LINE_TERMINATORS: Final = r"\n\r\x85\u2028\u2029"
-_ANY: Final = f"[^{_LINE_TERMINATORS}]"
-_END: Final = r"(?=(?:\r\n|(?<!\r)\n|[\r\x85\u2028\u2029])?\Z)"
+_MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
+_MAX_REPEAT: Final = 1_000  # RE2's own bound
+
+LINE_TERMINATORS: Final = ("\n", "\r", "\x85", "\u2028", "\u2029")
+_ANY: Final = r"[^\n\r\x85\x{2028}\x{2029}]"
+_END: Final = r"\z"
 
 # Members of a class, without its brackets.
 _SETS: Final = {
     "d": "0-9",
     "w": "a-zA-Z0-9_",
     "s": r"\t-\r\x20",
-    "h": r"\t\x20\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000",
-    "v": r"\n-\r\x85\u2028\u2029",
+    "h": r"\t\x20\xa0\x{1680}\x{180e}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}",
+    "v": r"\n-\r\x85\x{2028}\x{2029}",
 }
 _POSIX: Final = {
     "Lower": "a-z",
@@ -49,24 +52,26 @@ _POSIX: Final = {
     "Space": r"\t-\r\x20",
 }
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_ANCHORS: Final = {"A": r"\A", "z": r"\Z", "Z": _END}
+_ANCHORS: Final = {"A": r"\A", "z": _END, "Z": _END}
+_BACKTRACKS: Final = "which cannot be matched in time linear in a client's name; write the rule without it"
 _REFUSED_ESCAPES: Final = {
     "b": "means other characters since Java 19 than before; write the characters that may stand there",
     "B": "means other characters since Java 19 than before; write the characters that may stand there",
     "G": "stands where the last match ended, which is of no use in a rule; leave it out",
-    "R": r"cannot be taken back in Python as in Java; write (?:\r\n|[\n\r])",
-    "X": "has no counterpart in Python; write the characters that may stand there",
-    "N": r"has no counterpart in Python; write the character itself or \x{…}",
+    "R": r"has no counterpart here; write (?:\r\n|[\n\r])",
+    "X": "has no counterpart here; write the characters that may stand there",
+    "N": r"has no counterpart here; write the character itself or \x{…}",
+    "k": f"is a back-reference, {_BACKTRACKS}",
+    **{str(number): f"is a back-reference, {_BACKTRACKS}" for number in range(1, 10)},
 }
 _REPEAT: Final = re.compile(r"\{([0-9]{1,9})(?:(,)([0-9]{1,9})?)?\}")
 _GROUP_NAME: Final = re.compile(r"\?<([a-zA-Z][a-zA-Z0-9]*)>")
 _INLINE_FLAGS: Final = re.compile(r"\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
-_PLAIN_GROUPS: Final = ("?:", "?=", "?!", "?<=", "?<!", "?>")
-_LOOK_BEHINDS: Final = ("?<=", "?<!")
+_BACKTRACKING_GROUPS: Final = ("?=", "?!", "?<=", "?<!", "?>")
 
 
 class JavaRegexError(ValueError):
-    """Not a regular expression of Java's, or one that Python has no equal for. ``str`` says what to write."""
+    """Not a regular expression of Java's, or one that RE2 has no equal for. ``str`` says what to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +85,19 @@ class _Atom:
     text: str
     can_repeat: bool = True  # characters, not a place between them
     can_be_empty: bool = False
-    captures: bool = False
 
 
-def compile_java(pattern: str) -> re.Pattern[str]:
-    """Return what matches in Python as ``pattern`` does in Java; groups keep their numbers and names.
+def compile_java(pattern: str) -> Pattern:
+    """Return what matches as ``pattern`` does in Java, but for ``$``; groups keep their numbers and names.
 
     Raises:
-        JavaRegexError: Java would refuse it, or Python cannot do the same.
+        JavaRegexError: Java would refuse it, or it cannot be matched in linear time.
     """
     translated = _Translator(pattern).translate()
     try:
-        return re.compile(translated, re.ASCII)
-    except (re.error, OverflowError) as error:
-        # What re alone knows: a look-behind of varying length.
-        reason = str(error).partition(" at position")[0]
-        raise JavaRegexError(f"cannot be done by Python as by Java: {reason}") from error
+        return compile_linear(translated)
+    except LinearRegexError as error:  # what RE2 alone knows: repetitions that are too many together
+        raise JavaRegexError(f"cannot be matched in time linear in a client's name: {error}") from error
 
 
 class _Translator:
@@ -104,10 +106,7 @@ class _Translator:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._at = 0
-        self._groups = 0
-        self._closed: set[int] = set()
-        self._names: dict[str, int] = {}
-        self._look_behinds = 0
+        self._names: set[str] = set()
 
     def translate(self) -> str:
         text = self._alternatives(_Flags(), depth=0).text
@@ -119,8 +118,7 @@ class _Translator:
         """Read to the ``)`` that ends this group, or to the end."""
         if depth > _MAX_DEPTH:
             self._refuse(f"more than {_MAX_DEPTH} groups within groups")
-        flags, prefix = self._leading_flags(flags)
-        groups_before = self._groups
+        flags = self._leading_flags(flags)
         text, is_empty, can_be_empty = "", True, False
         while self._at < len(self._pattern) and self._pattern[self._at] != ")":
             if self._take("|"):
@@ -132,25 +130,23 @@ class _Translator:
                 quantifier = self._quantifier(atom)
                 text += atom.text + quantifier
                 is_empty &= atom.can_be_empty or quantifier.startswith(("?", "*", "{0"))
-        text = f"{prefix}{text})" if prefix else text
-        return _Atom(text, can_be_empty=can_be_empty or is_empty, captures=self._groups > groups_before)
+        return _Atom(text, can_be_empty=can_be_empty or is_empty)
 
-    def _leading_flags(self, flags: _Flags) -> tuple[_Flags, str]:
-        """``(?i)`` at the start of a group holds to its end, so it is the flag of a group around the rest."""
-        before = flags
+    def _leading_flags(self, flags: _Flags) -> _Flags:
+        """``(?i)`` at the start of a group holds to its end."""
         while self._pattern.startswith("(?", self._at):
             found = _INLINE_FLAGS.match(self._pattern, self._at + 1)
             if found is None or found[3] != ")":
                 break
             flags = self._changed(flags, found)
             self._at = found.end()
-        return flags, "" if flags.ignore_case == before.ignore_case else _open(flags)
+        return flags
 
     def _changed(self, flags: _Flags, found: re.Match[str]) -> _Flags:
         on, off = found[1], found[2] or ""
         for flag in on + off:
             if flag not in "is":
-                self._refuse(f"the flag {flag} has no counterpart in Python; only i and s can be used")
+                self._refuse(f"the flag {flag} has no counterpart here; only i and s can be used")
         return _Flags(
             ignore_case=("i" in on or flags.ignore_case) and "i" not in off,
             dot_all=("s" in on or flags.dot_all) and "s" not in off,
@@ -162,7 +158,7 @@ class _Translator:
             case "(":
                 return self._group(flags, depth)
             case "[":
-                return _Atom(self._class())
+                return _Atom(self._class(flags))
             case "\\":
                 return self._escape(flags)
             case ".":
@@ -173,7 +169,7 @@ class _Translator:
                 return _Atom(_END, can_repeat=False, can_be_empty=True)
             case "*" | "+" | "?" | "{":
                 return self._refuse(f"{character} repeats nothing; write \\{character} for the character")
-        return _Atom(_literal(character))
+        return _Atom(_cased(character, flags))
 
     def _quantifier(self, atom: _Atom) -> str:
         counted = _REPEAT.match(self._pattern, self._at)
@@ -187,12 +183,11 @@ class _Translator:
         if not atom.can_repeat:
             self._refuse(f"{text} repeats a place, not characters; leave it out")
         if atom.can_be_empty and text != "?":
-            # Java and Python end such a repetition at different places.
+            # Java and RE2 end such a repetition at different places.
             self._refuse(f"{text} repeats a group that can be empty; let each repetition take one character at least")
-        if self._peek() == "+" and atom.captures:
-            # Python forgets, or does not, what the last repetition has captured.
-            self._refuse(f"{text}+ repeats a group that captures; write (?:…) or leave the + out")
-        if self._peek() in ("?", "+"):
+        if self._peek() == "+":
+            self._refuse(f"{text}+ is possessive, {_BACKTRACKS}")
+        if self._peek() == "?":
             text += self._next()
         if self._peek() in ("*", "+", "?", "{"):
             self._refuse(f"{self._peek()} repeats a repetition; put the first one into a group")
@@ -208,48 +203,31 @@ class _Translator:
 
     def _group(self, flags: _Flags, depth: int) -> _Atom:
         if self._peek() != "?":
-            return self._capturing("(", flags, depth)
+            return self._inner("(", flags, depth)
         named = _GROUP_NAME.match(self._pattern, self._at)
         if named:
             if named[1] in self._names:
                 self._refuse(f"two groups are named {named[1]}; give each its own name")
             self._at = named.end()
-            self._names[named[1]] = self._groups + 1
-            return self._capturing(f"(?P<{named[1]}>", flags, depth)
-        for opening in sorted(_PLAIN_GROUPS, key=len, reverse=True):
-            if self._take(opening):
-                is_place = opening not in ("?:", "?>")
-                self._look_behinds += opening in _LOOK_BEHINDS
-                inner = self._alternatives(flags, depth + 1)
-                self._look_behinds -= opening in _LOOK_BEHINDS
-                self._close()
-                if inner.captures and opening != "?:":
-                    # Java keeps what was captured on a way that led nowhere; Python does not.
-                    self._refuse(f"a group that captures within ({opening}…) is not done alike; write (?:…)")
-                return replace(
-                    inner,
-                    text=f"({opening}{inner.text})",
-                    can_repeat=not is_place,
-                    can_be_empty=is_place or inner.can_be_empty,
-                )
+            self._names.add(named[1])
+            return self._inner(f"(?P<{named[1]}>", flags, depth)
+        if self._take("?:"):
+            return self._inner("(?:", flags, depth)
+        for opening in _BACKTRACKING_GROUPS:
+            if self._pattern.startswith(opening, self._at):
+                self._refuse(f"({opening}…) looks around or gives nothing back, {_BACKTRACKS}")
         found = _INLINE_FLAGS.match(self._pattern, self._at)
         if found is None:
             self._refuse(f"({self._pattern[self._at : self._at + 3]} begins no group that Java knows")
         if found[3] == ")":
             self._refuse(f"({found[0]} stands in the middle; write it at the start, or as a group: ({found[0][:-1]}:…)")
         self._at = found.end()
-        changed = self._changed(flags, found)
-        inner = self._alternatives(changed, depth + 1)
-        self._close()
-        return replace(inner, text=f"{_open(changed)}{inner.text})")
+        return self._inner("(?:", self._changed(flags, found), depth)
 
-    def _capturing(self, opening: str, flags: _Flags, depth: int) -> _Atom:
-        self._groups += 1
-        number = self._groups
+    def _inner(self, opening: str, flags: _Flags, depth: int) -> _Atom:
         inner = self._alternatives(flags, depth + 1)
         self._close()
-        self._closed.add(number)
-        return replace(inner, text=f"{opening}{inner.text})", captures=True)
+        return replace(inner, text=f"{opening}{inner.text})")
 
     def _close(self) -> None:
         if not self._take(")"):
@@ -260,42 +238,19 @@ class _Translator:
         if character in _ANCHORS:
             return _Atom(_ANCHORS[character], can_repeat=False, can_be_empty=True)
         if character == "Q":
-            return self._quoted()
-        if character == "k":
-            return self._named_reference()
-        if character in "123456789":
-            return self._numbered_reference(character)
+            return self._quoted(flags)
         members = self._set(character, flags)
         if members is not None:
             return _Atom(f"[{members}]")
-        return _Atom(_literal(self._escaped_character(character)))
+        return _Atom(_cased(self._escaped_character(character), flags))
 
-    def _quoted(self) -> _Atom:
+    def _quoted(self, flags: _Flags) -> _Atom:
         r"""``\Q`` to ``\E``, or to the end: each character is itself. A repetition behind it holds for the last."""
         end = self._pattern.find(r"\E", self._at)
         text = self._pattern[self._at : end if end >= 0 else len(self._pattern)]
         self._at += len(text) + (2 if end >= 0 else 0)
-        return _Atom("".join(map(_literal, text)), can_repeat=bool(text), can_be_empty=not text)
-
-    def _named_reference(self) -> _Atom:
-        found = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>").match(self._pattern, self._at)
-        if found is None:
-            self._refuse(r"\k is followed by <NAME>")
-        self._at = found.end()
-        return self._reference(self._names.get(found[1], 0), f"\\k<{found[1]}>")
-
-    def _numbered_reference(self, digits: str) -> _Atom:
-        # More digits belong to it while there are so many groups.
-        while self._peek() in tuple("0123456789") and int(digits + self._peek()) <= self._groups:
-            digits += self._next()
-        return self._reference(int(digits), f"\\{digits}")
-
-    def _reference(self, number: int, written: str) -> _Atom:
-        if self._look_behinds:
-            self._refuse(f"{written} within a look-behind has no length that Java knows")
-        if number not in self._closed:
-            self._refuse(f"{written} refers to no group that has ended before it")
-        return _Atom(f"(?:\\{number})", can_be_empty=True)
+        literals = "".join(_cased(character, flags) for character in text)
+        return _Atom(literals, can_repeat=bool(text), can_be_empty=not text)
 
     def _set(self, character: str, flags: _Flags | None) -> str | None:
         r"""Return the members of a class such as ``\d``; None if the character names none."""
@@ -308,7 +263,7 @@ class _Translator:
         found = re.compile(r"\{(?:\^)?(\w+)\}", re.ASCII).match(self._pattern, self._at)
         name = found[1] if found else ""
         if found is None or name not in _POSIX or "^" in found[0]:
-            self._refuse(f"\\{character}{found[0] if found else ''} has no counterpart in Python; list the characters")
+            self._refuse(f"\\{character}{found[0] if found else ''} has no counterpart here; list the characters")
         if name in ("Lower", "Upper") and (flags is None or flags.ignore_case):
             self._refuse(f"\\{character}{{{name}}} means other characters in later Javas under (?i); write [a-zA-Z]")
         self._at = found.end()
@@ -342,38 +297,38 @@ class _Translator:
             self._refuse(f"{found[0]} is no character by itself; write the character")
         return chr(number)
 
-    def _class(self) -> str:
+    def _class(self, flags: _Flags) -> str:
         negation = "^" if self._take("^") else ""
         members = ""
         is_first = True
         while is_first or self._peek() != "]":
-            members += self._member()
+            members += self._member(flags)
             is_first = False
         self._at += 1
         return f"[{negation}{members}]"
 
-    def _member(self) -> str:
-        """Read one character, range or set within brackets. ``flags`` are not known here, so all may be set."""
+    def _member(self, flags: _Flags) -> str:
+        """Read one character, range or set within brackets."""
         start, members = self._class_character()
         if members is not None:
             return members
         if self._peek() != "-" or self._pattern[self._at + 1 : self._at + 2] in ("]", ""):
-            return _literal(start)
+            return _range(start, start, flags)
         self._at += 1
         end, members = self._class_character()
         if members is not None:
             self._refuse(r"a range ends with a set; write \- for the character -")
         if end < start:
             self._refuse(f"the range {start}-{end} runs backwards")
-        return f"{_literal(start)}-{_literal(end)}"
+        return _range(start, end, flags)
 
     def _class_character(self) -> tuple[str, str | None]:
         r"""Return a character, or what a set such as ``\d`` holds."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
-            self._refuse(r"classes within classes have no counterpart in Python; write \[ for the character")
+            self._refuse(r"classes within classes have no counterpart here; write \[ for the character")
         if character == "&" and self._peek() == "&":
-            self._refuse(r"&& within brackets has no counterpart in Python; write \& for the character")
+            self._refuse(r"&& within brackets has no counterpart here; write \& for the character")
         if character != "\\":
             return character, None
         character = self._next("a backslash at the end escapes nothing")
@@ -401,8 +356,20 @@ class _Translator:
         raise JavaRegexError(message)
 
 
-def _open(flags: _Flags) -> str:
-    return "(?i:" if flags.ignore_case else "(?-i:"
+def _cased(character: str, flags: _Flags) -> str:
+    """Return what matches a character; under ``(?i)`` in both cases, where it is an ASCII letter."""
+    members = _range(character, character, flags)
+    return _literal(character) if members == _literal(character) else f"[{members}]"
+
+
+def _range(first: str, last: str, flags: _Flags) -> str:
+    """Return the members of a class that has a range; under ``(?i)`` with the other cases of its ASCII letters."""
+    members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
+    for letters in ("az", "AZ") if flags.ignore_case else ():
+        low, high = max(first, letters[0]), min(last, letters[1])
+        if low <= high:
+            members += f"{low.swapcase()}-{high.swapcase()}"
+    return members
 
 
 def _literal(character: str) -> str:
@@ -424,7 +391,7 @@ def _complement(members: str) -> str:
 
 
 def _ranges(members: str) -> list[tuple[int, int]]:
-    one = r"(\\x..|\\u....|\\.|.)"
+    one = r"(\\x\{[0-9a-f]+\}|\\x..|\\.|.)"
     found = re.findall(rf"{one}(?:-{one})?", members)
     return [(_code_point(first), _code_point(last or first)) for first, last in found]
 
@@ -432,8 +399,8 @@ def _ranges(members: str) -> list[tuple[int, int]]:
 def _code_point(member: str) -> int:
     if len(member) == 1:
         return ord(member)
-    return int(member[2:], 16) if member[1] in "xu" else ord(_CONTROLS.get(member[1], member[1]))
+    return int(member[2:].strip("{}"), 16) if member[1] == "x" else ord(_CONTROLS.get(member[1], member[1]))
 
 
 def _code(code_point: int) -> str:
-    return f"\\U{code_point:08x}"
+    return f"\\x{{{code_point:x}}}"

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final
 
 from config.java_regex import JavaRegexError, compile_java
+from config.linear_regex import Pattern
 
 _INT32_MAX: Final = 2**31 - 1
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
@@ -46,7 +47,7 @@ class MappingRule:
     """One rule. ``pattern`` None is ``DEFAULT``: the distinguished name is the user's name."""
 
     source: str  # as written
-    pattern: re.Pattern[str] | None = None  # Kafka's, translated
+    pattern: Pattern | None = None  # Kafka's, translated
     replacement: tuple[str | int, ...] = ()  # texts and numbers of groups
     letter_case: LetterCase = LetterCase.KEEP
 
@@ -102,7 +103,7 @@ def _rule(source: str) -> MappingRule:
     return MappingRule(source=source, pattern=pattern, replacement=replacement, letter_case=LetterCase(found["case"]))
 
 
-def _replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
+def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
     """Read a replacement as ``Matcher.appendReplacement`` does."""
     text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
@@ -125,7 +126,7 @@ def _replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
     return (*parts, literal) if literal else tuple(parts)
 
 
-def _group(text: str, at: int, pattern: re.Pattern[str]) -> tuple[int, int]:
+def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
     """Return the group that ``$`` in front of ``at`` refers to, and where the text goes on."""
     named = _NAMED_GROUP.match(text, at)
     if named:

@@ -24,6 +24,7 @@ from config.fair_call_queue import (
     parse_whole_numbers,
 )
 from config.limits import LIMIT_KEYS, OF_IPS
+from config.linear_regex import LinearRegexError, compile_linear, read_replacement
 from config.model import (
     CLIENT_QUOTAS,
     DEFAULT,
@@ -305,9 +306,12 @@ def _static_default(value: object) -> int:
 def _regex(value: object) -> str:
     pattern = _text(value, "a regular expression")
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from error
+        compile_linear(pattern)
+    except LinearRegexError as error:
+        raise ValueError(
+            f"is not a regular expression of RE2 (look-around, back-references and possessive repetitions are not, for "
+            f"a name could take them seconds): {error}"
+        ) from error
     return pattern
 
 
@@ -612,9 +616,8 @@ class FoldSection(Section):
     @model_validator(mode="after")
     def _refers_to_groups_that_exist(self) -> "FoldSection":
         try:
-            # re reads the replacement before it looks for the first match.
-            re.compile(self.match).sub(self.to, "")
-        except (re.error, IndexError) as error:  # IndexError: an unknown \g<name>
+            read_replacement(self.to, compile_linear(self.match))
+        except LinearRegexError as error:
             raise ValueError(f"the replacement {self.to!r} does not fit {self.match!r}: {error}") from error
         return self
 

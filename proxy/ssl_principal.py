@@ -5,11 +5,12 @@ Source: ``DefaultKafkaPrincipalBuilder`` and ``SslPrincipalMapper`` in Apache Ka
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from config.certificate import CertificateError, subject_of
+from config.java_regex import LINE_TERMINATORS
+from config.linear_regex import MAX_NAME_LENGTH, Match, Pattern
 from config.model import ANONYMOUS
 from config.principal_mapping import LetterCase, MappingRule
 from protocol.errors import MalformedCertificate, NoMatchingRule
@@ -46,12 +47,19 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
     for rule in rules:
         if rule.pattern is None:
             return distinguished_name
+        if not _can_be_matched(distinguished_name):
+            break  # a later rule must not give it another user than Kafka does
         if rule.pattern.fullmatch(distinguished_name):
             return _in_case(_replaced(distinguished_name, rule.pattern, rule.replacement), rule.letter_case)
     raise NoMatchingRule(f"no rule applies to {distinguished_name[:200]!r}")
 
 
-def _replaced(text: str, pattern: re.Pattern[str], replacement: tuple[str | int, ...]) -> str:
+def _can_be_matched(name: str) -> bool:
+    """Whether patterns do here what they do in Java: ``$`` is the end alone, and nothing is matched without a bound."""
+    return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
+
+
+def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
     """Replace each place where the pattern is found, as ``String.replaceAll`` does.
 
     Though the whole text matches, the first find may be shorter, and ``.*`` is found twice: once more, empty, at the
@@ -66,8 +74,8 @@ def _replaced(text: str, pattern: re.Pattern[str], replacement: tuple[str | int,
     return "".join(parts) + text[at:]
 
 
-def _finds(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield what ``Matcher.find`` finds. Unlike it, ``re.finditer`` tries again where it has found nothing empty."""
+def _finds(text: str, pattern: Pattern) -> Iterator[Match]:
+    """Yield what ``Matcher.find`` finds."""
     at = 0
     while at <= len(text):
         found = pattern.search(text, at)

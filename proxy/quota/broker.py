@@ -3,11 +3,11 @@
 Kafka's quotas hold per broker, so all listeners in front of one upstream address share one of these.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from config.linear_regex import compile_linear, match_whole, read_replacement, replaced
 from config.model import KafkaSettings, Principals, ProxyConfig, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
@@ -24,16 +24,17 @@ class PrincipalRules:
     """Folding and exemption of user names."""
 
     def __init__(self, principals: Principals) -> None:
-        self._folds = tuple((re.compile(fold.match), fold.to) for fold in principals.fold)
+        patterns = ((compile_linear(fold.match), fold.to) for fold in principals.fold)
+        self._folds = tuple((pattern, read_replacement(to, pattern)) for pattern, to in patterns)
         self._exempt = principals.exempt
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
         """Return the user whose bucket ``principal`` charges, and whether it is exempt. The first match folds."""
         for pattern, to in self._folds:
-            match = pattern.fullmatch(principal)
-            if match:
-                folded = match.expand(to)
+            found = match_whole(pattern, principal)
+            if found:
+                folded = replaced(found, to)
                 break
         else:
             folded = principal

@@ -168,6 +168,9 @@ def test_rules_that_are_taken_do_what_kafka_does() -> None:
             found: str | Answer = map_name(text, taken)
         except NoMatchingRule:
             found = Answer.NO_MATCH
+        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused, whatever Kafka does: "$" is not done alike
+            outcomes["refused"] += 1
+            continue
         assert found == answer_of(words), (rules, text)
         outcomes["same"] += 1
     # Most are of use: else this would say little.

@@ -1,5 +1,7 @@
 """Whose connection it is, by the certificate that was shown. The vectors are Kafka's own answers."""
 
+import time
+
 import pytest
 from cryptography import x509
 from cryptography.x509.name import _ASN1Type
@@ -7,14 +9,17 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.java_regex import LINE_TERMINATORS
+from config.linear_regex import MAX_NAME_LENGTH
 from config.principal_mapping import DEFAULT_RULES, parse_rules
 from protocol.errors import MalformedCertificate, NoMatchingRule
 from proxy.ssl_principal import map_name, user_of_certificate
 from tests.support.certificates import Authority, certificate_of, name
-from tests.support.java_principals import MAPPINGS, SUBJECTS, Answer
+from tests.support.java_principals import MAPPINGS, SUBJECTS, Answer, is_refused_here
 
-RUNNING = [mapping for mapping in MAPPINGS if not isinstance(mapping[2], Answer) and "?<=a*" not in mapping[0]]
-UNMATCHED = [mapping for mapping in MAPPINGS if mapping[2] is Answer.NO_MATCH]
+TAKEN = [one for one in MAPPINGS if not is_refused_here(one[0]) and not one[1].endswith(LINE_TERMINATORS)]
+RUNNING = [mapping for mapping in TAKEN if not isinstance(mapping[2], Answer)]
+UNMATCHED = [mapping for mapping in TAKEN if mapping[2] is Answer.NO_MATCH]
 
 
 @pytest.mark.parametrize(("rules", "distinguished_name", "user"), RUNNING)
@@ -26,6 +31,28 @@ def test_a_name_is_mapped_as_in_kafka(rules: str, distinguished_name: str, user:
 def test_a_name_that_no_rule_matches_ends_the_connection(rules: str, distinguished_name: str, _: Answer) -> None:
     with pytest.raises(NoMatchingRule):
         map_name(distinguished_name, parse_rules(rules))
+
+
+@pytest.mark.parametrize("end", LINE_TERMINATORS)
+def test_a_name_that_ends_with_a_line_is_given_no_user_by_a_pattern_nor_behind_one(end: str) -> None:
+    with pytest.raises(NoMatchingRule):
+        map_name(f"CN=a{end}", parse_rules("RULE:(?s)CN=(.*)/$1/,DEFAULT"))
+
+    assert map_name(f"CN=a{end}b", parse_rules("RULE:(?s)CN=(.*)/$1/,DEFAULT")) == f"a{end}b"
+    assert map_name(f"CN=a{end}", parse_rules("DEFAULT,RULE:.*/x/")) == f"CN=a{end}"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(?:a|aa)+b", "(.*?),(.*?),(.*?),(.*?),(.*?),(.*?)b"])
+def test_no_name_takes_a_pattern_long(pattern: str) -> None:
+    rules = parse_rules(f"RULE:{pattern}/x/,RULE:.*/y/")
+    name_ = ("a," if "," in pattern else "aa") * (MAX_NAME_LENGTH // 2)
+    begun_s = time.thread_time()
+
+    assert map_name(name_, rules) == "yy"  # as Java does it: .* is found twice
+    assert time.thread_time() - begun_s < 0.5
+
+    with pytest.raises(NoMatchingRule):
+        map_name(f"{name_}a", parse_rules("RULE:.*/y/,DEFAULT"))
 
 
 def test_a_real_certificate_gives_its_name_and_the_rules_a_user() -> None:

@@ -109,6 +109,15 @@ class Answer(Enum):
     NO_MATCH = "the connection fails with NoMatchingRule"
 
 
+# What only backtracking can match; see docs/decisions/0025-patterns-are-matched-in-linear-time.md.
+_BACKTRACKS = ("(?<=", "(?>", "*+", "(a)\\11")
+
+
+def is_refused_here(rules: str) -> bool:
+    """Whether Kafka takes these rules of ``MAPPINGS`` and this proxy does not."""
+    return any(part in rules for part in _BACKTRACKS)
+
+
 # Kafka's documentation, "Customizing SSL User Name".
 DOCUMENTED = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/,"

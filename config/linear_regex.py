@@ -1,0 +1,105 @@
+r"""Regular expressions that clients' names are matched against: in time linear in the name, whatever the pattern.
+
+``re`` backtracks: ``(a+)+`` takes seconds for a name of 27 characters, and the event loop with it. RE2 never does. What
+it cannot do without backtracking (look-around, back-references, possessive and atomic groups) it refuses.
+
+Source: https://github.com/google/re2/wiki/Syntax.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
+
+import re2
+
+# Above any name in use. Longer ones match nothing: what is linear in the name still grows with the pattern, too.
+MAX_NAME_LENGTH: Final = 4_096
+_PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<group>[a-zA-Z_0-9]+)>|(?P<itself>\\))|(?P<text>[^\\]+)")
+
+
+class LinearRegexError(ValueError):
+    """No regular expression, or none that can be matched in linear time. ``str`` says why."""
+
+
+class Match(Protocol):
+    """As ``re.Match``."""
+
+    def __getitem__(self, group: int | str) -> str | None:
+        """Return what a group has matched; None if it has not."""
+
+    def start(self) -> int:
+        """Return where the match begins."""
+
+    def end(self) -> int:
+        """Return where it ends."""
+
+    def groups(self) -> tuple[str | None, ...]:
+        """Return what all groups but the whole have matched."""
+
+
+class Pattern(Protocol):
+    """As ``re.Pattern``."""
+
+    groups: int
+    groupindex: Mapping[str, int]
+
+    def fullmatch(self, text: str) -> Match | None:
+        """Match all of a text."""
+
+    def search(self, text: str, pos: int = 0) -> Match | None:
+        """Return the first match that begins at ``pos`` or behind it."""
+
+
+def compile_linear(pattern: str) -> Pattern:
+    """Return what matches as ``pattern`` does in RE2's syntax.
+
+    Raises:
+        LinearRegexError: RE2 refuses it.
+    """
+    options = re2.Options()
+    options.log_errors = False  # to stderr
+    try:
+        return cast("Pattern", re2.compile(pattern, options))
+    except re2.error as error:
+        reason = error.args[0]
+        raise LinearRegexError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
+
+
+def match_whole(pattern: Pattern, name: str) -> Match | None:
+    """Match all of a name; None as well for one that is too long, or that has half of a UTF-16 pair in it."""
+    if len(name) > MAX_NAME_LENGTH:
+        return None
+    try:
+        return pattern.fullmatch(name)
+    except UnicodeEncodeError:
+        return None
+
+
+def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
+    r"""Return the texts and the numbers of groups of a replacement: ``\1``, ``\g<1>`` and ``\g<name>`` are groups.
+
+    Raises:
+        LinearRegexError: It has another backslash, or names a group that the pattern does not have.
+    """
+    parts: list[str | int] = []
+    at = 0
+    while at < len(text):
+        found = _PIECE.match(text, at)
+        if found is None:
+            raise LinearRegexError(rf"{text[at : at + 2]!r} is none of \1, \g<1>, \g<name> and \\")
+        at = found.end()
+        name = found["number"] or found["group"]
+        parts.append(_group(name, pattern) if name else found["itself"] or found["text"])
+    return tuple(parts)
+
+
+def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
+    """Return a replacement with what its groups have matched; of those that have not, nothing."""
+    return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
+
+
+def _group(name: str, pattern: Pattern) -> int:
+    number = int(name) if name.isdigit() else pattern.groupindex.get(name, -1)
+    if not 0 <= number <= pattern.groups:
+        raise LinearRegexError(f"the pattern has no group {name}")
+    return number

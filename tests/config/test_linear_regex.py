@@ -1,0 +1,69 @@
+"""Patterns over clients' names take time linear in the name; what replaces a name is what its groups have matched."""
+
+import time
+
+import pytest
+
+from config.linear_regex import (
+    MAX_NAME_LENGTH,
+    LinearRegexError,
+    compile_linear,
+    match_whole,
+    read_replacement,
+    replaced,
+)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+", "(a|aa)+", "(a?){500}a{500}", ".*.*.*.*.*.*x"])
+def test_no_name_takes_a_pattern_long(pattern: str) -> None:
+    compiled = compile_linear(pattern)
+    begun_s = time.thread_time()
+
+    assert match_whole(compiled, "a" * (MAX_NAME_LENGTH - 1) + "!") is None
+
+    assert time.thread_time() - begun_s < 0.5  # the event loop waits; re takes longer than the universe will last
+
+
+def test_a_name_that_is_too_long_matches_nothing() -> None:
+    anything = compile_linear("(?s).*")
+
+    assert match_whole(anything, "a" * MAX_NAME_LENGTH)
+    assert not match_whole(anything, "a" * (MAX_NAME_LENGTH + 1))
+
+
+def test_half_a_pair_of_utf_16_matches_nothing() -> None:
+    assert not match_whole(compile_linear(".*"), "a\ud800")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "to", "name", "expected"),
+    [
+        ("app-([a-z]+)-[0-9a-f]+", r"app-\1", "app-etl-7f", "app-etl"),
+        ("(?P<team>.*)/(.*)", r"\g<team>.\g<2>\\x", "é/😀", "é.😀\\x"),
+        ("(a)|(b)", r"ü\1\2", "b", "üb"),
+        ("a", r"\g<0>\g<0>", "a", "aa"),
+    ],
+)
+def test_what_replaces_a_name(pattern: str, to: str, name: str, expected: str) -> None:
+    compiled = compile_linear(pattern)
+    found = match_whole(compiled, name)
+
+    assert found
+    assert replaced(found, read_replacement(to, compiled)) == expected
+
+
+@pytest.mark.parametrize("to", [r"\1", r"\g<x>", r"\g<1>", r"\n", "\\", r"\g<-1>", r"\0", r"\g<99999999999>"])
+def test_a_replacement_that_fits_no_group_is_refused(to: str) -> None:
+    with pytest.raises(LinearRegexError):
+        read_replacement(to, compile_linear("a"))
+
+
+@pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)", "a++", "(?>a)", "a{2000}", r"\Z"])
+def test_what_cannot_be_matched_in_linear_time_is_refused_and_not_printed(
+    pattern: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(LinearRegexError) as refused:
+        compile_linear(pattern)
+
+    assert str(refused.value)
+    assert capfd.readouterr().err == ""
