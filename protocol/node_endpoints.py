@@ -23,6 +23,7 @@ from typing import Final
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.brokers import BrokerList, Told, read_broker_list, written
 from protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
+from protocol.pieces import Pieces
 from protocol.primitives import Buffer, read_uvarint, skip, skip_compact_string, skip_tags, write_uvarint
 
 # The first version of each response that has them.
@@ -133,11 +134,12 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 class HiddenEndpoints:
     """A response that streams, and comes out with as many bytes and no endpoints."""
 
-    __slots__ = ("_held", "_skip_bytes", "_walk")
+    __slots__ = ("_held", "_pieces", "_skip_bytes", "_walk")
 
     def __init__(self, api_key: int, api_version: int) -> None:
         self._walk = _ResponseWalk(api_key, api_version)
-        self._held = b""
+        self._held = b""  # of a thing that has not come as a whole
+        self._pieces: Pieces | None = None  # that, and what has come of it since
         self._skip_bytes = 0  # of records that are still to pass
 
     def feed(self, chunk: bytes) -> bytes:
@@ -149,28 +151,40 @@ class HiddenEndpoints:
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
-        data = self._held + chunk if self._held else chunk
+        if self._pieces is not None:
+            chunk = self._pieces.add(chunk)
+            return self._pass_on(chunk) if chunk else b""
+        return self._pass_on(chunk)
+
+    def end(self) -> bytes:
+        """Take it that the frame has ended; return what of it may pass now.
+
+        Raises:
+            FrameTooSmall: The response has not.
+            ProtocolError: See ``feed``.
+        """
+        rest = b""
+        if self._pieces is not None:
+            self._pieces.lacks_bytes = 0
+            rest = self._pass_on(self._pieces.add(b""))
+        if self._held or self._skip_bytes or not self._walk.is_done:
+            raise FrameTooSmall("a response that names moved leaders ends before its fields do")
+        return rest
+
+    def _pass_on(self, data: bytes) -> bytes:
         walk = self._walk
         walk.at = self._skip_bytes
         walk.take(data)
         end = min(walk.at, len(data))
         self._skip_bytes = walk.at - end
         self._held = data[end:]
+        self._pieces = Pieces(self._held, len(self._held)) if self._held else None
         if len(self._held) > MAX_HELD_BYTES:
             raise HeadTooLong(f"a field of a response has not ended after {len(self._held)} bytes")
         for at, replacement in walk.hidings:
             data = data[:at] + replacement + data[at + len(replacement) :]
         walk.hidings.clear()
         return data if end == len(data) else data[:end]
-
-    def end(self) -> None:
-        """Take it that the frame has ended.
-
-        Raises:
-            FrameTooSmall: The response has not.
-        """
-        if self._held or self._skip_bytes or not self._walk.is_done:
-            raise FrameTooSmall("a response that names moved leaders ends before its fields do")
 
 
 # What comes next in a response that is read. Plain numbers: an enum's members take longer to look up than to compare.

@@ -232,25 +232,22 @@ async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -
         MalformedProxyHeader: It begins with something else.
     """
     come = b""
-    while True:
-        await _readable(loop, client)
-        try:
-            peeked = client.recv(MAX_HEADER_BYTES, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            continue
-        if not peeked:
-            raise EOFError
-        header = read_proxy_header(come + peeked)
-        # What is not enough for a header belongs to it.
-        come += client.recv(len(peeked) if header is None else header.size_bytes - len(come))
-        if header is not None:
-            return header.source
-
-
-async def _readable(loop: asyncio.AbstractEventLoop, client: socket.socket) -> None:
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)
     try:
-        await is_readable.wait()
+        while True:
+            await is_readable.wait()
+            is_readable.clear()
+            try:
+                peeked = client.recv(MAX_HEADER_BYTES, socket.MSG_PEEK)
+            except (BlockingIOError, InterruptedError):
+                continue
+            if not peeked:
+                raise EOFError
+            header = read_proxy_header(come + peeked)
+            # What is not enough for a header belongs to it.
+            come += client.recv(len(peeked) if header is None else header.size_bytes - len(come))
+            if header is not None:
+                return header.source
     finally:
         loop.remove_reader(client)

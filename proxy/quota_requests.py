@@ -1,4 +1,4 @@
-"""Requests about client quotas on one connection: as they come, piece by piece, and until they are answered."""
+"""Requests about client quotas on one connection: which comes, and which waits for its answer."""
 
 from typing import NamedTuple
 
@@ -33,30 +33,14 @@ class QuotaRequests:
     """One connection's requests about quotas; there is one at a time.
 
     Attributes:
-        lacks_bytes: How much of the one that is coming is still to come.
+        is_coming: Whether one has begun, and lacks its end.
     """
 
-    __slots__ = ("_collected", "_pending", "lacks_bytes")
+    __slots__ = ("_pending", "is_coming")
 
     def __init__(self) -> None:
         self._pending: Pending | None = None
-        # Many MB, perhaps, or two bytes at a time, each of which would be an object of many more.
-        self._collected = bytearray()
-        self.lacks_bytes = 0
-
-    @property
-    def held_bytes(self) -> int:
-        """How much of it was collected."""
-        return len(self._collected)
-
-    def collect(self, data: bytes) -> bytes:
-        """Keep what has come of a request until nothing is lacking; return all of that then, and nothing before."""
-        self._collected += data
-        self.lacks_bytes -= len(data)
-        if self.lacks_bytes > 0:
-            return b""
-        whole, self._collected, self.lacks_bytes = bytes(self._collected), bytearray(), 0
-        return whole
+        self.is_coming = False
 
     @property
     def is_pending(self) -> bool:
@@ -103,4 +87,3 @@ class QuotaRequests:
         """Take it that the connection is gone."""
         if self._pending is not None:
             self._pending.ticket.drop()
-        self._collected = bytearray()

@@ -17,6 +17,7 @@ from protocol.errors import (
 )
 from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from protocol.mutations import FIRST_STRICT, is_mutation
+from protocol.pieces import Pieces, lacking
 from protocol.refusals import refuse
 from proxy.account import NOBODY
 from proxy.administration import MAX_REFUSED_ELEMENTS, Administration, read_request, refusal
@@ -141,8 +142,13 @@ class Requests(State):
                 self._client_at = 0 if is_tail else position
             elif self._client_data:
                 self._client_data = b""
-        if position < end and not self.is_blocked and end - position > self._max_waiting_bytes():
-            raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
+        if position < end and not self.is_blocked:
+            most_bytes = self._max_waiting_bytes()
+            if end - position > most_bytes:
+                raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
+            if self._client_at:
+                self._client_data, self._client_at = data[position:], 0
+            self._client_pieces = Pieces(self._client_data, lacking(self._client_data, most_bytes=most_bytes))
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
@@ -321,8 +327,8 @@ class Requests(State):
         if size_bytes > administration.max_request_bytes(principal):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
         requests = self._quota_requests = self._quota_requests or QuotaRequests()
-        requests.lacks_bytes = max(0, frame_end - len(data))
-        if requests.lacks_bytes or not self._is_alone():
+        requests.is_coming = frame_end > len(data)
+        if requests.is_coming or not self._is_alone():
             return None
         payers = self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
@@ -370,8 +376,8 @@ class Requests(State):
         """Pass on a request to change the broker's quotas, alone and whole: its answer may have to wait."""
         frame_end = position + 4 + head.size_bytes
         requests = self._quota_requests = self._quota_requests or QuotaRequests()
-        requests.lacks_bytes = max(0, frame_end - len(data))
-        if requests.lacks_bytes or not self._is_alone():
+        requests.is_coming = frame_end > len(data)
+        if requests.is_coming or not self._is_alone():
             return None
         change = self._admit_other(head, now_ms)
         if change is not None:
@@ -680,7 +686,7 @@ class Requests(State):
         """
         if self.account.believes_replicas() or self._mutations is not None:
             return MAX_REPLICA_FETCH_BYTES
-        if self._quota_requests is not None and self._quota_requests.lacks_bytes:
+        if self._quota_requests is not None and self._quota_requests.is_coming:
             return 4 + MAX_QUOTA_REQUEST_BYTES
         if self._refuses_until_ms:
             return 4 + MAX_REFUSED_BYTES

@@ -17,6 +17,7 @@ from protocol.errors import (
 )
 from protocol.metadata_query import FIRST_TOPIC_ID
 from protocol.node_endpoints import HiddenEndpoints, names_nobody
+from protocol.pieces import Pieces, lacking
 from protocol.throttle_time import waits_as_told
 from proxy.account import NOBODY
 from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
@@ -26,7 +27,7 @@ from proxy.broker_quotas.passing import PassingAlteration
 from proxy.login import LOGIN_APIS
 from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
-from proxy.rewrite import NOTHING, Change, response_change
+from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, NOTHING, Change, response_change
 from proxy.service_time import NO_TIME
 from proxy.session.requests import Requests
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Answer
@@ -100,13 +101,16 @@ class Responses(Requests):
             position = end
         if position > start:
             self.to_client.append(data[start:position])
-        if position < end and self._answer is not None and self._answer[0] == EXCHANGED:
-            self._parts = [data[position:]]  # joined once, when it is whole: it may have many MB
-            self._parts_left = self._answer[2] - len(self._parts[0])
-            self._broker_data = b""
-        elif position < end:
+        if position < end:
             self._broker_data = data
             self._broker_at = position
+            if not self.delayed_until_ms:
+                begun = self._answer
+                is_read_whole = begun is not None and begun[0] == EXCHANGED  # it may have many MB
+                most_bytes = None if is_read_whole else MAX_HELD_RESPONSE_BYTES
+                front = self._broker_data = data[position:]
+                self._broker_at = 0
+                self._broker_pieces = Pieces(front, lacking(front, most_bytes=most_bytes))
         elif self._broker_data:
             self._broker_data = b""
         if self.is_blocked:
@@ -217,7 +221,7 @@ class Responses(Requests):
         if self._hidden is not None:
             self.to_client.append(self._hidden.feed(data[start:until]))
             if until == position:
-                self._hidden.end()
+                self.to_client.append(self._hidden.end())
                 self._hidden = None
         return until
 

@@ -47,10 +47,13 @@ class Session(Responses):
             self._end_request(now_ms)
             self._pass_requests(data, left, now_ms)
         elif self._client_data:
-            requests = self._quota_requests
-            if requests is not None and requests.lacks_bytes and not (data := requests.collect(data)):
+            if self._client_pieces is None:
+                data = self._client_data[self._client_at :] + data
+            elif data := self._client_pieces.add(data):
+                self._client_pieces = None
+            else:
                 return
-            self._pass_requests(self._client_data[self._client_at :] + data, 0, now_ms)
+            self._pass_requests(data, 0, now_ms)
         else:
             self._pass_requests(data, 0, now_ms)
 
@@ -60,16 +63,13 @@ class Session(Responses):
         Raises:
             ProtocolError: this answers nothing that was asked; close.
         """
-        if self._parts_left:
-            self._parts.append(data)
-            self._parts_left -= len(data)
-            if self._parts_left > 0:
+        if self._broker_data:
+            if self._broker_pieces is None:
+                data = self._broker_data[self._broker_at :] + data
+            elif data := self._broker_pieces.add(data):
+                self._broker_pieces = None
+            else:
                 return
-            data = b"".join(self._parts)
-            self._parts = []
-            self._parts_left = 0
-        elif self._broker_data:
-            data = self._broker_data[self._broker_at :] + data
             if self.delayed_until_ms:
                 self._broker_data = data
                 self._broker_at = 0

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from protocol.api import ApiKey
 from protocol.node_endpoints import HiddenEndpoints
+from protocol.pieces import Pieces
 from proxy.account import Account, Listening
 from proxy.admission import Sent
 from proxy.calls import Call
@@ -62,9 +63,11 @@ class State:
         "_answer",
         "_broker_at",
         "_broker_data",
+        "_broker_pieces",
         "_call",
         "_client_at",
         "_client_data",
+        "_client_pieces",
         "_come_bytes",
         "_exchange",
         "_fetches_in_flight",
@@ -80,8 +83,6 @@ class State:
         "_login",
         "_most_in_flight",
         "_mutations",
-        "_parts",
-        "_parts_left",
         "_question",
         "_quota_requests",
         "_reads_responses",
@@ -133,19 +134,20 @@ class State:
         self._exchange: Exchange | None = None  # of these two, who awaits an answer
         self._held_until_ms = 0  # a request waits here for who decides on it; 0: it does not
         self._question = b""  # of who has to know something first; to be passed on
-        # What was read and could not be passed on yet begins at ..._at in ..._data.
+        # What was read and could not be passed on yet begins at ..._at in ..._data. Where it waits for nothing but more
+        # of its frame, ..._pieces has that and what comes behind it, until there is enough to look at it again.
         self._client_data = b""
         self._client_at = 0
+        self._client_pieces: Pieces | None = None
         self._request_left = 0  # bytes of a request's body that are still to pass
         self._acks0: tuple[Bucket, int, Sent | None] | None = None  # to be charged when that body has passed
         self._broker_data = b""
         self._broker_at = 0
+        self._broker_pieces: Pieces | None = None
         self._response_left = 0
         self._reads_responses = listening.addresses is not None  # whatever they answer
         self._answer: Answer | None = None  # begun and charged, and more of it is needed
         self._hidden: HiddenEndpoints | None = None  # of a response that streams
-        self._parts: list[bytes] = []  # of one that is to be trimmed, and is not whole
-        self._parts_left = 0  # bytes that it lacks
 
     # -- what the shell asks --
 
@@ -193,7 +195,7 @@ class State:
     @property
     def _is_being_answered(self) -> bool:
         """Whether an answer has begun of which the client has not had all; its request is in flight no more."""
-        return bool(self._response_left or self._broker_data or self._parts_left)
+        return bool(self._response_left or self._broker_data)
 
     @property
     def is_logging_in(self) -> bool:
@@ -208,10 +210,8 @@ class State:
     @property
     def held_bytes(self) -> int:
         """How much was read and could not be passed on yet."""
-        parts_bytes = sum(map(len, self._parts))
-        if self._quota_requests is not None:
-            parts_bytes += self._quota_requests.held_bytes
-        return len(self._client_data) + len(self._broker_data) + parts_bytes + sum(map(len, self.to_broker))
+        read_bytes = len(self._client_pieces or self._client_data) + len(self._broker_pieces or self._broker_data)
+        return read_bytes + sum(map(len, self.to_broker))
 
     def _end_service(self) -> ServiceTime:
         """Take it that the broker has answered the oldest request, or never will; return how long it had it."""

@@ -209,8 +209,10 @@ class Stage:
             waiting = MAX_REPLICA_FETCH_BYTES
         # Twice: what waits is kept with at most as much before it that has passed.
         assert len(session._client_data) <= 2 * waiting + MAX_READ_BYTES
-        assert session.is_blocked or len(session._client_data) - session._client_at <= waiting
+        assert session.is_blocked or _waiting_bytes(session) <= waiting
+        assert not (session.is_blocked and session._client_pieces), "what waits for more than bytes waits as a whole"
         assert len(session._broker_data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
+        assert len(session._broker_pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
         assert len(session._in_flight) <= MAX_IN_FLIGHT
         if session._hidden is not None:
             assert len(session._hidden._held) <= MAX_READ_BYTES
@@ -265,8 +267,7 @@ class Stage:
 
     def _check_all_has_passed(self) -> None:
         session = self.session
-        waits = len(session._client_data) - session._client_at if session._client_data else 0
-        assert len(self.asked) + waits == len(self.sent)
+        assert len(self.asked) + _waiting_bytes(session) == len(self.sent)
         if not session._broker_data and session._hidden is None and not session._response_left:
             assert frames_in(self.told) == frames_in(self.answered)
 
@@ -285,6 +286,13 @@ class Stage:
         self._take()
         self.error = error
         assert PASSWORD.decode() not in str(error)
+
+
+def _waiting_bytes(session: Session) -> int:
+    """Return how much of what the client sent is kept and has not passed."""
+    if session._client_pieces is not None:
+        return len(session._client_pieces)
+    return len(session._client_data) - session._client_at if session._client_data else 0
 
 
 def frames_in(stream: bytes | bytearray) -> int:

@@ -136,11 +136,11 @@ class _Way:
         session, now_ms = self.wire.session, self.wire.now_ms
         assert len(session._client_data) <= 2 * MAX_REPLICA_FETCH_BYTES
         if session.is_blocked and not session.is_ending and not session._in_flight:
-            incomplete = session._parts_left or session._broker_data or session._response_left
+            incomplete = session._broker_data or session._response_left
             assert incomplete or now_ms < session.wake_at_ms <= now_ms + 500, "it is woken, and within half a second"
         follower = session.follower
         if follower is not None:
-            assert follower._asked is None or session._in_flight or session._parts_left or session._broker_data
+            assert follower._asked is None or session._in_flight or session._broker_data
 
 
 class _Play:

@@ -189,8 +189,7 @@ def _check_endpoints(frame: bytes, api_key: int, version: int, expected: tuple[U
     assert [one[:3] for one in read] == [(one.node_id, one.host, one.port) for one in expected]
     hidden = node_endpoints.HiddenEndpoints(api_key, version)
     half = len(frame) // 2
-    out = hidden.feed(frame[:half]) + hidden.feed(frame[half:])
-    hidden.end()
+    out = hidden.feed(frame[:half]) + hidden.feed(frame[half:]) + hidden.end()
     assert len(out) == len(frame)
     assert expected or out == frame
 

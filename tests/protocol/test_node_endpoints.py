@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
+from protocol import node_endpoints
 from protocol.brokers import Told
 from protocol.errors import HeadTooLong, ProtocolError
 from protocol.node_endpoints import (
@@ -188,7 +189,7 @@ def _assert_hidden(frame: bytes, message: Untyped) -> None:
 def _streamed(frame: bytes, api_key: int, version: int, cuts: list[int]) -> bytes:
     hidden = HiddenEndpoints(api_key, version)
     edges = [0, *sorted({cut for cut in cuts if cut < len(frame)}), len(frame)]
-    return b"".join(hidden.feed(frame[begin:end]) for begin, end in pairwise(edges))
+    return b"".join(hidden.feed(frame[begin:end]) for begin, end in pairwise(edges)) + hidden.end()
 
 
 @pytest.mark.parametrize("length", [*range(1, 8), *range(100, 150), *range(16_360, 16_420)])
@@ -220,6 +221,24 @@ def test_what_is_held_is_bounded(api_key: int) -> None:
 
     with pytest.raises(HeadTooLong):
         HiddenEndpoints(api_key, version).feed(endless[: MAX_HELD_BYTES + 100])
+
+
+def test_a_field_that_comes_in_small_pieces_is_not_read_anew_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    take = node_endpoints._ResponseWalk.take
+
+    def counted(walk: node_endpoints._ResponseWalk, data: bytes) -> None:
+        read.append(len(data))
+        take(walk, data)
+
+    monkeypatch.setattr(node_endpoints._ResponseWalk, "take", counted)
+    message = _response(SHARE_ACKNOWLEDGE, 1, [(number, "h" * 200, 9092, None) for number in range(500)])
+    frame = kio_messages.response_frame(message)
+
+    after = _streamed(frame, SHARE_ACKNOWLEDGE, 1, list(range(0, len(frame), 50)))
+
+    _assert_hidden(after, message)
+    assert sum(read) < 4 * len(frame)
 
 
 @given(st.sampled_from(VERSIONS), st.binary(max_size=300), st.lists(st.integers(0, 300)))

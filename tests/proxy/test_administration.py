@@ -33,7 +33,6 @@ from proxy.administration import (
     read_request,
 )
 from proxy.quota_changes.outcome import Origin
-from proxy.session.requests import Requests
 from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
 from tests.support.logins import (
     GSSAPI,
@@ -365,25 +364,6 @@ def test_who_does_not_read_is_not_served() -> None:
     wire.resume()
     assert len(wire.to_client()) > 0
     assert desk.taken == []
-
-
-def test_what_comes_of_a_large_request_is_not_copied_with_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    wire, desk = administered()
-    passes = []
-    pass_requests = Requests._pass_requests
-
-    def counted(session: Requests, data: bytes, start: int, now_ms: int) -> None:
-        passes.append(len(data))
-        pass_requests(session, data, start, now_ms)
-
-    monkeypatch.setattr(Requests, "_pass_requests", counted)
-    large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(30)))
-    frame = write_alter_request(large, client_id="etl")
-
-    wire.client(*(frame[at : at + 1_000] for at in range(0, len(frame), 1_000)))
-
-    assert [taken[0] for taken in desk.taken] == [large]
-    assert passes == [1_000, len(frame)]
 
 
 def test_what_is_held_of_a_large_request_is_counted() -> None:

@@ -1,6 +1,4 @@
-"""Requests about quotas of one connection: whole, and then with a desk."""
-
-import tracemalloc
+"""Requests about quotas of one connection that are with a desk."""
 
 import pytest
 
@@ -29,31 +27,6 @@ class OneTicket:
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket:
         assert (frame, origin, owner) == (FRAME, ADMIN, None)
         return self.ticket
-
-
-def test_pieces_are_one_when_nothing_is_lacking() -> None:
-    requests = QuotaRequests()
-    requests.lacks_bytes = 5
-
-    assert requests.collect(b"ab") == b""
-    assert requests.collect(b"cd") == b""
-    assert (requests.lacks_bytes, requests.held_bytes) == (1, 4)
-    assert requests.collect(b"e and the next") == b"abcde and the next"
-    assert (requests.lacks_bytes, requests.held_bytes) == (0, 0)
-
-
-def test_it_takes_as_much_memory_as_it_says_in_however_small_pieces_it_comes() -> None:
-    requests = QuotaRequests()
-    requests.lacks_bytes = 65_536
-    tracemalloc.start()
-
-    for _ in range(32_000):
-        requests.collect(bytes(bytearray(2)))
-    taken_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-
-    assert requests.held_bytes == 64_000
-    assert taken_bytes < 2 * 64_000
 
 
 def test_an_answer_is_taken_once() -> None:
