@@ -21,6 +21,7 @@ from config.model import Address, ProxyProtocol
 from protocol.errors import MalformedProxyHeader
 from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from proxy.connection import ClientConnection, Port
+from proxy.isolation import alone, repeated, report
 from proxy.limits import CONNECTION_CREATION_RATE, LOGIN_TIMEOUT, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP, Place
 from proxy.quota.connections import ListenerQuota
 
@@ -101,6 +102,7 @@ class Acceptor:
             task.cancel()
         if self._rest is not None:
             self._rest.cancel()
+            self._rest = None
         if self._held is not None:
             self._held.client.close()
         self._loop.remove_reader(self._bound)
@@ -119,29 +121,46 @@ class Acceptor:
                     log.error("listener %s takes no connections for now: %s", self._port.name, error)  # noqa: TRY400
                 self._pause(_REST_S)
                 return
-            client.setblocking(False)
-            now_ms = monotonic_ns() // 1_000_000
-            arrival = Arrival(client, (peer[0], peer[1]), self._quota(), now_ms)
-            pause_ms = arrival.quota.record(now_ms=now_ms)
-            if pause_ms:
-                if self._port.is_news(_PAUSED):
-                    log.warning("listener %s takes no connections for %d ms: it is over its rate, or its broker is",
-                                self._port.name, pause_ms)  # fmt: skip
-                self._held = arrival
-                self._pause(pause_ms / 1_000)
+            try:
+                self._receive(client, (peer[0], peer[1]))
+            except Exception as error:  # noqa: BLE001 - it ends one connection
+                client.close()
+                report(error)
+            if self._rest is not None:
                 return
+
+    def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
+        """Let a connection in, or hold it until the pause is over that it brings about."""
+        client.setblocking(False)
+        now_ms = monotonic_ns() // 1_000_000
+        arrival = Arrival(client, source, self._quota(), now_ms)
+        pause_ms = arrival.quota.record(now_ms=now_ms)
+        if pause_ms:
+            if self._port.is_news(_PAUSED):
+                log.warning("listener %s takes no connections for %d ms: it is over its rate, or its broker is",
+                            self._port.name, pause_ms)  # fmt: skip
+            self._held = arrival
+            self._pause(pause_ms / 1_000)
+        else:
             self._enter(arrival)
 
     def _pause(self, time_s: float) -> None:
         self._loop.remove_reader(self._bound)
         self._rest = self._loop.call_later(time_s, self._go_on)
 
+    @repeated
     def _go_on(self) -> None:
+        if self._rest is None:  # closed meanwhile
+            return
         self._rest = None
         self._loop.add_reader(self._bound, self._take)
         if self._held is not None:
             held, self._held = self._held, None
-            self._enter(held)
+            try:
+                self._enter(held)
+            except Exception as error:  # noqa: BLE001 - it ends one connection
+                held.client.close()
+                report(error)
 
     def _enter(self, arrival: Arrival) -> None:
         """Find a place for a connection, unless its address is known and comes too fast."""
@@ -151,7 +170,7 @@ class Acceptor:
             return
         place = self._port.occupancy.enter(self._port.listener.max_connections)
         if place is not None:
-            self._tasks.create_task(self._admit(arrival, place))
+            self._tasks.create_task(alone(self._admit(arrival, place), fail=partial(_abandon, arrival.client, place)))
         else:
             arrival.client.close()
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
@@ -216,6 +235,11 @@ class Acceptor:
         if cause not in ("client_closed", "client_lost"):
             level = logging.WARNING if self._port.is_news(cause) else logging.DEBUG
             log.log(level, "closed a connection from %s on listener %s: %s", host, self._port.name, cause)
+
+
+def _abandon(client: socket.socket, place: Place) -> None:
+    place.leave()
+    client.close()
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:

@@ -20,6 +20,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from config.model import Admin
 from proxy.admin_port import AdminPort
 from proxy.call_report import report
+from proxy.isolation import report as report_error
 from proxy.metrics.families import Families, Reloads
 from proxy.metrics.text import CONTENT_TYPE, write
 from proxy.quota_page import QuotaPage, Reply
@@ -140,6 +141,13 @@ class _Application:
         self._hosts = hosts
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return self._told(environ, start_response)
+        except Exception as error:
+            report_error(error)
+            raise  # for the answer 500
+
+    def _told(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         paths = _OPEN if self._quota_page is None else _PATHS
         if path not in paths:
@@ -190,9 +198,9 @@ class _Application:
         try:
             pieces = write(self._families.at(monotonic_ns() // 1_000_000))
             yield from _zipped(pieces) if is_zipped else pieces
-        except Exception:
+        except Exception as error:
             # The status has gone out already; a scrape that breaks off is one that failed.
-            log.exception("a scrape of /metrics failed; this is a fault of this program")
+            report_error(error, "a scrape of /metrics failed")
             raise
 
 

@@ -22,6 +22,7 @@ from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import WSGIApplication
 
 from config.model import Address
+from proxy.isolation import repeated, report
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -79,6 +80,7 @@ class AdminPort:
         self._answered: dict[socket.socket, asyncio.TimerHandle] = {}  # in threads
         self._rest: asyncio.TimerHandle | None = None
 
+    @repeated
     def open(self) -> None:
         """Take connections from now on."""
         self._loop.add_reader(self._listener, self._accept)
@@ -129,8 +131,8 @@ class AdminPort:
             return
         except OSError:
             self._drop(one)
-        except Exception:
-            log.exception("a request at the admin port failed; this is a fault of this program")
+        except Exception as error:  # noqa: BLE001 - it ends one request
+            report(error)
             self._drop(one)
 
     def _read(self, one: "_Waiting") -> None:
@@ -179,10 +181,12 @@ class AdminPort:
         self._loop.remove_reader(one.connection)
         self._loop.remove_writer(one.connection)
 
+    @repeated
     def _drop(self, one: "_Waiting") -> None:
         self._forget(one)
         _end(one.connection)
 
+    @repeated
     def _ended(self, connection: socket.socket) -> None:
         timer = self._answered.pop(connection, None)
         if timer is not None:
@@ -197,6 +201,8 @@ class AdminPort:
                 _Request(self._site, incoming, outgoing, peer).handle()
         except OSError:
             log.debug("admin request from %s failed", peer, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error)
         finally:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._ended, connection)
@@ -272,6 +278,7 @@ def _plain(status: str, text: str) -> bytes:
     return f"HTTP/1.0 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
 
 
+@repeated
 def _cut(connection: socket.socket) -> None:
     with suppress(OSError):  # it may have just ended by itself
         connection.shutdown(socket.SHUT_RDWR)

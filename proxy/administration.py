@@ -62,6 +62,9 @@ class Waiting(Protocol):
     def take_turn(self) -> None:
         """Go on: the answer is there."""
 
+    def fail(self) -> None:
+        """End: there will be none, for a fault of this program."""
+
 
 class Ticket:
     """What is being answered.

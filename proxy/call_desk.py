@@ -7,6 +7,7 @@ from typing import Protocol, cast
 from config.model import FairCallQueue, IdentityProvider
 from proxy.call_settings import cost, decay_options, dispatcher_options, limit
 from proxy.calls import Line, Tally, Watched, identity
+from proxy.isolation import attempt, repeated
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher
 
@@ -92,14 +93,16 @@ class CallDesk:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
 
+    @repeated
     def _wake(self) -> None:
         self._is_waking = False
         for ticket in self.dispatcher.granted():
-            cast(Waiting, ticket.owner).take_turn()
+            attempt(cast(Waiting, ticket.owner).take_turn)
         soonest_us = self._watched.soonest_us
         if soonest_us is not None and (self._timer is None or soonest_us < self._timer_us):
             self._arm(soonest_us, monotonic_ns() // 1_000)
 
+    @repeated
     def _look(self) -> None:
         """Take back the slots of those who keep them too long, and look again when the next may."""
         self._timer = None

@@ -26,6 +26,7 @@ from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.counters import Counters
+from proxy.isolation import INTERNAL_ERROR, isolated
 from proxy.late_close import LateClose
 from proxy.latency import Latency
 from proxy.limits import (
@@ -237,6 +238,7 @@ class ClientConnection(asyncio.Protocol):
         return (self._broker is not None or self._dial is not None) and not self.session.is_logging_in
 
     @property
+    @isolated
     def paused_socket(self) -> int | None:
         """The descriptor of a client that is not being read now, and of whose end nobody would tell."""
         if self._reads_client or self._client is None or self._is_closed:
@@ -244,6 +246,7 @@ class ClientConnection(asyncio.Protocol):
         return cast(int, self._client.get_extra_info("socket").fileno())
 
     @property
+    @isolated
     def ends_with_its_client(self) -> bool:
         """Whether it is of no use once its client has closed its side: its dial waits, and there is to be an answer."""
         return self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
@@ -251,11 +254,16 @@ class ClientConnection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """How much of memory waits here: for a throttle time, for the rest of a frame, or for a peer that is slow."""
+        return self._held_bytes() or 0
+
+    @isolated
+    def _held_bytes(self) -> int:
         waiting = sum(one.get_write_buffer_size() for one in (self._client, self._broker) if one is not None)
         return waiting + self.session.held_bytes
 
     # -- the client's side --
 
+    @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take up a new client. The broker is dialled when the client has sent a request."""
         self._client = cast(asyncio.Transport, transport)
@@ -286,6 +294,7 @@ class ClientConnection(asyncio.Protocol):
             self._act(now_ms)
         self._request_ns = monotonic_ns() - started_ns
 
+    @isolated
     def eof_received(self) -> bool:
         """Answer what a client asked before it closed its side, then close."""
         now_ms = self._now_ms()
@@ -295,6 +304,7 @@ class ClientConnection(asyncio.Protocol):
         self._act(now_ms)
         return not self._is_closed
 
+    @isolated
     def pause_writing(self) -> None:
         """Do not read the broker while its answers cannot be delivered."""
         self._client_is_full = True
@@ -302,6 +312,7 @@ class ClientConnection(asyncio.Protocol):
         self.session.pause_answers()
         self._steer()
 
+    @isolated
     def resume_writing(self) -> None:
         """Read the broker again, and pass on what waited for that."""
         self._client_is_full = False
@@ -311,11 +322,12 @@ class ClientConnection(asyncio.Protocol):
             self.take_turn()
         self._steer()
 
+    @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the broker when the client has gone."""
         if self.place is not None:
             self.place.leave()
-        self.close("client_lost" if exc else "client_closed")
+        self.close(_cause("client", exc))
 
     # -- the broker's side --
 
@@ -331,6 +343,7 @@ class ClientConnection(asyncio.Protocol):
         self.session.restart_service()
         self._act(now_ms)
 
+    @isolated
     def broker_failed(self, cause: str) -> None:
         """Close: the broker could not be reached."""
         self._dial = None
@@ -357,17 +370,17 @@ class ClientConnection(asyncio.Protocol):
             session.answered = -1
             self.port.latency.observe(api_key, monotonic_ns() - started_ns + self._request_ns)
 
+    @isolated
     def broker_full(self, is_full: bool) -> None:
         """Do not read the client while its requests cannot be delivered."""
         self._broker_is_full = is_full
         self._steer()
 
+    @isolated
     def broker_lost(self, exc: Exception | None) -> None:
         """Close: the broker has gone."""
-        if self._broker is not None:
-            self._broker = None
-            self.port.broker_count -= 1
-        self.close("upstream_lost" if exc else "upstream_closed")
+        self._forget_broker()
+        self.close(_cause("upstream", exc))
 
     # -- both --
 
@@ -379,14 +392,8 @@ class ClientConnection(asyncio.Protocol):
         if self._is_parting:
             cause = self._leaves
         has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
-        self.session.close(now_ms=self._now_ms(), has_passed=has_passed)
-        self.port.connections.discard(self)
-        self.port.watch.discard(self, self._look_s)
+        self._let_go()
         self.port.counters.disconnect(cause)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._dial is not None:
-            self._dial.give_up()
         for transport in (self._client, self._broker):
             if transport is not None and not transport.is_closing():
                 # Who does not take what was written is not waited for for ever.
@@ -394,7 +401,19 @@ class ClientConnection(asyncio.Protocol):
                     sock = transport.get_extra_info("socket")
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
                 transport.close()
+        self.session.close(now_ms=self._now_ms(), has_passed=has_passed)
 
+    def fail(self) -> None:
+        """End it at once, for a fault of this program. Harmless when repeated."""
+        try:
+            self.drop(INTERNAL_ERROR)
+        finally:
+            self._let_go()
+            self._forget_broker()
+            if self.place is not None:
+                self.place.leave()
+
+    @isolated
     def take_turn(self) -> None:
         """Pass on what waited in the queue in front of the broker."""
         if self._is_closed:
@@ -415,11 +434,13 @@ class ClientConnection(asyncio.Protocol):
             if transport is not None:
                 transport.abort()
 
+    @isolated
     def lose(self) -> None:
         """Let go of a client of which the server has seen that it is gone."""
         if self._client is not None:
             self._client.abort()
 
+    @isolated
     def look(self, now_ms: int) -> None:
         """End it if a limit of its time has come; else be looked at again in time."""
         session = self.session
@@ -444,6 +465,7 @@ class ClientConnection(asyncio.Protocol):
         if not self._is_closed:
             self._look_later(now_ms)
 
+    @isolated
     def release(self) -> None:
         """Go on with what waits for its throttle time, and let nothing wait from now on."""
         now_ms = self._now_ms()
@@ -454,6 +476,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._act(now_ms)
 
+    @isolated
     def leave(self, cause: str) -> None:
         """Take up no further request, and close when all that have been are answered."""
         if self._is_closed or self._leaves:
@@ -464,6 +487,20 @@ class ClientConnection(asyncio.Protocol):
         if not self.session.awaits_no_answers:
             self.session.take_no_more()
         self._act(now_ms)
+
+    def _let_go(self) -> None:
+        """Have nothing call it any more. Harmless when repeated."""
+        self.port.connections.discard(self)
+        self.port.watch.discard(self, self._look_s)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._dial is not None:
+            self._dial.give_up()
+
+    def _forget_broker(self) -> None:
+        if self._broker is not None:
+            self._broker = None
+            self.port.broker_count -= 1
 
     def _part(self) -> None:
         """Close our side behind the last answer, and wait for the client to close its own."""
@@ -479,6 +516,7 @@ class ClientConnection(asyncio.Protocol):
             client.resume_reading()
         self._await_end(client, _PARTINGS)
 
+    @isolated
     def _await_end(self, client: asyncio.Transport, tries: int) -> None:
         """Close when the client has had its time, and again as long while it takes what was written before."""
         if self._timer is not None:
@@ -588,6 +626,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer_ms = wake_at_ms
         self._timer = asyncio.get_running_loop().call_later((wake_at_ms - now_ms) / 1_000, self._wake)
 
+    @isolated
     def _wake(self) -> None:
         self._timer = None
         if self._is_closed:
@@ -611,6 +650,14 @@ class ClientConnection(asyncio.Protocol):
         self.close("protocol_error")
 
 
+def _cause(side: str, error: Exception | None) -> str:
+    """Return why a connection ends whose client, or broker, is lost."""
+    if error is None:
+        return f"{side}_closed"
+    # uvloop closes the transport of a callback that raises.
+    return f"{side}_lost" if isinstance(error, OSError) else INTERNAL_ERROR
+
+
 class _Parting(asyncio.Protocol):
     """A client's transport in its last moments, until its client has seen that our side is closed."""
 
@@ -619,14 +666,20 @@ class _Parting(asyncio.Protocol):
     def __init__(self, owner: ClientConnection) -> None:
         self._owner = owner
 
+    def fail(self) -> None:
+        """See ``ClientConnection.fail``."""
+        self._owner.fail()
+
     def data_received(self, data: bytes) -> None:
         """See ``ClientConnection.received_late``."""
         self._owner.received_late(data)
 
+    @isolated
     def resume_writing(self) -> None:
         """See ``ClientConnection.resume_writing``."""
         self._owner.resume_writing()
 
+    @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``ClientConnection.connection_lost``."""
         self._owner.connection_lost(exc)
@@ -640,18 +693,25 @@ class BrokerConnection(asyncio.Protocol):
     def __init__(self, owner: ClientConnection) -> None:
         self._owner = owner
 
+    def fail(self) -> None:
+        """See ``ClientConnection.fail``."""
+        self._owner.fail()
+
     def data_received(self, data: bytes) -> None:
         """See ``ClientConnection.broker_received``."""
         self._owner.broker_received(data)
 
+    @isolated
     def pause_writing(self) -> None:
         """See ``ClientConnection.broker_full``."""
         self._owner.broker_full(True)
 
+    @isolated
     def resume_writing(self) -> None:
         """See ``ClientConnection.broker_full``."""
         self._owner.broker_full(False)
 
+    @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """See ``ClientConnection.broker_lost``."""
         self._owner.broker_lost(exc)

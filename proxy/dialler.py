@@ -11,6 +11,7 @@ from typing import Final
 
 from config.model import Address
 from proxy.connection import BrokerConnection, ClientConnection, Dialling
+from proxy.isolation import INTERNAL_ERROR, alone, repeated
 from proxy.tls import broker_fault
 from proxy.tls_transport import TlsTransport
 from proxy.upstream import Upstream, local_address
@@ -59,14 +60,17 @@ class Dialler:
         """Give turns to those that wait, as far as there are any."""
         while line.waiting and len(line.running) < _MAX_DIALS:
             dial, _ = line.waiting.popitem(last=False)
-            dial.task = self._tasks.create_task(self._dial(dial.connection))
+            dial.task = self._tasks.create_task(
+                alone(self._dial(dial.connection), fail=partial(dial.connection.broker_failed, INTERNAL_ERROR))
+            )
             dial.task.add_done_callback(partial(self._end, line, dial))
             line.running.add(dial)
 
+    @repeated
     def _end(self, line: "_Line", dial: "_Dial", _: asyncio.Task[None]) -> None:
-        line.running.remove(dial)
+        line.running.discard(dial)
         self._go_on(line)
-        if not line.running:
+        if not line.running and self._lines.get(line.address) is line:
             del self._lines[line.address]
 
     async def _dial(self, connection: ClientConnection) -> None:
@@ -93,8 +97,13 @@ class Dialler:
         else:
             upstream.failures = 0
             upstream.is_reachable = True
-            # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and tells no one.
-            connection.broker_connected(transport)
+            try:
+                # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and does not
+                # tell its protocol.
+                connection.broker_connected(transport)
+            except Exception:
+                transport.abort()
+                raise
 
     async def _dial_tls(
         self, connection: ClientConnection, upstream: Upstream, context: ssl.SSLContext
@@ -114,12 +123,13 @@ class Dialler:
                 _failed(upstream, broker_fault(error, upstream.tls, address.host))
 
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
-        await asyncio.get_running_loop().create_connection(
-            lambda: transport, address.host, address.port, local_addr=self._local_addr
-        )
         try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: transport, address.host, address.port, local_addr=self._local_addr
+            )
             await done
-        except asyncio.CancelledError:
+        except BaseException:
+            done.cancel()
             transport.abort()
             raise
         return transport

@@ -24,6 +24,7 @@ from proxy.addresses import Addresses
 from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
+from proxy.isolation import attempt
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.connections import ListenerQuota
 from proxy.quota.shared import Followed, SharedRules
@@ -270,7 +271,7 @@ class Fleet:
                 log.info("broker %d has moved from %s to %s", node_id, known.address, address)
                 known.address = address
         for front in self.fronts:
-            front.follow(brokers, is_all=is_all, now_ms=now_ms)
+            attempt(front.follow, brokers, is_all=is_all, now_ms=now_ms)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Ask for the brokers every few seconds, until cancelled."""
@@ -289,7 +290,7 @@ class Fleet:
                 self._warn(upstream, error)
                 if not self.brokers and not self._is_closed:
                     for front in self.fronts:
-                        front.stand_in()
+                        attempt(front.stand_in)
                 await asyncio.sleep(_ASK_AGAIN_S)
 
     def serve(

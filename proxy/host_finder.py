@@ -6,11 +6,13 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from random import shuffle
 from time import monotonic_ns
 from typing import Final
 
 from proxy.in_thread import in_thread
+from proxy.isolation import alone, repeated, report
 from proxy.quota_store.addresses import Addresses
 from proxy.quota_store.hosts import MissingHosts
 
@@ -33,7 +35,7 @@ class Lookups:
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(_THREADS)
-        self._asked: dict[str, asyncio.Task[tuple[str, ...]]] = {}
+        self._asked: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
         self._begun: set[str] = set()
         self._wanted: Counter[str] = Counter()  # how many wait for each
 
@@ -53,15 +55,20 @@ class Lookups:
         answers = {host: task.result() for host, task in asked.items() if task.done() and not task.cancelled()}
         return {host: addresses for host, addresses in answers.items() if addresses}
 
-    def _ask(self, host: str) -> asyncio.Task[tuple[str, ...]]:
+    def _ask(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
         # Of one that is still being looked up the same answer is waited for.
         task = self._asked.get(host)
-        if task is None:
-            task = self._asked[host] = asyncio.ensure_future(self._look_up(host))
-            task.add_done_callback(lambda _: self._asked.pop(host))
+        if task is None or task.done():
+            task = self._asked[host] = asyncio.ensure_future(alone(self._look_up(host)))
+            task.add_done_callback(partial(self._end, host))
         return task
 
-    def _want_no_more(self, asked: Mapping[str, asyncio.Task[tuple[str, ...]]]) -> None:
+    @repeated
+    def _end(self, host: str, task: asyncio.Task[tuple[str, ...] | None]) -> None:
+        if self._asked.get(host) is task:
+            del self._asked[host]
+
+    def _want_no_more(self, asked: Mapping[str, asyncio.Task[tuple[str, ...] | None]]) -> None:
         self._wanted.subtract(asked.keys())
         for host, task in asked.items():
             if not self._wanted[host]:
@@ -124,9 +131,8 @@ class HostFinder:
         if found:
             try:
                 self._on_found(found)
-            except Exception:
-                # Of a fault here no client is to hear anything but that a limit is late.
-                log.exception("the limits of %s could not be put in force", ", ".join(found))
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "the limits of %s could not be put in force", ", ".join(found))
 
     def _say(self, lost: Sequence[str]) -> None:
         if lost:

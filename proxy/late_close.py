@@ -4,6 +4,8 @@ import asyncio
 import socket
 from typing import Final
 
+from proxy.isolation import repeated
+
 # Each is a file descriptor that a client who is served might want.
 MAX_KEPT: Final = 500
 
@@ -35,6 +37,9 @@ class LateClose:
         for client in tuple(self._kept):
             self._end(client)
 
+    @repeated
     def _end(self, client: socket.socket) -> None:
-        self._kept.pop(client).cancel()
         client.close()
+        timer = self._kept.pop(client, None)
+        if timer is not None:
+            timer.cancel()

@@ -23,6 +23,7 @@ from protocol.client_quotas import (
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, QuotasAltered, Ticket, Waiting, read_request, refusal
 from proxy.host_finder import HostFinder, Lookups
+from proxy.isolation import alone, kept_up, report
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
 from proxy.quota_changes import json_form
 from proxy.quota_changes.ledger import Ledger
@@ -191,17 +192,17 @@ class QuotaDesk:
     async def run(self) -> None:
         """Answer, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._hosts.run())
-            tasks.create_task(self._timer.run())
+            tasks.create_task(kept_up(self._hosts.run))
+            tasks.create_task(kept_up(self._timer.run))
             if self._keeper is not None:
-                tasks.create_task(self._keeper.run())
+                tasks.create_task(kept_up(self._keeper.run))
             if self.ledger is not None:
-                tasks.create_task(self._sum_up(self.ledger))
+                tasks.create_task(kept_up(partial(self._sum_up, self.ledger)))
             while True:
                 while self._waiting:
                     ticket = self._waiting.popleft()
                     if not ticket.is_dropped:
-                        await self._serve(ticket)
+                        await alone(self._serve(ticket), fail=partial(_fail, ticket))
                 self._has_come.clear()
                 await self._has_come.wait()
 
@@ -242,9 +243,8 @@ class QuotaDesk:
     async def _answer_in_any_case(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
         try:
             return await self._answer(request, origin, is_small)
-        except Exception:
-            # Of a fault here those that follow are to feel nothing, nor are clients.
-            log.exception("a request of %s about quotas could not be answered", origin.principal)
+        except Exception as error:  # noqa: BLE001 - those that follow feel nothing of a fault here, nor do clients
+            report(error, "a request of %s about quotas could not be answered", origin.principal)
             return await self._off_loop(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
     async def _change_in_any_case(self, changes: json_form.Changes, origin: Origin) -> QuotasAltered:
@@ -252,8 +252,8 @@ class QuotaDesk:
         is_small = len(changes.alterations) <= _FEW
         try:
             return await self._alter(request, origin, changes.terms, is_small)
-        except Exception:
-            log.exception("quotas could not be changed for %s", origin.principal)
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error, "quotas could not be changed for %s", origin.principal)
             told = UNKNOWN_SERVER_ERROR_MESSAGE
             return await self._off_loop(self._refused, request, changes.terms, UNKNOWN_SERVER_ERROR, told)
 
@@ -273,9 +273,8 @@ class QuotaDesk:
         altered, is_whole = await self._try(request, origin, terms, is_small, self._keeper, self.ledger)
         try:
             await self._keep_book(self.ledger, altered, origin, is_dry_run=request.validate_only, is_whole=is_whole)
-        except Exception:
-            # It is made, and to say that it was refused would be wrong.
-            log.exception("a change of %s is not in the books", origin.principal)
+        except Exception as error:  # noqa: BLE001 - it is made, and to say that it was refused would be wrong
+            report(error, "a change of %s is not in the books", origin.principal)
         return altered
 
     async def _keep_book(
@@ -349,8 +348,8 @@ class QuotaDesk:
             if not error.may_hold:
                 raise
             return error
-        except Exception:
-            log.exception("quotas may be kept, and could not be put in force")
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error, "quotas may be kept, and could not be put in force")
             return NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
         return None
 
@@ -438,6 +437,11 @@ class QuotaDesk:
     async def _off_loop(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(function, *arguments, **more))
+
+
+def _fail(ticket: Ticket) -> None:
+    if not ticket.is_dropped:
+        cast(Waiting, ticket.owner).fail()
 
 
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:

@@ -243,9 +243,7 @@ class _Owner:
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
-
-    def take_turn(self) -> None:
-        self.has_turn.set()
+        self.take_turn = self.fail = self.has_turn.set
 
 
 def _drop(ticket: Ticket) -> None:

@@ -12,6 +12,7 @@ from time import time_ns
 from typing import Final, TypeAlias
 
 from config.model import EntityName, IpRule, QuotaRule
+from proxy.isolation import report
 from proxy.quota.changes import Changes, IpChanges, RuleChanges
 from proxy.quota.terms import limits_of
 from proxy.quota_store.in_force import InForce
@@ -61,9 +62,8 @@ class QuotaTimer:
             try:
                 await self._settle()
                 wait_s = self._wait_s()
-            except Exception:
-                # Of a fault here no client is to hear anything but that a limit is late.
-                log.exception("rules could not be put in force; it is tried again")
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "rules could not be put in force; it is tried again")
                 self._in_force.tell_again()
                 wait_s = _AGAIN_S
             with suppress(TimeoutError):

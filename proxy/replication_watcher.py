@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from config.model import Address, AdminClient, Replication
 from proxy.cluster_view import ClusterView, Lease, Readings, view_of
 from proxy.in_thread import in_thread
+from proxy.isolation import attempt
 
 log = logging.getLogger(__name__)
 
@@ -211,7 +212,7 @@ class ReplicationWatcher:
         self._epoch += 1
         reader, self._reader = self._reader, None
         if reader is not None:
-            threading.Thread(target=reader.close, name="cluster-close", daemon=True).start()
+            threading.Thread(target=attempt, args=(reader.close,), name="cluster-close", daemon=True).start()
 
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool

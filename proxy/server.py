@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
@@ -39,6 +40,8 @@ from proxy.counters import Counters
 from proxy.dialler import Dialler, probe
 from proxy.drain import Drain
 from proxy.fleet import Fleet, Front
+from proxy.isolation import alone, attempt, kept_up
+from proxy.isolation import watch as watch_loop
 from proxy.limits import MAX_BUFFERED, who_holds_too_much
 from proxy.memory import resident_bytes
 from proxy.quota.broker import BrokerQuotas
@@ -247,7 +250,7 @@ class Server:
             upstreams = _node_ids(self.started_with)
             self.watcher = ReplicationWatcher(replication, upstreams, fallback=fallback, on_view=self._see)
             self.throttle.ask = self.watcher.request
-            self._following = self._tasks.create_task(self.watcher.run())
+            self._following = self._tasks.create_task(kept_up(self.watcher.run))
 
     def _see(self, view: ClusterView) -> None:
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
@@ -300,12 +303,13 @@ class Server:
         """Serve until ``stop``.
 
         Args:
-            beside: what is to run for as long as the server does; its failure is the server's.
+            beside: what is to run for as long as the server does.
 
         Raises:
             OSError: a listener's address cannot be bound.
         """
         bound: list[list[socket.socket]] = []
+        watch_loop(asyncio.get_running_loop())
         try:
             for listener in self.config.listeners:
                 bound.append(bind(listener.bind))  # noqa: PERF401 - those before a fault are to be closed
@@ -333,7 +337,7 @@ class Server:
             self.quota_topic.start()
             await self._read_quotas(self.quota_topic)
         if self.broker_quotas is not None:
-            background.append(self._tasks.create_task(self.broker_quotas.run()))
+            background.append(self._keep_up(self.broker_quotas.run))
             await self._read_quotas(self.broker_quotas)
         # What exists now lives for long, the rules above all: the collector need not look at it again.
         gc.collect()
@@ -349,19 +353,19 @@ class Server:
         sys.stdout.flush()
         self.is_listening = True
         background += [
-            self._tasks.create_task(self._sweep()),
-            self._tasks.create_task(self._expire()),
-            self._tasks.create_task(watch_tls(self.tls.values())),
-            *(self._tasks.create_task(probe(upstream, source)) for upstream in self._brokers.values()),
-            *(self._tasks.create_task(fleet.run(self._tasks)) for fleet in self.fleets.values()),
-            *([self._tasks.create_task(beside())] if beside else []),
+            self._keep_up(self._sweep),
+            self._keep_up(self._expire),
+            self._keep_up(lambda: watch_tls(self.tls.values())),
+            *(self._keep_up(partial(probe, upstream, source)) for upstream in self._brokers.values()),
+            *(self._keep_up(partial(fleet.run, self._tasks)) for fleet in self.fleets.values()),
+            *([self._keep_up(beside)] if beside else []),
         ]
         if self.usage is not None:
             self.usage.start()
-            background.append(self._tasks.create_task(self.usage.run()))
+            background.append(self._keep_up(self.usage.run))
         if self.quota_topic is not None:
-            background.append(self._tasks.create_task(self.quota_topic.run()))
-        background.append(self._tasks.create_task(self.quota_desk.run()))
+            background.append(self._keep_up(self.quota_topic.run))
+        background.append(self._keep_up(self.quota_desk.run))
         self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
@@ -375,6 +379,9 @@ class Server:
         self._follow_cluster(None)
         for task in background:
             task.cancel()
+
+    def _keep_up(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
+        return self._tasks.create_task(kept_up(work))
 
     async def _read_store(self) -> None:
         """Wait for the quotas that are kept, or until this is to stop: a topic may be away for a while."""
@@ -433,7 +440,7 @@ class Server:
             level = logging.INFO if self._hurrying.is_set() else logging.WARNING
             log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
         for connection in left:
-            connection.close("shutdown")
+            attempt(connection.close, "shutdown")
 
     # -- what the usage log reads --
 
@@ -470,34 +477,38 @@ class Server:
             for port in self.ports:
                 throttled = port.counters.newly_throttled
                 port.counters.newly_throttled = {}
-                self._throttle_log.tell(throttled, now_ms=now_ms)
-                _tell_of_unknown_users(port)
-                _lose_the_lost(port)
+                attempt(self._throttle_log.tell, throttled, now_ms=now_ms)
+                attempt(_tell_of_unknown_users, port)
+                attempt(_lose_the_lost, port)
                 if port.calls is not None:
-                    port.calls.scheduler.sweep_if_due(now_ms=now_ms)
+                    attempt(port.calls.scheduler.sweep_if_due, now_ms=now_ms)
                 for connection in port.watch.take(now_ms=now_ms):
                     connection.look(now_ms)
-            self._bound_buffers()
+            attempt(self._bound_buffers)
 
     def _bound_buffers(self) -> None:
         """Close who holds the most, where all connections together hold too much."""
         if resident_bytes() < self.config.max_buffered_bytes:
             return  # then they cannot; else each of them has to be asked
-        held = [(connection.held_bytes, connection) for port in self.ports for connection in port.connections]
+        held = [(one.held_bytes, one) for port in self.ports for one in tuple(port.connections)]
         for connection in who_holds_too_much(held, self.config.max_buffered_bytes):
             if connection.port.is_news(MAX_BUFFERED):
                 log.warning(
                     "closed %s on listener %s, and likely others: connections held more than max_buffered together",
                     connection.peer, connection.port.name,
                 )  # fmt: skip
-            connection.drop(MAX_BUFFERED)
+            attempt(connection.drop, MAX_BUFFERED)
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_EVERY_S)
             for upstream in self.upstreams:
-                for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
-                    await asyncio.sleep(0)
+                await alone(_expire_of(upstream))
+
+
+async def _expire_of(upstream: Upstream) -> None:
+    for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
+        await asyncio.sleep(0)
 
 
 def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:
@@ -527,7 +538,7 @@ def _lose_the_lost(port: Port) -> None:
     """
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
-    for connection in port.connections:
+    for connection in tuple(port.connections):
         descriptor = connection.paused_socket
         if descriptor is not None:
             paused[descriptor] = connection

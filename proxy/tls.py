@@ -22,6 +22,7 @@ from config.errors import TlsFileError
 from config.model import ClientAuth, ClientTls, TlsVersion, UpstreamTls
 from config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from protocol.errors import ProtocolError
+from proxy.isolation import alone
 from proxy.tls_transport import SaidNothingError
 
 log = logging.getLogger(__name__)
@@ -200,8 +201,12 @@ async def watch(contexts: Collection[TlsContext]) -> None:
     while True:
         await asyncio.sleep(_POLL_S)
         for context in contexts:
-            if context.have_files_changed():
-                await asyncio.to_thread(context.reload, now=datetime.now(UTC))
+            await alone(_follow(context))
+
+
+async def _follow(context: TlsContext) -> None:
+    if context.have_files_changed():
+        await asyncio.to_thread(context.reload, now=datetime.now(UTC))
 
 
 def client_fault(error: Exception) -> str:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from protocol.errors import ProtocolError
+from proxy.isolation import INTERNAL_ERROR, isolated
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
@@ -90,6 +91,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     # -- what the transport below tells --
 
+    @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         self._below = cast(asyncio.Transport, transport)
@@ -117,29 +119,39 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self._has_heard = True
                 self._shake_hands()
 
+    @isolated
     def eof_received(self) -> bool:
         """Stay only where the peer has said before that it would send no more: else somebody may have cut it off."""
         if not self.is_up:
             self._end_with(self._hung_up())
         return self._has_peer_ended and not self._is_closing
 
+    @isolated
     def pause_writing(self) -> None:
         """Pass it on."""
         if self.is_up:
             self._above.pause_writing()
 
+    @isolated
     def resume_writing(self) -> None:
         """Pass it on."""
         if self.is_up:
             self._above.resume_writing()
 
+    @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on."""
         self._is_closing = True
+        self._cancel_timer()
         if self.is_up:
             self._above.connection_lost(self.error or exc)
         elif self.error is None:
             self._note(exc or self._hung_up())
+
+    def fail(self) -> None:
+        """Close at once, for a fault of this program, and tell whom it belongs to. Harmless when repeated."""
+        self.abort()
+        self.connection_lost(RuntimeError(INTERNAL_ERROR))
 
     # -- what the protocol above asks --
 
@@ -220,7 +232,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         """Close at once."""
         self._is_closing = True
         self._cancel_timer()
-        self._below.abort()
+        if hasattr(self, "_below"):
+            self._below.abort()
 
     # -- within --
 
@@ -245,6 +258,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         above.connection_made(self)
         self._catch_up()
 
+    @isolated
     def _catch_up(self) -> None:
         """Read what has come while nobody was to read."""
         if self._reads and not self._is_closing:
@@ -303,6 +317,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             if not self._has_ended:  # else it is an answer to a change of keys, which nobody waits for
                 self._below.write(data)
 
+    @isolated
     def _end_with(self, error: Exception) -> None:
         """Close; who is still in the handshake gets the alert that says why."""
         if self._is_closing:
@@ -316,9 +331,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._below.close()
 
     def _note(self, error: Exception) -> None:
-        self.error = error
         self._cancel_timer()
         self._fail(self, error)
+        self.error = error  # not before: who was not told is told when the transport below is lost
 
     def _hung_up(self) -> ConnectionResetError:
         error = ConnectionResetError if self._has_heard else SaidNothingError

@@ -20,6 +20,7 @@ from proxy.broker_quotas.told import RefusedError, Told, differences, hosts_in
 from proxy.cluster_view import servers_of
 from proxy.host_finder import HostFinder, Lookups
 from proxy.in_thread import in_thread
+from proxy.isolation import attempt, kept_up, repeated, report
 from proxy.quota.changes import Changes
 from proxy.quota_changes.outcome import NOBODY
 from proxy.quota_store.addresses import Addresses
@@ -206,9 +207,9 @@ class BrokerFollower:
     async def run(self) -> None:
         """Read again and again, until cancelled; the first time at once."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._timer.run())
-            tasks.create_task(self._hosts.run())
-            await self._follow()
+            tasks.create_task(kept_up(self._timer.run))
+            tasks.create_task(kept_up(self._hosts.run))
+            await kept_up(self._follow)
 
     async def _follow(self) -> None:
         try:
@@ -257,9 +258,8 @@ class BrokerFollower:
             self._tell_of_overruled(entity for entity, rule in reading.changes if rule is not None)
         try:
             await self._settle()
-        except Exception:
-            # Of a fault here no client is to hear anything but that a limit is late.
-            log.exception("quotas_from %s: rules could not be put in force; it is tried again", self.name)
+        except Exception as error:  # noqa: BLE001 - no client hears anything of a fault here but that a limit is late
+            report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
             return
         if not self.has_read.is_set():
             log.info("quotas_from %s: %s has quotas of %d entities", self.name, reading.server, self.entities)
@@ -303,6 +303,7 @@ class BrokerFollower:
             if ticket.is_dropped or is_told(self._rules, one.changed):
                 self._let_go(ticket)
 
+    @repeated
     def _give_up(self, ticket: Ticket) -> None:
         """Let go of an answer that has waited for long enough, if it still waits."""
         if self._let_go(ticket):
@@ -391,7 +392,7 @@ class BrokerFollower:
         """Let go of the connection. A thread that hangs is not waited for."""
         reader, self._reader = self._reader, None
         if reader is not None:
-            threading.Thread(target=reader.close, name="quotas-close", daemon=True).start()
+            threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()
 
 
 def broker_follower(

@@ -9,6 +9,7 @@ from config.model import EntityName
 from protocol.api import API_NAMES
 from proxy.connection import Port
 from proxy.counters import OTHER as OTHER_API
+from proxy.isolation import internal_errors
 from proxy.latency import BOUNDS_NS
 from proxy.metrics import (
     broker_quotas,
@@ -106,6 +107,7 @@ class Families:
         quotas = [upstream.quotas for upstream in self._server.upstreams]
         ports = list(self._server.ports)
         yield from _of_configuration(self._reloads)
+        yield _of_internal_errors()
         yield from _of_listeners(ports, now_ms)
         yield _added_latency(ports)
         yield from _of_certificates(self._server)
@@ -304,6 +306,11 @@ def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bo
             f"The limit in force, {names.unit}.",
             ((text, row.limit) for text, row in rows if row.limit is not None),
         )
+
+
+def _of_internal_errors() -> Family:
+    help_ = "Exceptions that this program did not expect, by the part of it that was at work. Each ended one thing."
+    return _counter("internal_errors", help_, [(labels(where=where), n) for where, n in [*internal_errors.items()]])
 
 
 def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:

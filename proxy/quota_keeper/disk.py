@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from proxy.isolation import report
 from proxy.quota_store.alter import Change
 from proxy.quota_store.directory import StoreDirectory
 from proxy.quota_store.entity import Entity, StoredRule
@@ -82,8 +83,8 @@ class Disk:
             await asyncio.to_thread(self.store.write_snapshot, number, rules)
         except OSError as error:
             log.warning("%s: a snapshot could not be written: %s", self._directory, error)
-        except Exception:
-            log.exception("%s: a snapshot could not be written", self._directory)
+        except Exception as error:  # noqa: BLE001 - the journal has it all
+            report(error, "%s: a snapshot could not be written", self._directory)
 
     async def _off_loop(self, function: Callable[P, T], *arguments: P.args, **more: P.kwargs) -> T:
         loop = asyncio.get_running_loop()

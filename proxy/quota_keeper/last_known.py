@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from proxy.isolation import kept_up
 from proxy.quota_keeper.disk import Disk
 from proxy.quota_store.alter import Change
 from proxy.quota_store.entity import Entity, StoredRule
@@ -75,7 +76,7 @@ class LastKnown:
     async def run(self) -> None:
         """Write it down, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._disk.run())
+            tasks.create_task(kept_up(self._disk.run))
             while True:
                 await self._has_come.wait()
                 self._has_come.clear()

@@ -14,6 +14,7 @@ from typing import Final
 
 from config.quota_record import encode
 from config.terms import written_terms
+from proxy.isolation import kept_up, report
 from proxy.quota_keeper.keeper import Hold, NotKeptError
 from proxy.quota_keeper.last_known import LastKnown
 from proxy.quota_keeper.topic_state import StoreTopicState, Told, settings_of
@@ -125,15 +126,14 @@ class TopicKeeper:
         """Keep what is known on the disk, and look after how the topic is configured, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self.last_known is not None:
-                tasks.create_task(self.last_known.run())
+                tasks.create_task(kept_up(self.last_known.run))
             while True:
                 await self._is_to_be_looked_at.wait()
                 self._is_to_be_looked_at.clear()
                 try:
                     await self._look()
-                except Exception:
-                    # It is for a warning alone.
-                    log.exception("store %s: its configuration could not be looked at", self.name)
+                except Exception as error:  # noqa: BLE001 - it is for a warning alone
+                    report(error, "store %s: its configuration could not be looked at", self.name)
                 await asyncio.sleep(_LOOK_S)
 
     async def catch_up(self) -> None:
@@ -305,9 +305,8 @@ class TopicKeeper:
         try:
             await self._hold(changes)
         except Exception:
-            # The reader begins anew, and then they are told again.
+            # The reader begins again, and then they are told again.
             self.state.take_back(told)
-            log.exception("store %s: quotas could not be put in force; it is tried again", self.name)
             raise
         if self.last_known is not None:
             self.last_known.put(changes)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final, Protocol, TypeAlias
 
+from proxy.isolation import report
 from proxy.quota_topic.told import Told
 
 _STOP_S: Final = 1.0
@@ -51,4 +52,11 @@ class Hearing:
         """Have the loop hear, and wait until it has. In the reader's thread."""
         if self._loop.is_closed():
             raise asyncio.CancelledError
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hear(told), self._loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._heard(told), self._loop))
+
+    async def _heard(self, told: Told) -> None:
+        try:
+            await self._hear(told)
+        except Exception as error:
+            report(error, "what a topic tells could not be taken up; it is read again")
+            raise

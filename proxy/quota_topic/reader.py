@@ -21,6 +21,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
 from config.model import Address, QuotasFrom
+from proxy.isolation import persisting
 from proxy.quota_topic.asking import (
     ANY_ISOLATION,
     EARLIEST,
@@ -75,7 +76,7 @@ class Reader:
         self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="quotas-from", daemon=True)
+        self._thread = threading.Thread(target=persisting(self._run), name="quotas-from", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""

@@ -9,6 +9,7 @@ from time import monotonic_ns, time_ns
 from typing import Final, TypeAlias
 
 from config.model import ProxyConfig, QuotaRule, QuotasFrom
+from proxy.isolation import report
 from proxy.quota.entity import Entity
 from proxy.quota_topic.hearing import Hearing, Reader, Tell
 from proxy.quota_topic.state import QuotaTopicState
@@ -109,9 +110,8 @@ class QuotaTopic:
             self.state.advance(now_ms=_now_ms())
             try:
                 await self._settle()
-            except Exception:
-                # Of a fault here no client is to hear anything but that a limit is late.
-                log.exception("quotas_from %s: rules could not be put in force; it is tried again", self.name)
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
                 await asyncio.sleep(_AGAIN_S)
                 self._has_heard.set()
 

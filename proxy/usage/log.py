@@ -8,6 +8,7 @@ from time import monotonic, monotonic_ns, time_ns
 from typing import Final
 
 from config.model import ProxyConfig, UsageLog
+from proxy.isolation import report
 from proxy.usage.meter import Broker, Meter, Replicas
 from proxy.usage.record import Batch
 from proxy.usage.segments import Segments
@@ -72,8 +73,8 @@ class Usage:
                     if batch is not None:
                         self._put(batch)
                     await asyncio.sleep(0)
-            except Exception:  # whatever is wrong with a log, clients are not to feel it
-                log.exception("usage log: an interval could not be read to its end; what was used is in a later one")
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with a log, clients do not feel it
+                report(error, "an interval could not be read to its end; what was used is in a later one")
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Log what was used until now, and wait for the sinks to write it, for a while.

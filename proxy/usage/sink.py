@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import monotonic, monotonic_ns, time
 from typing import Final, Protocol
 
+from proxy.isolation import persisting
 from proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Sink:
         self._changed = threading.Condition()
         self._last_start_ms: int | None = None
         self._ends_s: float | None = None  # until when a stop waits; None: there is none
-        self._thread = threading.Thread(target=self._run, name=f"usage-{writer.name}", daemon=True)
+        self._thread = threading.Thread(target=persisting(self._run), name=f"usage-{writer.name}", daemon=True)
 
     def start(self) -> None:
         """Begin to write."""

@@ -428,7 +428,7 @@ async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogC
         one.fails = 2
         log.write(Setting(user="alice", key=P, value=5.0))
         await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
-    assert caplog.text.count("quotas could not be put in force; it is tried again") == 2
+    assert caplog.text.count("what a topic tells could not be taken up; it is read again") == 2
 
 
 @on_uvloop
