@@ -52,6 +52,13 @@ _FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
 _PARTITION_BYTES: Final = 4 + 4 + 8 + 4 + 8 + 4
 
 
+# What the client is to forget: the session of which its fetch was a part. It asks in full then.
+FETCH_SESSION_ID_NOT_FOUND: Final = 70
+# The epoch of a full fetch that opens a session, and of one that does not.
+OPENS_SESSION: Final = 0
+WITHOUT_SESSION: Final = -1
+
+
 class FetchLimits(NamedTuple):
     """How much a client asks for, and where in the data it says so.
 
@@ -92,6 +99,51 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
         return FetchLimits(offset, offset + 4, max_wait_ms, min_bytes, max_bytes)
     max_wait_ms, min_bytes = _TWO_INT32(data, offset - 4)
     return FetchLimits(offset, -1, max_wait_ms, min_bytes, UNLIMITED_BYTES)
+
+
+class FetchSession(NamedTuple):
+    """Which session a request (v7+) belongs to, and where in the data the epoch stands, an int32."""
+
+    session_id: int
+    epoch: int
+    epoch_offset: int
+
+
+def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
+    """Read the session of a request of which ``read_limits`` has read the limits.
+
+    Returns:
+        The session; None before v7, which has none, and where the data ends before it.
+    """
+    offset = limits.max_bytes_offset + 5
+    if api_version < FIRST_SESSION or offset + 8 > len(data):
+        return None
+    session_id, epoch = _TWO_INT32(data, offset)
+    return FetchSession(session_id, epoch, offset + 4)
+
+
+def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
+    """Return an answer without partitions, which clients take as one that is throttled (KIP-219).
+
+    Args:
+        correlation_id: Of the request.
+        api_version: Of the request, at most 18. Up to v0 there is no throttle time, up to v6 no error code.
+        throttle_time_ms: Above 0. In an answer to a full fetch it says that the partitions lack for a reason.
+        error_code: Of the whole request.
+
+    Returns:
+        A frame with its size; it belongs to no session.
+
+    Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
+    """
+    is_flexible = api_version >= FIRST_FLEXIBLE
+    body = correlation_id.to_bytes(4, signed=True) + (b"\0" if is_flexible else b"")
+    if api_version >= FIRST_THROTTLE:
+        body += throttle_time_ms.to_bytes(4)
+    if api_version >= FIRST_SESSION:
+        body += error_code.to_bytes(2) + bytes(4)
+    body += b"\1\0" if is_flexible else bytes(4)
+    return len(body).to_bytes(4) + body
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:

@@ -25,6 +25,8 @@ class Payers(NamedTuple):
 
 
 NOBODY: Final = Payers(None, None)
+# Requests wait in the line of these before they pass; for the others a connection waits by itself.
+IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
 class Policy(NamedTuple):
@@ -188,20 +190,46 @@ class Account:
 
         Args:
             bucket: what was charged.
-            wait_ms: what the charge said; above 0.
+            wait_ms: what the charge said; above 0. All of it is owed, whatever the client is told.
             now_ms: when it was charged.
             has_answer: whether there is an answer that can be held back; where not (acks=0), ``delay`` mutes as well.
 
         Returns:
-            Milliseconds that the client is to be slowed down; 0 where it is only observed.
+            Milliseconds that the client is told; 0 where it is only observed.
         """
         enforcement = self.enforcement(bucket)
         is_enforced = enforcement is not Enforcement.OBSERVE
+        if is_enforced:
+            bucket.silence(wait_ms, now_ms=now_ms)
+            if enforcement is Enforcement.RESPOND and bucket.line:
+                # The client's next request will find others in front of it; better told now than waited for then.
+                wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
+            wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)
         self.listening.counters.throttled(bucket)
         if not is_enforced:
             return 0
         if enforcement is Enforcement.RESPOND or not has_answer:
+            self.mute(wait_ms, now_ms=now_ms)
+        return wait_ms
+
+    def answer_empty(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
+        """Count a fetch that is answered without records, and mute the client until its turn.
+
+        Args:
+            bucket: In whose line it waited.
+            wait_ms: How long it will take for its turn to come.
+            now_ms: The time.
+
+        Returns:
+            Milliseconds that the answer says, at least 1: by them a client knows that it is no mistake.
+        """
+        wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
+        bucket.requests += 1
+        bucket.last_record_ms = now_ms
+        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
+        self.listening.counters.throttled(bucket)
+        if self.enforcement(bucket) is Enforcement.RESPOND:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
 
@@ -258,8 +286,8 @@ class Account:
         name = client_id.decode("utf-8", "backslashreplace")
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)
-        if self._is_newcomer and not self.observes(bucket):
-            # Else whoever reconnects after each request, or changes his client-id to and fro, would never wait.
+        if self._is_newcomer and kind not in IN_LINE and not self.observes(bucket):
+            # Else a client that reconnects after each request, or changes its client-id each time, would never wait.
             self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
         return bucket
 

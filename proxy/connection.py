@@ -41,6 +41,7 @@ from proxy.limits import (
     look_at_ms,
 )
 from proxy.quota.connections import ListenerQuota
+from proxy.quota.line import Waiter
 from proxy.session import Session
 from proxy.upstream import Upstream
 
@@ -131,6 +132,7 @@ class Gate:
         self.port = port
         self.upstream = upstream
         self.listening = listening
+        listening.quotas.turns.wake = _wake_soon
         self.seat()
 
     @property
@@ -656,6 +658,11 @@ def _cause(side: str, error: Exception | None) -> str:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.
     return f"{side}_lost" if isinstance(error, OSError) else INTERNAL_ERROR
+
+
+def _wake_soon(waiter: Waiter) -> None:
+    """Have a connection look whether its request may pass, once the session that is at work now is done."""
+    asyncio.get_running_loop().call_soon(waiter.take_turn)
 
 
 class _Parting(asyncio.Protocol):

@@ -21,12 +21,22 @@ _TWO_INT32: Final = Struct(">ii")
 
 
 def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Change:
-    """Lower a fetch's max_bytes, and min_bytes with it, to what its quota allows in a window (KAFKA-9677)."""
+    """Lower a fetch's max_bytes, and min_bytes with it, to what there is room for (KAFKA-9677)."""
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
         return NOTHING
     # The two are neighbours in every version.
     at = limits.min_bytes_offset
     return at, at + 8, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
+
+
+def without_session(data: bytes, change: Change, session: fetch.FetchSession) -> Change:
+    """Let a full fetch open no session at the broker, beside ``capped_fetch``'s ``change``: both lie in its front."""
+    at = session.epoch_offset
+    epoch = _INT32.pack(fetch.WITHOUT_SESSION)
+    if not change:
+        return at, at + 4, epoch
+    begin, until, replacement = change
+    return begin, at + 4, replacement + data[until:at] + epoch
 
 
 def response_change(

@@ -12,6 +12,7 @@ from config.model import KafkaSettings, Principals, ProxyConfig, Shaping
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.connections import ConnectionQuotas
 from proxy.quota.entity import QuotaKind, bounded
+from proxy.quota.line import Line, Turns
 from proxy.quota.open_connections import OpenConnections
 from proxy.quota.shared import Followed, SharedRules
 
@@ -59,6 +60,7 @@ class BrokerQuotas:
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
+        self.turns = Turns()
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
         self.limits_requests = self._limits_requests()
@@ -100,7 +102,7 @@ class BrokerQuotas:
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
-        self.generation += 1
+        self.renew()
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
         self.arrivals.follow_addresses(None if changed is None else changed.addresses)
@@ -129,12 +131,19 @@ class BrokerQuotas:
             self.connections.follow(self._principals.charged_user)
         self.arrivals.follow_addresses(changed.addresses)
         if changed.tables:
-            self.generation += 1
+            self.renew()
             self.limits_requests = self._limits_requests()
 
     def renew(self) -> None:
-        """Have every connection ask again for what it keeps."""
+        """Have every connection ask again for what it keeps, and those that wait for a turn look again."""
         self.generation += 1
+        self.turns.wake_all()
+
+    def line(self, bucket: Bucket) -> Line:
+        """Return the line in front of ``bucket``."""
+        if bucket.line is None:
+            bucket.line = Line(self.turns)
+        return bucket.line
 
     def is_broker(self, principal: str) -> bool:
         """Whether the ``replica_id`` of this principal's fetches is believed."""
@@ -176,7 +185,7 @@ class BrokerQuotas:
         for manager in self.managers:
             for gone in manager.expire_slices(now_ms=now_ms):
                 if gone:
-                    self.generation += 1
+                    self.renew()
                 yield
             self._follow_sharing()
         yield from self.arrivals.expire_slices(now_ms=now_ms)
@@ -185,14 +194,14 @@ class BrokerQuotas:
         ended = sum(manager.sharing_ended for manager in self._managers.values())
         if ended != self._sharing_ended:
             self._sharing_ended = ended
-            self.generation += 1
+            self.renew()
 
     def _limits_requests(self) -> bool:
         """Whether requests are charged beside their bytes."""
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return how long one wait may be; for service time Kafka itself has a bound, one window.
+        """Return how long a response may say that a wait is; for service time Kafka has a bound of its own, one window.
 
         Source: ``ClientRequestQuotaManager.throttleTime``.
         """
@@ -210,7 +219,7 @@ class BrokerQuotas:
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return the settings with the windows of a kind's rate: mutations are held to tokens, their rate is only shown.
+        """Return the settings with the windows of a rate. Mutations are held to tokens, and their rate is only shown.
 
         Source: ``ControllerMutationQuotaManager.registerQuotaMetrics``.
         """

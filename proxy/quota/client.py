@@ -2,15 +2,17 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
 from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
+from proxy.quota.line import Line, Place
 from proxy.quota.pacing import TokenBucket
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
-from proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 
 # Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000
@@ -67,17 +69,21 @@ class Bucket:
     """What one entity used, and what it may use. Plain integers, read by metrics as they are.
 
     ``limit`` is what may be recorded in a second (``QuotaKind.per_unit``), ``float(UNLIMITED)`` without a quota.
-    ``in_flight`` is what was passed on and is charged when its response comes. ``silent_until_ms``
-    is the end of the longest wait that was given: each connection sits out its own, whoever comes anew sits out what is
-    left of this one. ``rate`` is what Kafka measures under these tags where ``is_kafkas``, else this bucket's alone;
-    ``also`` is what Kafka measures instead, shared by all buckets to which Kafka gives the same tags.
-    ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for ``proxy.usage``: what of the
-    counters it has taken.
+    ``in_flight`` is what was passed on and is charged when its response comes; of a fetch, what it is expected to
+    bring. ``silent_until_ms`` is when everything is paid that was charged: until then no connection's request passes.
+    What is owed is never forgiven; ``max_throttle_time_ms`` bounds only what one response says. ``line`` has the
+    requests that wait for that; None where none ever did. ``rate`` is what Kafka measures under these tags where
+    ``is_kafkas``, else this bucket's alone; ``also`` is what Kafka measures instead, shared by all buckets to which
+    Kafka gives the same tags. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for
+    ``proxy.usage``: what of the counters it has taken.
     """
 
     __slots__ = (
-        "_max_throttle_time_ms",
+        "_longest_wait_ms",
+        "_reserved_until_ms",
+        "_room",
         "_sampled_room",
+        "_spread",
         "_tokens",
         "also",
         "amount",
@@ -94,8 +100,9 @@ class Bucket:
         "last_record_ms",
         "level",
         "limit",
+        "line",
         "logged",
-        "max_fetch_bytes",
+        "max_throttle_time_ms",
         "observed_throttle_time_ms",
         "observed_throttled_requests",
         "rate",
@@ -121,7 +128,8 @@ class Bucket:
         self.rule: QuotaRule | None = None
         self.level: Level | None = None
         self.enforcement: Enforcement | None = None  # None: what the listener says
-        self.max_fetch_bytes = _MAX_INT32
+        self.line: Line | None = None
+        self.max_throttle_time_ms = _MAX_INT32
         self.generation = -1
         self.amount = 0
         self.requests = 0
@@ -137,22 +145,64 @@ class Bucket:
         self.is_listed = False
         self.is_waiting = False
         self._sampled_room = float(UNLIMITED)
+        self._room = float(UNLIMITED)
         self._tokens: TokenBucket | None = None
-        self._max_throttle_time_ms = _MAX_INT32
+        self._spread: TokenBucket | None = None
+        self._reserved_until_ms = 0.0
+        self._longest_wait_ms = _MAX_INT32
 
     def set_arithmetic(
-        self, *, room: float, burst_ms: int | None, max_throttle_time_ms: int, max_fetch_bytes: int, now_ms: int
+        self,
+        *,
+        room: float,
+        burst_ms: int | None,
+        spread_ms: int | None,
+        longest_wait_ms: int,
+        max_throttle_time_ms: int,
+        now_ms: int,
     ) -> None:
-        """Put the bucket under other numbers; what was recorded stays. ``burst_ms`` is None for sampled windows."""
+        """Put the bucket under other numbers; what was recorded stays, and so does what is owed, as bytes.
+
+        Args:
+            room: What the limit allows in the shortest window.
+            burst_ms: How much an idle client may have saved up, in milliseconds of the limit; None: sampled windows.
+            spread_ms: Likewise, for the line in front of a bucket with sampled windows; None: they alone decide.
+                Fetches have it: a window's worth at once every eleven seconds would make six windows of some minutes.
+            longest_wait_ms: What a charge may say at the most, and owe.
+            max_throttle_time_ms: What a response may say at the most.
+            now_ms: The time.
+        """
+        owed_ms = self.silent_until_ms - now_ms
         self._sampled_room = room
-        self._max_throttle_time_ms = max_throttle_time_ms
-        self.max_fetch_bytes = max_fetch_bytes
+        self._longest_wait_ms = longest_wait_ms
+        self.max_throttle_time_ms = max_throttle_time_ms
+        self._tokens = self._token_bucket(self._tokens, burst_ms, now_ms)
+        self._spread = self._token_bucket(self._spread, spread_ms, now_ms)
+        self._room = room if burst_ms is None else self.limit * burst_ms / 1_000
+        if owed_ms > 0:
+            self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0
+
+    def _token_bucket(self, before: TokenBucket | None, burst_ms: int | None, now_ms: int) -> TokenBucket | None:
         if burst_ms is None:
-            self._tokens = None
-        elif self._tokens is None:
-            self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
-        else:
-            self._tokens.burst_ms = burst_ms
+            return None
+        if before is not None:
+            before.burst_ms = burst_ms
+            return before
+        tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
+        owed = self.rate.peek_sum(now_ms=now_ms) - self._sampled_room if self.silent_until_ms > now_ms else 0
+        if owed > 0:
+            tokens.record(round(owed + self.limit * burst_ms / 1_000), byte_rate_limit=self.limit, now_ms=now_ms)
+        return tokens
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """Return how long the bucket must be left alone as it is now. A pure read."""
+        limit = self.limit
+        if self._tokens is not None:
+            tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
+            return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=limit), self._longest_wait_ms)
+        total, window_ms = self.rate.peek_sum(now_ms=now_ms), self.rate.peek_window_ms(now_ms=now_ms)
+        wait_ms = throttle_time_ms(byte_rate=total * 1_000 / window_ms, byte_rate_limit=limit, window_ms=window_ms)
+        return min(max(0, wait_ms), self._longest_wait_ms)
 
     @property
     def usage(self) -> Usage:
@@ -181,6 +231,11 @@ class Bucket:
         """How much an idle client may have saved up, in milliseconds of the limit; None for sampled windows."""
         return None if self._tokens is None else self._tokens.burst_ms
 
+    @property
+    def max_fetch_bytes(self) -> int:
+        """What a fetch may ask for at the most: what the limit allows in a window, paced in a burst."""
+        return max(1, int(min(self._room, _MAX_INT32)))
+
     def refill(self, *, now_ms: int) -> None:
         """Be as if nothing had been charged for long: with all the tokens that may be saved up."""
         if self._tokens is not None:
@@ -190,7 +245,8 @@ class Bucket:
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Record ``amount`` and return how long their sender must now be silent, in milliseconds; 0: not at all.
 
-        What is over the limit stays recorded. Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
+        What is over the limit stays recorded, and is owed for as long as this says, however little of it a response
+        may say. Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
         self.amount += amount
         self.requests += 1
@@ -204,6 +260,8 @@ class Bucket:
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
         else:
+            if self._spread is not None:
+                self._spread.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             # Under this sum no rate is over the limit, and while nothing is to be purged measuring changes nothing.
             if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
                 return 0
@@ -212,7 +270,80 @@ class Bucket:
                 return 0
             window_ms = rate.window_ms(now_ms=now_ms)
             wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
-        return min(wait_ms, self._max_throttle_time_ms)
+        return min(wait_ms, self._longest_wait_ms)
+
+    def reserve(self, amount: int, *, now_ms: int) -> None:
+        """Take it that a request passes that is expected to charge ``amount``; each is to be ``settle``d.
+
+        While it is unanswered no other passes for which there is no room, for as long as it would have to be waited for
+        had it been charged. So a request that never ends holds up its bucket's other requests no longer than it may.
+        """
+        self.in_flight += amount
+        if self.is_limited:
+            from_ms = max(self._reserved_until_ms, now_ms)
+            self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
+
+    def settle(self, amount: int) -> None:
+        """Take it that such a request is answered, or never will be."""
+        self.in_flight -= amount
+        if self.in_flight and self.is_limited:
+            self._reserved_until_ms -= amount * 1_000 / self.limit
+        else:
+            self._reserved_until_ms = 0.0
+
+    def is_free(self, amount: int, *, now_ms: int) -> bool:
+        """Whether a request may pass that is expected to charge ``amount``. A pure read.
+
+        It may while nothing is owed, and there is room for it beside all that is in flight; or nothing is in flight,
+        for one request may always go over the limit, and is waited for afterwards.
+        """
+        if now_ms < self.silent_until_ms:
+            return False
+        if self._spread is not None:
+            tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+            if tokens < 0 or (self.in_flight and tokens < self.in_flight + amount):
+                return tokens >= 0 and now_ms >= self._reserved_until_ms
+        return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)
+
+    def free_at_ms(self, *, now_ms: int) -> int:
+        """Return when a request may pass that may not now, if nothing is charged until then. A pure read."""
+        at_ms = float(self.silent_until_ms)
+        if self._spread is not None:
+            tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+            at_ms = max(at_ms, now_ms - tokens * 1_000 / self.limit)
+        if self.in_flight:
+            at_ms = max(at_ms, self._reserved_until_ms)
+        return max(now_ms + 1, ceil(at_ms))
+
+    def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
+        """Return how long it will take for a request's turn to come, as far as can be told now.
+
+        Args:
+            place: Of the request; None: of one that comes now.
+            now_ms: The time.
+        """
+        wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
+        line = self.line
+        if line is not None:
+            line.sweep(now_ms=now_ms)
+            wait_ms += ceil(line.ahead(place) * line.mean_amount * 1_000 / self.limit)
+        return min(wait_ms, MAX_THROTTLE_TIME_MS)
+
+    def fetch_room(self, *, now_ms: int) -> int:
+        """Return how many bytes a fetch may ask for now; at least 1, for which a broker gives one batch.
+
+        Of what the limit allows at once, each connection that holds the bucket may ask for its share: all of them may
+        wait at the broker for data, and get it at the same moment.
+        """
+        share = self._room / max(1, self.holders)
+        if self._tokens is not None:
+            room = self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+        else:
+            room = self._sampled_room - self.rate.peek_sum(now_ms=now_ms)
+            if self._spread is not None:
+                share *= self._spread.burst_ms / 1_000 * self.limit / self._room
+                room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
+        return max(1, int(min(room - self.in_flight, share, _MAX_INT32)))
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
         """Take back what was charged and then not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""
@@ -259,9 +390,8 @@ class Bucket:
         return self.rate.over_until_ms(0.0 if has_new_rules else self._sampled_room, now_ms=now_ms)
 
     def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
-        """Count one throttled request."""
+        """Count one throttled request, of which a response says that it is to wait ``wait_ms``."""
         if is_enforced:
-            self.silence(wait_ms, now_ms=now_ms)
             self.throttled_requests += 1
             self.throttle_time_ms += wait_ms
             self.throttle_time.record(wait_ms, now_ms=now_ms)
@@ -270,7 +400,7 @@ class Bucket:
             self.observed_throttle_time_ms += wait_ms
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Remember a wait, for connections that are still to come."""
+        """Let no request pass for ``wait_ms``, whichever connection it comes on."""
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
     def tokens(self, *, now_ms: int) -> float | None:
@@ -418,7 +548,8 @@ class ClientQuotaManager:
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
         """Resolve, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""
-        return self.bucket(user=user, client_id=client_id, now_ms=now_ms).charge(amount, now_ms=now_ms)
+        bucket = self.bucket(user=user, client_id=client_id, now_ms=now_ms)
+        return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
 
     def limit_of(self, bucket: Bucket) -> float | None:
         """Return the limit now in force for ``bucket``, also when it was not used since the rules changed."""
@@ -438,6 +569,7 @@ class ClientQuotaManager:
             gone = 0
             for bucket in buckets[start : start + _EXPIRY_SLICE]:
                 is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and not bucket.in_flight
+                is_silent = is_silent and bucket.silent_until_ms <= now_ms
                 if is_silent and bucket.is_listed:
                     self._places.remove(bucket)
                     gone += 1
@@ -568,11 +700,12 @@ class ClientQuotaManager:
         own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
         shaping = own_shaping or self._shaping
         is_paced = shaping is Shaping.PACED and bucket.is_limited
-        room = bucket.limit * self._burst_ms / 1_000 if is_paced else window_room
+        is_spread = self.kind is QuotaKind.FETCH and bucket.is_limited and not is_paced
         bucket.set_arithmetic(
             room=window_room,
             burst_ms=self._burst_ms if is_paced else None,
+            spread_ms=(self._samples - 1) * self._window_ms // 2 if is_spread else None,
+            longest_wait_ms=self._window_ms if self.kind is QuotaKind.REQUEST else _MAX_INT32,
             max_throttle_time_ms=self._max_throttle_time_ms,
-            max_fetch_bytes=max(1, int(min(room, _MAX_INT32))),
             now_ms=now_ms,
         )

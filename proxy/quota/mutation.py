@@ -118,7 +118,7 @@ def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> Mutati
     Returns:
         How long the client has to wait. With a strict quota it has to only if some of the request was refused.
     """
-    wait_ms = bucket.charge(sum(decision.permits.values()), now_ms=now_ms)
+    wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
     if decision.is_strict and not decision.refused:
         wait_ms = 0
     return MutationThrottle(throttle_time_ms=wait_ms, recorded_ms=now_ms)

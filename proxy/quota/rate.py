@@ -132,6 +132,27 @@ class Rate:
                 oldest_ms = min(oldest_ms, start_ms)
         return total / (self._stands_for_ms(now_ms - oldest_ms) / 1000)
 
+    def peek_sum(self, *, now_ms: int) -> int:
+        """Return what still counts of all that was recorded. Changes nothing."""
+        if now_ms < self.exact_before_ms:
+            return self.total
+        slots = self._slots
+        return sum(
+            slots[at]
+            for at in range(0, len(slots), _SLOT_LENGTH)
+            if now_ms - slots[at + _LAST_EVENT_MS] < self._span_ms
+        )
+
+    def peek_window_ms(self, *, now_ms: int) -> int:
+        """Return what ``window_ms`` would. Changes nothing."""
+        slots = self._slots
+        counts = [
+            slots[at + _START_MS]
+            for at in range(0, len(slots), _SLOT_LENGTH)
+            if now_ms - slots[at + _LAST_EVENT_MS] < self._span_ms
+        ]
+        return self._stands_for_ms(now_ms - min(counts, default=now_ms))
+
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
         """Return when the last that was recorded leaves the windows, if more than ``total`` still counts; else 0.
 

@@ -34,7 +34,7 @@ from proxy.quota.entity import QuotaKind, bounded
 from proxy.quota_changes.outcome import Origin
 from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
-from proxy.rewrite import NOTHING, Change, capped_fetch, response_change
+from proxy.rewrite import NOTHING, Change, capped_fetch, response_change, without_session
 from proxy.service_time import NO_TIME, is_exempt
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Habit, State
 
@@ -49,6 +49,8 @@ MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_REFUSED_BYTES: Final = 1024 * 1024
 # And how long its client is to be silent: well below what clients time out after.
 REFUSED_FOR_MS: Final = 500
+# How long a client is to be silent at least that is answered without records: one that does not wait would spin.
+LEAST_EMPTY_MS: Final = 20
 # What a client has sent before it knew is on its way still: longer than most round trips, and shorter than the 100 ms
 # after which clients that do not heed a throttle time try again.
 REFUSED_BEHIND_MS: Final = 50
@@ -78,7 +80,9 @@ class Requests(State):
         max_frame_bytes = 4 + listening.policy.max_frame_size_bytes
         answer = self._answer
         is_held = answer is not None and answer[4]  # an answer is to be delayed as soon as it is there
-        self.is_blocked = False
+        if self.is_blocked:
+            self.is_blocked = self._is_in_line = False
+            self._line_until_ms = 0
         try:
             while position < end:
                 if (
@@ -142,6 +146,9 @@ class Requests(State):
                 self._client_at = 0 if is_tail else position
             elif self._client_data:
                 self._client_data = b""
+            if self._place is not None and not self._is_in_line:
+                # It waits for something else, or its client is to be silent first: others go on.
+                self._place.line.step_aside(self._place, back_ms=account.muted_until_ms or now_ms)
         if position < end and not self.is_blocked:
             most_bytes = self._max_waiting_bytes()
             if end - position > most_bytes:
@@ -222,7 +229,7 @@ class Requests(State):
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None
             sent.begin()
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent, 0))
         return NOTHING
 
     def _admit_produce(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Change | None:
@@ -275,7 +282,7 @@ class Requests(State):
             self.is_blocked = True
             return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
-            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None, None))
+            self._in_flight.append((correlation_id, FETCH, api_version, size_bytes, None, None, 0))
             return NOTHING
         if not self._is_alone():
             return None
@@ -382,8 +389,8 @@ class Requests(State):
         change = self._admit_other(head, now_ms)
         if change is not None:
             self._exchange = PassingAlteration(authority, data[position:frame_end])
-            correlation_id, _, api_version, size_bytes, _, sent = self._in_flight.pop()
-            self._in_flight.append((correlation_id, EXCHANGED, api_version, size_bytes, None, sent))
+            correlation_id, _, api_version, size_bytes, _, sent, _ = self._in_flight.pop()
+            self._in_flight.append((correlation_id, EXCHANGED, api_version, size_bytes, None, sent, 0))
             self._most_in_flight = 0
         return change
 
@@ -427,11 +434,11 @@ class Requests(State):
         self._exchange = exchange
         if isinstance(decision, Ask):
             self._question = decision.frame
-            self._in_flight.append((correlation_id, EXCHANGED, api_version, 0, None, None))
+            self._in_flight.append((correlation_id, EXCHANGED, api_version, 0, None, None, 0))
             self.is_blocked = True
             return None
         api_key = EXCHANGED if decision.is_answer_read else api_key
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent, 0))
         return (position, frame_end, decision.frame) if decision.frame else NOTHING
 
     def _waits(self, now_ms: int) -> bool:
@@ -495,10 +502,9 @@ class Requests(State):
             yield self._mutations.charged
 
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
-        """Take up a Produce request, unless it would go over the quota while others are unanswered."""
+        """Take up a Produce request, unless it has to wait in the line of its bucket."""
         bucket = habit.bucket
-        if self._in_flight and not bucket.has_room(size_bytes, now_ms=now_ms) and not self.account.observes(bucket):
-            self.is_blocked = True
+        if bucket.is_limited and not self._has_turn(bucket, size_bytes, now_ms):
             return None
         sent = habit.sent
         if sent is not None:
@@ -506,12 +512,40 @@ class Requests(State):
                 return None
             if sent.payers is not NOBODY:
                 sent.begin()
+        bucket.reserve(size_bytes, now_ms=now_ms)
+        if self._place is not None:
+            self._leave_line()
         if habit.acks:
-            bucket.in_flight += size_bytes
-            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent))
+            self._in_flight.append((correlation_id, PRODUCE, habit.api_version, size_bytes, bucket, sent, size_bytes))
         else:
             self._acks0 = (bucket, size_bytes, sent)
         return NOTHING
+
+    def _has_turn(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
+        """Whether a request may pass that is expected to charge ``amount`` to a bucket with a limit.
+
+        Else it waits: for what is in front of it on its own connection, or in the line of the bucket.
+        """
+        if self.account.observes(bucket) or now_ms < self._refuses_until_ms:
+            return True
+        place = self._place
+        if place is not None and place.line is not bucket.line:
+            self._leave_line()
+            place = None
+        if self._in_flight and not bucket.has_room(amount, now_ms=now_ms):
+            self.is_blocked = True
+            return False
+        first = None if bucket.line is None else bucket.line.first()
+        if (first is None or first is place) and bucket.is_free(amount, now_ms=now_ms):
+            return True
+        line = self.account.listening.quotas.line(bucket)
+        if place is None:
+            place = self._place = line.take(self.owner)
+        line.wait(place)
+        self.is_blocked = self._is_in_line = True
+        if line.first() is place:
+            self._line_until_ms = bucket.free_at_ms(now_ms=now_ms)
+        return False
 
     def _identity(self, client_id: bytes) -> str | None:
         """Return whose turn it has to be for a request of this client-id; None: there is no queue."""
@@ -632,36 +666,109 @@ class Requests(State):
         body: int = 0,
     ) -> Change | None:
         """Take up a fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
-        bucket = habit.bucket
-        change, sent = NOTHING, habit.sent
+        bucket, sent = habit.bucket, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
+        change, reserved_bytes = NOTHING, 0
         if is_capped or sent is not None:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
                 return None
+            frame_end = position + 4 + size_bytes
             at = body or position + habit.front_end
-            limits = _READ_LIMITS[habit.api_key](data, at, habit.api_version, end=position + 4 + size_bytes)
+            limits = _READ_LIMITS[habit.api_key](data, at, habit.api_version, end=frame_end)
             if limits is None:
                 return None
-            if sent is not None:
-                is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
-                if not (is_patient and wants_data):
-                    sent = sent._replace(asked=asked(habit.api_key, habit.api_version, 1, is_patient, wants_data))
-                if not self._may_ask(sent, size_bytes, now_ms):
-                    return None
-                if sent.payers is not NOBODY:
-                    sent.begin()
             if is_capped:
-                change = capped_fetch(limits, bucket.max_fetch_bytes)
+                room_bytes = bucket.fetch_room(now_ms=now_ms)
+                # What the last one brought this one is expected to bring: hardly anything where it polls for news.
+                reserved_bytes = self._fetched_bytes if self._fetched_bytes >= 0 else min(limits.max_bytes, room_bytes)
+                has_waited = self._place is not None and self._place.is_waiting
+                if not self._has_turn(bucket, reserved_bytes, now_ms):
+                    self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
+                    return self._answer_empty(habit, data, position, frame_end, correlation_id, limits, now_ms)
+                change = self._capped(habit, data, limits, room_bytes)
+            if sent is not None and (sent := self._may_poll(habit, sent, limits, size_bytes, now_ms)) is None:
+                return None
+        bucket.reserve(reserved_bytes, now_ms=now_ms)
+        if self._place is not None:
+            self._leave_line()
         self._fetches_in_flight += 1
-        self._in_flight.append((correlation_id, habit.api_key, habit.api_version, size_bytes, bucket, sent))
+        self._in_flight.append(
+            (correlation_id, habit.api_key, habit.api_version, size_bytes, bucket, sent, reserved_bytes)
+        )
         return change
+
+    def _may_poll(
+        self, habit: Habit, sent: Sent, limits: fetch.FetchLimits, size_bytes: int, now_ms: int
+    ) -> Sent | None:
+        """Return what a fetch is charged beside its bytes, which begins now; None: it may not pass yet."""
+        is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
+        if not (is_patient and wants_data):
+            sent = sent._replace(asked=asked(habit.api_key, habit.api_version, 1, is_patient, wants_data))
+        if not self._may_ask(sent, size_bytes, now_ms):
+            return None
+        if sent.payers is not NOBODY:
+            sent.begin()
+        return sent
+
+    def _capped(self, habit: Habit, data: bytes, limits: fetch.FetchLimits, room_bytes: int) -> Change:
+        """Return what to change in a fetch: it asks for what there is room for, and opens no session it may lose."""
+        change = capped_fetch(limits, room_bytes)
+        if self._is_sessionless and habit.api_key == FETCH:
+            session = fetch.read_session(data, limits, habit.api_version)
+            if session is not None and session.epoch == fetch.OPENS_SESSION:
+                return without_session(data, change, session)
+        return change
+
+    def _answer_empty(
+        self,
+        habit: Habit,
+        data: bytes,
+        position: int,
+        frame_end: int,
+        correlation_id: int,
+        limits: fetch.FetchLimits,
+        now_ms: int,
+    ) -> Change | None:
+        """Answer a fetch without records if its turn will not come while its client waits; None: it stays in line.
+
+        So it is with Kafka: over the quota a consumer is told at once how long to be silent. Its place is kept.
+        """
+        if not self._is_in_line or habit.api_key != FETCH:
+            return None
+        bucket, api_version = habit.bucket, habit.api_version
+        wait_ms = bucket.line_wait_ms(self._place, now_ms=now_ms)
+        is_delayed = self.account.enforcement(bucket) is Enforcement.DELAY
+        patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
+        until_ms = self._waits_since_ms + max(0, patience_ms)
+        if now_ms < until_ms if is_delayed else now_ms + wait_ms <= until_ms:
+            self._line_until_ms = min(self._line_until_ms or until_ms, until_ms)
+            return None
+        is_readable = api_version <= HIGHEST_VERSION[FETCH] and frame_end - position <= MAX_REFUSED_BYTES
+        if not is_readable or self._in_flight or self._is_being_answered:
+            return None
+        if frame_end > len(data):
+            self.is_blocked = self._is_in_line = False  # the rest is to come, and others go on meanwhile
+            return None
+        session = fetch.read_session(data, limits, api_version)
+        # A broker's session would not know of this fetch, and what it says of its partitions would be lost.
+        is_in_session = session is not None and session.session_id != 0
+        error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
+        self._is_sessionless = True
+        told_ms = self.account.answer_empty(bucket, max(wait_ms, LEAST_EMPTY_MS), now_ms=now_ms)
+        self._is_in_line = self.is_blocked = False
+        self.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))
+        return position, frame_end, b""
 
     def _end_request(self, now_ms: int) -> None:
         """Go on behind a request that has now passed: charge it if it will not be answered."""
         if self._acks0 is not None:
             bucket, size_bytes, sent = self._acks0
             self._acks0 = None
+            bucket.settle(size_bytes)
+            if bucket.line is not None:
+                bucket.line.note(size_bytes)
+                bucket.line.wake_first()
             charges = [(bucket, bucket.charge(size_bytes, now_ms=now_ms))]
             if sent is not None:
                 charges += sent.pass_unanswered(now_ms=now_ms)
@@ -682,13 +789,14 @@ class Requests(State):
     def _max_waiting_bytes(self) -> int:
         """Return how much may be kept of a request whose head is not whole.
 
-        A follower's fetch is read to its end, and so is a login, and a Produce that is to be refused.
+        A follower's fetch is read to its end, and so is a login, a Produce that is to be refused, and a fetch that is
+        to be answered without records.
         """
         if self.account.believes_replicas() or self._mutations is not None:
             return MAX_REPLICA_FETCH_BYTES
         if self._quota_requests is not None and self._quota_requests.is_coming:
             return 4 + MAX_QUOTA_REQUEST_BYTES
-        if self._refuses_until_ms:
+        if self._refuses_until_ms or self._place is not None:
             return 4 + MAX_REFUSED_BYTES
         return 2 * MAX_HEAD_BYTES if self._login is None else 4 + sasl.MAX_LOGIN_BYTES
 
@@ -716,7 +824,7 @@ class Requests(State):
             sent.begin()
         claim = account.listening.policy.oauthbearer_claim
         login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
-        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent))
+        self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent, 0))
         self._await_login()
         return NOTHING
 

@@ -233,10 +233,10 @@ class Responses(Requests):
         response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
         if response_bytes < 4:
             raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
-        expected_id, api_key, api_version, size_bytes, bucket, sent = self._in_flight.pop(0)
+        expected_id, api_key, api_version, size_bytes, bucket, sent, reserved_bytes = self._in_flight.pop(0)
         if expected_id != correlation_id:
             # A broker answers a connection's requests in their order. This one is still to be given back by close.
-            self._in_flight.insert(0, (expected_id, api_key, api_version, size_bytes, bucket, sent))
+            self._in_flight.insert(0, (expected_id, api_key, api_version, size_bytes, bucket, sent, reserved_bytes))
             raise UnexpectedResponse(
                 f"a response has correlation_id {correlation_id}, expected was {expected_id} "
                 f"(api_key {api_key}, version {api_version})"
@@ -249,12 +249,15 @@ class Responses(Requests):
             self._end_service()
             sent = None
         if bucket is not None:
-            if api_key == PRODUCE:
-                bucket.in_flight -= size_bytes
-                wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
-            else:
+            bucket.settle(reserved_bytes)
+            charged_bytes = size_bytes
+            if api_key != PRODUCE:
                 self._fetches_in_flight -= 1
-                wait_ms = bucket.charge(_charged_bytes(response_bytes, api_key, api_version), now_ms=now_ms)
+                charged_bytes = self._fetched_bytes = _charged_bytes(response_bytes, api_key, api_version)
+            wait_ms = bucket.charge(charged_bytes, now_ms=now_ms)
+            if bucket.line is not None:
+                bucket.line.note(charged_bytes)
+                bucket.line.wake_first()
         elif sent is None and self._call is not None:
             self._move_up(self._call)  # a question of ours: what it was for waits anew
         if sent is not None:

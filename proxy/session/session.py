@@ -10,6 +10,7 @@ be written. What a client sent ahead ``is_blocked`` for one of these reasons:
 * it is muted: it was over its quota, and ``muted_until_ms`` has not come;
 * its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
+* the bucket of its next request is in debt, or others are in front of it in the bucket's line (``proxy.quota.line``);
 * too many requests are unanswered, or one of a login is: who pays for the next one depends on it;
 * a queue stands in front of the broker, and it is not its turn (``proxy.calls``);
 * its client does not take its answers, and somebody is charged for more than its bytes, or waits in that queue;
@@ -134,9 +135,11 @@ class Session(Responses):
             self._request_left = 0
             # Behind it nothing was taken up, and what came before it is answered first.
             if self._acks0 is None and self._in_flight:
-                _, api_key, _, size_bytes, bucket, sent = self._in_flight.pop()
-                if bucket is not None and api_key == PRODUCE:
-                    bucket.in_flight -= size_bytes
+                *_, bucket, sent, reserved_bytes = self._in_flight.pop()
+                if bucket is not None:
+                    bucket.settle(reserved_bytes)
+                    if bucket.line is not None:
+                        bucket.line.wake_first()
                 if sent is not None:
                     sent.forget()
                     self._charge_turn(sent)
@@ -152,12 +155,12 @@ class Session(Responses):
             has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
                 Produce whose client did not wait for the answer, too; else who resets his connections never pays.
         """
-        for index, (_, api_key, _, size_bytes, bucket, sent) in enumerate(self._in_flight):
+        for index, (_, api_key, _, size_bytes, bucket, sent, reserved_bytes) in enumerate(self._in_flight):
             is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
             is_charged = has_passed and is_whole
-            if bucket is not None and api_key == PRODUCE:
-                bucket.in_flight -= size_bytes
-                if is_charged:
+            if bucket is not None:
+                bucket.settle(reserved_bytes)
+                if is_charged and api_key == PRODUCE:
                     self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
             if sent is not None:
                 service = self._end_service()  # nothing for those behind the first
@@ -169,6 +172,8 @@ class Session(Responses):
                 ):
                     self._silence(payer, wait_ms, now_ms)
         self._forget_acks0(had_turn=has_passed)
+        self._wake_lines()
+        self._leave_line()
         self._in_flight.clear()
         if self._follower is not None:
             self._follower.close()
@@ -179,13 +184,25 @@ class Session(Responses):
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
 
+    def _wake_lines(self) -> None:
+        """Have those look again that wait for what this connection has in flight."""
+        for flight in self._in_flight:
+            bucket = flight[4]
+            if bucket is not None and bucket.line is not None:
+                bucket.line.wake_first()
+
     def _forget_acks0(self, *, had_turn: bool) -> None:
         """Charge nobody for a Produce that will have no answer and has not wholly passed, but for the turn it had."""
-        if self._acks0 is not None and (sent := self._acks0[2]) is not None:
-            sent.forget()
-            if had_turn:
-                self._charge_turn(sent)
-        self._acks0 = None
+        if self._acks0 is not None:
+            bucket, size_bytes, sent = self._acks0
+            self._acks0 = None
+            bucket.settle(size_bytes)
+            if bucket.line is not None:
+                bucket.line.wake_first()
+            if sent is not None:
+                sent.forget()
+                if had_turn:
+                    self._charge_turn(sent)
 
     def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
         if wait_ms > 0 and not self.account.observes(bucket):

@@ -15,6 +15,7 @@ from proxy.exchange import Exchange
 from proxy.login import Login
 from proxy.mutations import Mutations
 from proxy.quota.client import Bucket
+from proxy.quota.line import Place, Waiter
 from proxy.quota_requests import QuotaRequests
 from proxy.replication.follower import Follower
 from proxy.service_time import NO_TIME, Service, ServiceTime
@@ -29,9 +30,9 @@ MAX_IN_FLIGHT: Final = 256
 # Likewise: a request whose answer is read whole, by who has decided on it.
 EXCHANGED: Final = -2
 # A request that awaits its response: correlation_id, api_key, api_version, size_bytes, the bucket that is charged for
-# its bytes (None: nobody's), and what it is charged beside them. A plain tuple: there is one for every request that
-# passes.
-InFlight = tuple[int, int, int, int, Bucket | None, Sent | None]
+# its bytes (None: none is), what it is charged beside them, and what it has reserved in that bucket, in bytes. A plain
+# tuple: there is one for every request that passes.
+InFlight = tuple[int, int, int, int, Bucket | None, Sent | None, int]
 # A response that has begun: api_key, api_version, length with size prefix, wait in ms, whether to hold it that long.
 Answer = tuple[int, int, int, int, bool]
 # A mute that does not end: no further request is taken up.
@@ -70,6 +71,7 @@ class State:
         "_client_pieces",
         "_come_bytes",
         "_exchange",
+        "_fetched_bytes",
         "_fetches_in_flight",
         "_follower",
         "_habit",
@@ -77,12 +79,16 @@ class State:
         "_hidden",
         "_in_flight",
         "_is_client_full",
+        "_is_in_line",
         "_is_metered",
         "_is_refused",
+        "_is_sessionless",
         "_is_unrefusable",
+        "_line_until_ms",
         "_login",
         "_most_in_flight",
         "_mutations",
+        "_place",
         "_question",
         "_quota_requests",
         "_reads_responses",
@@ -90,6 +96,7 @@ class State:
         "_request_left",
         "_response_left",
         "_service",
+        "_waits_since_ms",
         "account",
         "answered",
         "delayed_until_ms",
@@ -102,9 +109,9 @@ class State:
         "to_client",
     )
 
-    def __init__(self, listening: Listening, owner: object = None) -> None:
+    def __init__(self, listening: Listening, owner: Waiter | None = None) -> None:
         self.account = Account(listening)
-        self.owner = owner  # to be woken by whoever gives it a turn (``resume``)
+        self.owner = owner  # what is woken when a turn has come; it calls ``resume``
         self.peer_host = ""
         self.to_broker: list[bytes] = []
         self.to_client: list[bytes] = []
@@ -118,6 +125,12 @@ class State:
         ] = []  # mostly empty or one long, where a list is smaller than a deque and as fast
         self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered, or one to change quotas
         self._fetches_in_flight = 0
+        self._fetched_bytes = -1  # of the last fetch, what its answer was charged; -1: there was none
+        self._is_sessionless = False  # its fetches are kept out of the broker's sessions
+        self._place: Place | None = None  # in the line of the bucket that its next request charges
+        self._is_in_line = False  # and that is what it waits for
+        self._line_until_ms = 0  # when to look again; 0: when its turn has come
+        self._waits_since_ms = 0  # the fetch that waits there
         self._call: Call | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
@@ -166,7 +179,7 @@ class State:
         """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
         if self.delayed_until_ms:
             return self.delayed_until_ms
-        return max(self.muted_until_ms, self._held_until_ms) if self.is_blocked else 0
+        return max(self.muted_until_ms, self._held_until_ms, self._line_until_ms) if self.is_blocked else 0
 
     @property
     def is_idle(self) -> bool:
@@ -224,6 +237,12 @@ class State:
         """Charge whoever had a turn for a request that will have no answer."""
         if self._call is not None and sent.identity is not None:
             self._call.unanswered(sent.asked, sent.identity, service)
+
+    def _leave_line(self) -> None:
+        """Give back the place in a bucket's line, where there is one."""
+        if self._place is not None:
+            self._place.line.leave(self._place)
+            self._place = None
 
     def _leave_queue(self) -> None:
         if self._call is not None:

@@ -1,5 +1,7 @@
 """A session with hands on both ends and on the clock."""
 
+from typing import cast
+
 from config.model import MAX_BUCKETS, Address, Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
 from proxy.account import Listening, Policy
 from proxy.addresses import Addresses
@@ -64,6 +66,11 @@ class Wire:
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
         return self.to_client()
 
+    def take_turn(self) -> None:
+        """Look again whether a request may pass; what the session writes stays in it."""
+        self.session.now_ns = self.now_ms * 1_000_000
+        self.session.resume(now_ms=self.now_ms)
+
     def resume(self) -> bytes:
         """Let the session have its turn; return what the broker gets."""
         self.session.now_ns = self.now_ms * 1_000_000
@@ -78,6 +85,13 @@ class Wire:
             self.session.now_ns = self.now_ms * 1_000_000
             self.session.handle_timer(now_ms=self.now_ms)
         self.now_ms = max(self.now_ms, end_ms)
+
+    def woken(self) -> list["Wire"]:
+        """Return the connections of this broker that should look again, and forget that they should."""
+        turns = self.listening.quotas.turns
+        woken = [cast(Wire, waiter) for waiter in turns.woken]
+        turns.woken.clear()
+        return woken
 
     def to_broker(self) -> bytes:
         """Take what waits to be written to the broker."""

@@ -89,7 +89,7 @@ class Client:
         assert is_at_work or call.ticket.state in (State.IDLE, State.WAITING)
         assert call.ticket.state is not State.RUNNING or not (self.is_full or session.delayed_until_ms)
         assert session._service is None or not (self.is_full or session.delayed_until_ms)
-        for *_, sent in session._in_flight:
+        for *_, sent, _ in session._in_flight:
             if sent is not None and call.ticket.state is State.RUNNING:
                 assert (sent.asked.api_key in CONTROL) is call.ticket.is_control
 

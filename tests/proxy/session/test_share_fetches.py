@@ -36,14 +36,14 @@ def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> 
 def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(share_fetch_request(1))
-    wire.broker(share_fetch_response(1, size_bytes=3_000))
+    wire.broker(share_fetch_response(1, size_bytes=2_000))
     assert wire.muted_for_ms == 0
 
     wire.client(fetch_request(2))
-    wire.broker(fetch_response(2, size_bytes=3_000))
+    wire.broker(fetch_response(2, size_bytes=4_000))
 
     assert wire.muted_for_ms > 0
-    assert wire.bucket("fetch").amount == 2_999 + 3_000
+    assert wire.bucket("fetch").amount == 1_999 + 4_000
 
 
 def test_share_fetch_without_a_limit_is_counted_and_passes_as_it_came() -> None:
@@ -56,7 +56,7 @@ def test_share_fetch_without_a_limit_is_counted_and_passes_as_it_came() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("shaping", "most"), [(Shaping.SAMPLED, 5_000), (Shaping.PACED, 500)])
+@pytest.mark.parametrize(("shaping", "most"), [(Shaping.SAMPLED, 2_500), (Shaping.PACED, 500)])
 def test_share_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(
     version: int, shaping: Shaping, most: int
 ) -> None:
@@ -76,14 +76,14 @@ def test_share_fetch_that_comes_in_pieces_is_capped(piece_bytes: int) -> None:
 
     pieces = [request[at : at + piece_bytes] for at in range(0, len(request), piece_bytes)]
 
-    assert wire.client(*pieces) == share_fetch_request(1, max_bytes=5_000, min_bytes=5_000)
+    assert wire.client(*pieces) == share_fetch_request(1, max_bytes=2_500, min_bytes=2_500)
 
 
 def test_each_share_fetch_of_a_connection_is_capped_and_charged() -> None:
     wire = Wire(A_TIGHT_RULE)
 
-    for number in range(3):
-        assert wire.client(share_fetch_request(number)) == share_fetch_request(number, max_bytes=5_000)
+    for number, room in enumerate((2_500, 1_500, 500)):
+        assert wire.client(share_fetch_request(number)) == share_fetch_request(number, max_bytes=room)
         wire.broker(share_fetch_response(number, size_bytes=1_001))
 
     assert wire.bucket("fetch").amount == 3_000
