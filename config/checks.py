@@ -15,9 +15,11 @@ from config.quota_checks import check_quotas, warn_of_expired
 from config.quotas_from_checks import check_quotas_from
 from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
 from config.replication_checks import check_replication
+from config.rule_reach_checks import check_rule_reach
 from config.store_checks import check_store
 from config.units import default_broker_ports, parse_port_range
 from config.usage_log_checks import check_usage_log
+from config.weak_limit_checks import check_weak_limits
 
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _LAST_PORT: Final = 65_535
@@ -61,6 +63,8 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
     check_usage_log(document, say, warn)
     check_quotas_from(document, say, warn)
     check_store(document, say, warn)
+    check_rule_reach(document, warn)
+    check_weak_limits(document, warn)
     return faults
 
 

@@ -28,13 +28,13 @@ def faults(*rules: str) -> list[str]:
 
 def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
     (rule,) = config(
-        "{user: alice, client-id: <default>, producer_byte_rate: 1MB, consumer_byte_rate: 2MB, "
+        "{user: <default>, client-id: etl, producer_byte_rate: 1MB, consumer_byte_rate: 2MB, "
         "request_percentage: 250.5, request_rate: 0.1, controller_mutation_rate: '10', connections: 3}"
     ).quotas
 
     assert rule == QuotaRule(
-        user="alice",
-        client_id=DEFAULT,
+        user=DEFAULT,
+        client_id="etl",
         producer_byte_rate=1_000_000.0,
         consumer_byte_rate=2_000_000.0,
         request_percentage=250.5,

@@ -10,7 +10,7 @@ from config.load import Loaded, load, load_bytes
 from config.model import Address, AdminClient, Replication, ReplicationPath, SaslMechanism, SecurityProtocol
 from config.throttled_replicas import ALL_REPLICAS, parse
 
-LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true}]\n"
+LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true}]\n"
 UNTRUSTED = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n"
 RATE = "leader.replication.throttled.rate: 50MiB"
 
@@ -47,7 +47,7 @@ def test_no_section_throttles_nobody() -> None:
 def test_every_key_reaches_the_model() -> None:
     found = loaded(
         """\
-        listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true, node_id: 1}]
+        listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true, node_id: 1}]
         kafka: {replication.quota.window.num: 5, replication.quota.window.size.seconds: 2}
         replication:
           leader.replication.throttled.rate: 50MiB
@@ -123,7 +123,7 @@ def test_the_cluster_may_say_it() -> None:
 def test_the_documented_section_is_valid() -> None:
     text = """\
         listeners:
-          - {name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}
+          - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
         principals: {brokers: [broker1, broker2]}
         replication:
           leader.replication.throttled.rate: 50MiB
@@ -298,7 +298,7 @@ def test_a_lease_of_what_the_file_says_is_a_warning() -> None:
 
 
 def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
-    listeners = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', inter_broker: true, upstream_tls: {}}]\n"
+    listeners = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true, upstream_tls: {}}]\n"
 
     (warning,) = warnings(RATE, listeners)
 

@@ -1,0 +1,141 @@
+"""Keys that leave limits without effect: listeners that believe anybody, limits that hold nobody for long enough."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Final
+
+from config.document import Document, Location
+from config.errors import UnitError
+from config.model import ANONYMOUS, CLIENT_QUOTAS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
+from config.raw import Say, address_of, elements, list_at, mapping_at
+from config.units import parse_duration_ms
+
+# One window of Kafka's, which is also the shortest bound that Kafka itself has for a throttle time.
+_LEAST_THROTTLE_MS: Final = 1_000
+# Over a minute, a client that saved up more than that has twice its quota.
+_MOST_BURST_MS: Final = 60_000
+_DEFAULTS: Final = KafkaSettings()
+_WINDOW_NUM: Final = "quota.window.num"
+_WINDOW_SECONDS: Final = "quota.window.size.seconds"
+_OBSERVE: Final = Enforcement.OBSERVE.value
+_WHO: Final = {
+    ANONYMOUS: "every client that does not log in",
+    UNKNOWN: "every client whose login cannot be read",
+}
+_MAY: Final = {
+    "exempt": "none of them has a limit",
+    "brokers": "each of them may call itself a broker and fetch without a consumer's limit",
+}
+
+
+def check_weak_limits(document: Document, warn: Say) -> None:
+    """Warn of each key that takes the effect from limits."""
+    _warn_of_trust(document, warn)
+    _warn_of_everybody(document, warn)
+    _warn_of_times(document, warn)
+    _warn_of_observing(document, warn)
+
+
+def _warn_of_trust(document: Document, warn: Say) -> None:
+    """What a listener believes, it must not hear from anybody: it is to be reached by those alone who may say it."""
+    for index, listener in elements(document, "listeners"):
+        bind = address_of(listener.get("bind"))
+        if bind is None or _is_loopback(bind.host):
+            continue
+        if listener.get("inter_broker") is True and not _asks_for_certificates(listener):
+            message = (
+                f"every client that reaches {bind} may call itself a broker and fetch without a consumer's limit; bind "
+                "to 127.0.0.1, ask for certificates (client_auth: required), or name the brokers' users in "
+                "principals.brokers instead"
+            )
+            warn(("listeners", index, "inter_broker"), message)
+        if listener.get("proxy_protocol") is True:
+            message = (
+                f"every client that reaches {bind} may state any address as its own; write {{from: [10.0.0.0/8]}} with "
+                "the networks of your load balancers"
+            )
+            warn(("listeners", index, "proxy_protocol"), message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _asks_for_certificates(listener: Mapping[str, object]) -> bool:
+    client_tls = listener.get("client_tls")
+    return isinstance(client_tls, dict) and client_tls.get("client_auth") == ClientAuth.REQUIRED.value
+
+
+def _warn_of_everybody(document: Document, warn: Say) -> None:
+    for key, may in _MAY.items():
+        for index, name in enumerate(list_at(document, "principals", key)):
+            who = _WHO.get(name) if isinstance(name, str) else None
+            if who:
+                message = f"{name} is {who}: {may}; name users that the broker vouches for"
+                warn(("principals", key, index), message)
+
+
+def _warn_of_times(document: Document, warn: Say) -> None:
+    top = document.data if isinstance(document.data, dict) else {}
+    most_ms = _duration_ms(top.get("max_throttle_time"))
+    if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
+        message = "is too short to hold a client that is over its quota; write 1s or more, such as 25s"
+        warn(("max_throttle_time",), message)
+    burst_ms = _duration_ms(top.get("burst"))
+    if burst_ms is not None and burst_ms > _MOST_BURST_MS:
+        message = f"lets an idle client send {burst_ms / 1_000:g} s of its quota at once; write 60s or less, such as 1s"
+        warn(("burst",), message)
+    _warn_of_windows(mapping_at(document, "kafka") or {}, warn)
+
+
+def _warn_of_windows(kafka: Mapping[str, object], warn: Say) -> None:
+    num = kafka.get(_WINDOW_NUM, _DEFAULTS.quota_window_num)
+    size_seconds = kafka.get(_WINDOW_SECONDS, _DEFAULTS.quota_window_size_seconds)
+    if not isinstance(num, int) or not isinstance(size_seconds, int):
+        return
+    burst_seconds = (num - 1) * size_seconds
+    if burst_seconds * 1_000 > _MOST_BURST_MS:
+        message = (
+            f"with {num} windows of {size_seconds} s an idle client may send {burst_seconds} s of its quota at once; "
+        )
+        message += "make that 60 s or less (Kafka's defaults: 11 windows of 1 s, which make it 10 s)"
+        warn(("kafka", _WINDOW_SECONDS if _WINDOW_SECONDS in kafka else _WINDOW_NUM), message)
+
+
+def _duration_ms(value: object) -> int | None:
+    try:
+        return parse_duration_ms(value) if isinstance(value, str) else None
+    except UnitError:
+        return None
+
+
+def _warn_of_observing(document: Document, warn: Say) -> None:
+    """A limit of clients is enforced where its rule says so, else where the listener does, else the file."""
+    top = document.data if isinstance(document.data, dict) else {}
+    of_file = top.get("enforcement", Enforcement.RESPOND.value)
+    of_listeners = [listener.get("enforcement", of_file) for _, listener in elements(document, "listeners")]
+    of_rules = [
+        rule.get("enforcement") for _, rule in elements(document, "quotas") if not rule.keys().isdisjoint(CLIENT_QUOTAS)
+    ]
+    if {"quotas_from", "store"} & top.keys():
+        of_rules.append(None)  # there are others, and they may say nothing of it
+    in_force = {listener if rule is None else rule for rule in of_rules for listener in of_listeners}
+    if in_force == {_OBSERVE}:
+        message = (
+            "every limit is observed and none is enforced, so that no client is slowed; write respond to enforce them"
+        )
+        warn(_where_observed(document, of_file), message)
+
+
+def _where_observed(document: Document, of_file: object) -> Location:
+    """Return the first key that says so."""
+    if of_file == _OBSERVE:
+        return ("enforcement",)
+    for section in ("listeners", "quotas"):
+        for index, element in elements(document, section):
+            if element.get("enforcement") == _OBSERVE:
+                return (section, index, "enforcement")
+    return ("enforcement",)

@@ -1,0 +1,115 @@
+"""Keys that leave limits without effect: each is a warning at its line."""
+
+import pytest
+
+from tests.config.test_load import LISTENERS, warnings
+
+RULE = "quotas: [{user: alice, producer_byte_rate: 1MB}]\n"
+
+
+def of_listener(bind: str, more: str) -> list[str]:
+    return warnings(f"listeners:\n  - name: a\n    bind: '{bind}'\n    upstream: b:2\n    {more}\n")
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:9092", "[::]:9092", "10.0.0.5:9092", "broker1:9092", "[2001:db8::1]:9092"])
+@pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
+def test_listener_that_believes_whoever_reaches_it_is_a_warning(bind: str, key: str) -> None:
+    (found,) = of_listener(bind, f"{key}: true")
+
+    assert found.startswith(f"f.yaml:5: listeners[0].{key}: warning: every client that reaches {bind} may ")
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:9092", "127.8.0.1:9092", "localhost:9092", "[::1]:9092"])
+@pytest.mark.parametrize("key", ["inter_broker", "proxy_protocol"])
+def test_listener_of_this_machine_alone_is_no_warning(bind: str, key: str) -> None:
+    assert of_listener(bind, f"{key}: true") == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "inter_broker: false",
+        "proxy_protocol: false",
+        "proxy_protocol: {from: [10.0.0.0/8]}",
+        "{inter_broker: true, client_tls: {certificate: c, key: k, client_ca: ca, client_auth: required}}",
+    ],
+)
+def test_listener_that_does_not_believe_everybody_is_no_warning(more: str) -> None:
+    more = more if more.endswith("}}") else f"{{{more}}}"
+
+    assert warnings(f"listeners: [{{name: a, bind: '0.0.0.0:1', upstream: 'b:2', {more[1:-1]}}}]\n") == []
+
+
+@pytest.mark.parametrize("key", ["brokers", "exempt"])
+@pytest.mark.parametrize("name", ["ANONYMOUS", "UNKNOWN"])
+def test_everybody_among_users_without_limits_is_a_warning(key: str, name: str) -> None:
+    (found,) = warnings(f"{LISTENERS}principals: {{{key}: [broker1, {name}]}}\n")
+
+    assert found.startswith(f"f.yaml:2: principals.{key}[1]: warning: {name} is every client ")
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("max_throttle_time: 1ms", "max_throttle_time"),
+        ("max_throttle_time: 999ms", "max_throttle_time"),
+        ("burst: 100000s", "burst"),
+        ("burst: 61s", "burst"),
+        ("kafka: {quota.window.num: 62}", "kafka.quota.window.num"),
+        ("kafka: {quota.window.size.seconds: 3600}", "kafka.quota.window.size.seconds"),
+        ("kafka: {quota.window.num: 4, quota.window.size.seconds: 30}", "kafka.quota.window.size.seconds"),
+    ],
+)
+def test_time_that_holds_nobody_is_a_warning(line: str, key: str) -> None:
+    (found,) = warnings(f"{LISTENERS}{line}\n")
+
+    assert found.startswith(f"f.yaml:2: {key}: warning: ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "max_throttle_time: 1s",
+        "max_throttle_time: null",
+        "burst: 60s",
+        "burst: 100ms",
+        "kafka: {quota.window.num: 61}",
+        "kafka: {quota.window.num: 11, quota.window.size.seconds: 6}",
+    ],
+)
+def test_time_that_holds_clients_is_no_warning(line: str) -> None:
+    assert warnings(f"{LISTENERS}{line}\n") == []
+
+
+def test_a_longer_burst_is_told_in_seconds() -> None:
+    (found,) = warnings(f"{LISTENERS}burst: 100000s\n")
+
+    assert "lets an idle client send 100000 s of its quota at once; write 60s or less" in found
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (f"{LISTENERS}enforcement: observe\n{RULE}", "f.yaml:2: enforcement"),
+        (f"{LISTENERS}enforcement: observe\nquotas_from: broker\n", "f.yaml:2: enforcement"),
+        (f"{LISTENERS.replace('}]', ', enforcement: observe}]')}{RULE}", "f.yaml:1: listeners[0].enforcement"),
+        (f"{LISTENERS}{RULE.replace('}]', ', enforcement: observe}]')}", "f.yaml:2: quotas[0].enforcement"),
+    ],
+)
+def test_limits_none_of_which_is_enforced_are_a_warning(text: str, where: str) -> None:
+    (found,) = warnings(text)
+
+    assert found.startswith(f"{where}: warning: every limit is observed and none is enforced")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LISTENERS}enforcement: observe\n",  # nothing to enforce: measured alone
+        f"{LISTENERS}enforcement: observe\n{RULE.replace('}]', ', enforcement: respond}]')}",
+        f"{LISTENERS.replace('}]', ', enforcement: delay}]')}enforcement: observe\n{RULE}",
+        f"{LISTENERS}enforcement: observe\nquotas: [{{ip: <default>, connection_creation_rate: 5}}]\n",
+    ],
+)
+def test_limits_some_of_which_are_enforced_are_no_warning(text: str) -> None:
+    assert warnings(text) == []
