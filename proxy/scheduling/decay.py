@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 SHARED: Final = "<shared>"
 # A window without slow responses ends what was left of earlier ones (HADOOP-14166).
 _NOTHING_MS: Final = 0.0001
+# A scheduler is looked at with each request and once a second. Only longer times are pauses, however short a period is.
+_NO_PAUSE_MS: Final = 2_000
 # Unlike Hadoop, a machine that slept for a day does not wake up to a day of sweeps, after which nothing is left anyway.
 _MOST_SWEEPS_AT_ONCE: Final = 64
 # After a pause: half of a half of a half is forgotten enough, while who was heavy is still told from who was not.
@@ -34,7 +36,7 @@ class Pause(Enum):
     """What happens to costs when several periods have passed since the last sweep."""
 
     EVERY_PERIOD = "every-period"  # a sweep for each, one after the other
-    ONCE = "once"  # one sweep with f^k, for k periods, three at the most
+    ONCE = "once"  # one sweep with f^k, for k periods, three or those of two seconds at the most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,11 +247,13 @@ class DecayScheduler:
             return False
         periods = 1 + (now_ms - self.next_sweep_ms) // options.period_ms
         self.next_sweep_ms += periods * options.period_ms
-        if options.pause is Pause.ONCE:
-            self._sweep(options.decay_factor ** min(periods, _MOST_PERIODS_FORGOTTEN))
-        else:
-            for _ in range(min(periods, _MOST_SWEEPS_AT_ONCE)):
-                self._sweep(options.decay_factor)
+        is_once = options.pause is Pause.ONCE
+        bound = _MOST_PERIODS_FORGOTTEN if is_once else _MOST_SWEEPS_AT_ONCE
+        singly = 0 if is_once else min(periods, bound) - 1
+        for _ in range(singly):
+            self._sweep(options.decay_factor)
+        counted = min(periods, max(bound, _NO_PAUSE_MS // options.period_ms))
+        self._sweep(options.decay_factor ** (counted - singly))
         return True
 
     def sweep(self) -> None:

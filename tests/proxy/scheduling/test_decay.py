@@ -121,13 +121,33 @@ def test_after_a_pause(pause: Pause, periods: int, left: int) -> None:
     assert scheduler.next_sweep_ms == 5_000 * (periods + 1)
 
 
-def test_a_day_asleep_is_no_day_of_sweeps() -> None:
-    scheduler = scheduler_of(period_ms=1, decay_factor=0.999)
+@pytest.mark.parametrize("pause", Pause)
+@pytest.mark.parametrize(("period_ms", "factor"), [(1, 0.999), (10, 0.99), (100, 0.9), (332, 0.5), (400, 0.5)])
+def test_an_idle_queue_that_is_looked_at_once_a_second_decays_as_a_busy_one(
+    pause: Pause, period_ms: int, factor: float
+) -> None:
+    busy, idle = (scheduler_of(period_ms=period_ms, decay_factor=factor, pause=pause) for _ in range(2))
+    for scheduler in (busy, idle):
+        scheduler.charge("a", 10**9)
+
+    for now_ms in range(1, 3_001):
+        busy.sweep_if_due(now_ms=now_ms)
+    for now_ms in (999, 2_030, 3_000):
+        idle.sweep_if_due(now_ms=now_ms)
+
+    assert busy.totals.decayed == pytest.approx(10**9 * factor ** (3_000 // period_ms), rel=1e-3)
+    assert idle.totals.decayed == pytest.approx(busy.totals.decayed, rel=1e-3)
+    assert idle.next_sweep_ms == busy.next_sweep_ms
+
+
+@pytest.mark.parametrize("pause", Pause)
+def test_a_day_asleep_is_no_day_of_sweeps(pause: Pause) -> None:
+    scheduler = scheduler_of(period_ms=1, decay_factor=0.999, pause=pause)
     scheduler.charge("a", 10**6)
 
     scheduler.sweep_if_due(now_ms=86_400_000)
 
-    assert scheduler.totals.decayed > 900_000
+    assert scheduler.totals.decayed == pytest.approx(10**6 * 0.999**2_000, rel=1e-3)
     assert scheduler.next_sweep_ms == 86_400_001
 
 
