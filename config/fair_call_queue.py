@@ -4,6 +4,7 @@ Hadoop writes lists as text, ``8,4,2,1``, and classes by their names; a YAML lis
 keys are Hadoop's: ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler``, ``WeightedTimeCostProvider``.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -24,7 +25,9 @@ from config.model import (
 )
 from config.units import parse_duration_ms, shown
 
+INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 # Thresholds are whole per cents, so that more levels cannot be told apart.
 MAX_LEVELS: Final = 100
 ADAPTIVE: Final = "adaptive"
@@ -49,6 +52,7 @@ _HADOOP: Final = "org.apache.hadoop.ipc."
 _CLASSES: Final[Mapping[str, Enum]] = {
     f"{_HADOOP}FairCallQueue": CallQueueImpl.FAIR,
     "java.util.concurrent.LinkedBlockingQueue": CallQueueImpl.FIFO,
+    "java.util.concurrent.ArrayBlockingQueue": CallQueueImpl.FIFO,
     f"{_HADOOP}DecayRpcScheduler": SchedulerImpl.DECAY,
     f"{_HADOOP}DefaultRpcScheduler": SchedulerImpl.DEFAULT,
     f"{_HADOOP}UserIdentityProvider": IdentityProvider.USER,
@@ -69,6 +73,11 @@ _AS_HADOOP: Final[Mapping[str, Any]] = {
     "max_identities": None,
 }
 
+_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+# Those that the file's other durations do not have, and a number without a unit.
+_HADOOPS_DURATION: Final = re.compile(r"([0-9]{1,19})(ns|us|d)?", re.ASCII)
+_NS_PER_UNIT: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "d": 86_400_000_000_000}
+
 _E = TypeVar("_E", bound=Enum)
 
 
@@ -86,22 +95,49 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
     return found
 
 
-def parse_whole_numbers(value: object, *, maximum: int = _INT32_MAX) -> tuple[int, ...]:
-    """Return the numbers of a list, of text with commas between them, or of a single one; each from 1 to ``maximum``.
+def parse_providers(value: object, choices: type[_E]) -> _E:
+    """Return the first of several implementations with commas between them, as Hadoop does; all must be known.
 
     Raises:
-        ValueError: Something else, or none.
+        ValueError: One of them is not.
     """
-    return tuple(_whole(each, maximum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+    names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
+    first, *_ = (parse_implementation(name, choices) for name in names)
+    return first
+
+
+def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
+    """Return the numbers of a list, of text with commas between them, or of a single one; () if the list is empty.
+
+    Raises:
+        ValueError: Something else, or one below ``minimum`` or above Java's ``int``.
+    """
+    return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+
+
+def parse_turns(value: object) -> tuple[int, ...]:
+    """Return the weights of the multiplexer, as ``parse_whole_numbers`` does.
+
+    Raises:
+        ValueError: Something else, or one that Hadoop takes and whose level then has all turns for ever: it counts
+            down from the weight, to a 0 that never comes.
+    """
+    weights = parse_whole_numbers(value, minimum=INT32_MIN)
+    wrong = next((weight for weight in weights if weight < 1), None)
+    if wrong is not None:
+        told = "Hadoop takes it, and then serves one level for ever"
+        raise ValueError(f"each must be a whole number from 1 to {_INT32_MAX}, not {wrong}: {told}")
+    return weights
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
     """Return the times of a list, of text with commas between them, or of a single one, in milliseconds, above 0.
 
-    Unlike all other durations of the file a bare number is one: Hadoop takes it for milliseconds.
+    Unlike all other durations of the file a bare number is one: Hadoop takes it for milliseconds. () if the list is
+    empty.
 
     Raises:
-        ValueError: Something else, or none.
+        ValueError: Something else.
     """
     return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
 
@@ -153,16 +189,25 @@ def settings(given: Mapping[str, Any]) -> FairCallQueue:
         given: what a section sets, by the names of its fields: those of ``FairCallQueue``, ``deprecated_…`` for the
             older keys and ``weight_…`` for the phases of the cost. All of it is valid.
     """
-    own = {name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_"))}
+    # An empty list is as good as none.
+    own = {
+        name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_")) and value != ()
+    }
     for name in ("levels", "period_ms", "decay_factor", "thresholds"):
         if given.get(f"deprecated_{name}"):
             own[name] = given[f"deprecated_{name}"]
     levels = own.get("levels", DEFAULTS.levels)
     if "thresholds" in own:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
+    unread: tuple[str, ...] = ()
     if own.get("callqueue_impl") is CallQueueImpl.FIFO:
         own.setdefault("scheduler_impl", SchedulerImpl.DEFAULT)
         own.setdefault("within_level", WithinLevel.FIFO)
+        unread += ("capacity_weights", "multiplexer_weights")
+    if own.get("scheduler_impl") is SchedulerImpl.DEFAULT:
+        unread += ("thresholds", "backoff_responsetime_thresholds_ms")
+    for name in unread:  # and so of any length
+        own.pop(name, None)
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
     as_hadoop = _AS_HADOOP if own.get("mode") is FairCallQueueMode.HADOOP else {}
     by_level = {
@@ -185,32 +230,31 @@ def levels_without_places(capacity: int, weights: Sequence[int], remainder: Capa
 
 
 def _parts(value: object, what: str) -> Sequence[object]:
-    parts: Sequence[object] = ()
     if isinstance(value, str):
-        parts = [part.strip() for part in value.split(",")]
-    elif isinstance(value, list):
-        parts = value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        parts = (value,)
-    if not parts:
-        raise ValueError(f"must be {what}, or a list of them")
-    return parts
+        # As org.apache.hadoop.util.StringUtils.getTrimmedStrings: what is empty at the end counts for nothing.
+        text = value.strip().rstrip(", \t\r\n")
+        return re.split(r"\s*[,\n]\s*", text) if text else ()
+    if isinstance(value, list):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (value,)
+    raise ValueError(f"must be {what}, or a list of them")
 
 
-def _whole(value: object, maximum: int) -> int:
-    number = value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= len(str(_INT32_MAX)):
-        number = int(value)
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= maximum:
-        raise ValueError(f"each must be a whole number from 1 to {maximum}, not {shown(value)}")
+def _whole(value: object, minimum: int) -> int:
+    number = int(value) if isinstance(value, str) and _INT32.fullmatch(value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= _INT32_MAX:
+        raise ValueError(f"each must be a whole number from {minimum} to {_INT32_MAX}, not {shown(value)}")
     return number
 
 
 def _duration_ms(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise UnitError(f"must be durations such as 10s,20s,30s,40s, not {shown(value)}")
-    is_bare = not isinstance(value, str) or (value.isascii() and value.isdigit())
-    duration_ms = parse_duration_ms(f"{value}ms" if is_bare else value)
-    if not 0 < duration_ms <= _INT32_MAX:
-        raise UnitError(f"each must be above 0 and at most {_INT32_MAX}ms")
+    text = value.strip().lower() if isinstance(value, str) else f"{value}ms"
+    found = _HADOOPS_DURATION.fullmatch(text)
+    of_hadoop_ns = int(found[1]) * _NS_PER_UNIT[found[2] or "ms"] if found else 0
+    duration_ms = of_hadoop_ns // 1_000_000 if found else parse_duration_ms(text)
+    if not 0 < duration_ms <= INT64_MAX:
+        raise UnitError(f"each must be above 0ms and at most {INT64_MAX}ms")
     return duration_ms

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -12,6 +13,7 @@ from config.fair_call_queue import (
     CAPACITY_WEIGHTS,
     DEFAULTS,
     DEPRECATED,
+    INT32_MIN,
     LEVELS,
     MAX_LEVELS,
     MULTIPLEXER_WEIGHTS,
@@ -19,7 +21,8 @@ from config.fair_call_queue import (
     THRESHOLDS,
     levels_without_places,
     parse_durations_ms,
-    parse_implementation,
+    parse_providers,
+    parse_turns,
     parse_whole_numbers,
 )
 from config.model import (
@@ -28,17 +31,19 @@ from config.model import (
     CapacityRemainder,
     CostProvider,
     FairCallQueueMode,
+    IdentityProvider,
     SchedulerImpl,
 )
 from config.raw import Say, addresses_of, elements
 
 _KEY: Final = "fair_call_queue"
+_COSTS: Final = "weighted-cost."
 _REMAINDER: Final = "callqueue.capacity.remainder"
-_WHAT: Final = {
-    CAPACITY_WEIGHTS: ("weight", parse_whole_numbers),
-    MULTIPLEXER_WEIGHTS: ("weight", parse_whole_numbers),
-    RESPONSE_TIMES: ("duration", parse_durations_ms),
+_PROVIDERS: Final[Mapping[str, type[Enum]]] = {
+    "identity-provider.impl": IdentityProvider,
+    "cost-provider.impl": CostProvider,
 }
+_per_cents: Final = partial(parse_whole_numbers, minimum=INT32_MIN)
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 
@@ -81,19 +86,25 @@ class _Section:
         self._location = location
         self._say_at = say
         self._warn_at = warn
+        callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
+        self._is_fair = callqueue is CallQueueImpl.FAIR
+        implied = SchedulerImpl.DECAY if self._is_fair else SchedulerImpl.DEFAULT
+        self._is_decay = self._choice("scheduler.impl", SchedulerImpl, implied) is SchedulerImpl.DECAY
+        self._is_hadoop = section.get("mode") == FairCallQueueMode.HADOOP.value
 
     def check(self) -> None:
         self._warn_of_deprecated()
         levels = self._levels()
         if levels is not None:
-            for key, (noun, parse) in _WHAT.items():
-                self._check_length(key, parse, levels, noun, f"{levels}, one for each level")
-            for key in self._keys_of(THRESHOLDS):
-                below = f"{levels - 1}, one for each level but the last"
-                self._check_length(key, parse_whole_numbers, levels - 1, "threshold", below)
-            self._check_capacity(levels)
-        self._check_thresholds()
+            self._check_lists(levels)
+        if self._is_decay and not self._is_hadoop:
+            self._check_thresholds()
+        if not self._is_hadoop:
+            self._check_costs()
         self._check_in_flight()
+        for key, choices in _PROVIDERS.items():
+            if self._parsed(key, partial(parse_providers, choices=choices)) and "," in str(self._section[key]):
+                self._warn(key, "names several, of which the first counts; write that one")
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
@@ -110,11 +121,24 @@ class _Section:
         is_right = isinstance(levels, int) and not isinstance(levels, bool) and 1 <= levels <= MAX_LEVELS
         return levels if is_right and isinstance(levels, int) else None
 
+    def _check_lists(self, levels: int) -> None:
+        """Hadoop does not read the lists of a queue or a scheduler that is not there; nor are they held to it here."""
+        each = f"{levels}, one for each level"
+        self._check_length(CAPACITY_WEIGHTS, parse_whole_numbers, levels, "weight", each)
+        if self._is_fair:
+            self._check_length(MULTIPLEXER_WEIGHTS, parse_turns, levels, "weight", each)
+            self._check_capacity(levels)
+        if self._is_decay:
+            self._check_length(RESPONSE_TIMES, parse_durations_ms, levels, "duration", each)
+            for key in self._keys_of(THRESHOLDS):
+                below = f"{levels - 1}, one for each level but the last"
+                self._check_length(key, _per_cents, levels - 1, "threshold", below)
+
     def _check_length(
         self, key: str, parse: Callable[[object], Sequence[int]], length: int, noun: str, wanted: str
     ) -> None:
         values = self._parsed(key, parse)
-        if values is not None and len(values) != length:
+        if values and len(values) != length:
             self._say(key, f"has {len(values)} {noun}{'s' if len(values) != 1 else ''}; give {wanted}")
 
     def _check_capacity(self, levels: int) -> None:
@@ -122,8 +146,7 @@ class _Section:
         weights = self._parsed(CAPACITY_WEIGHTS, parse_whole_numbers) or (1,) * levels
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1 or len(weights) != levels:
             return
-        is_first = self._section.get("mode") == FairCallQueueMode.HADOOP.value
-        default = CapacityRemainder.FIRST if is_first else CapacityRemainder.LARGEST_FRACTION
+        default = CapacityRemainder.FIRST if self._is_hadoop else CapacityRemainder.LARGEST_FRACTION
         written = self._section.get(_REMAINDER, default.value)
         remainders = [one for one in CapacityRemainder if one.value == written]
         without = levels_without_places(capacity, weights, remainders[0]) if remainders else 0
@@ -136,9 +159,18 @@ class _Section:
 
     def _check_thresholds(self) -> None:
         for key in self._keys_of(THRESHOLDS):
-            values = self._parsed(key, parse_whole_numbers) or ()
-            if any(high <= low for low, high in pairwise(values)):
-                self._say(key, f"must ascend, each above the one before, not {','.join(map(str, values))}")
+            values = self._parsed(key, _per_cents) or ()
+            wrong = next((value for value in values if not 1 <= value <= 99), None)
+            if wrong is not None:
+                self._say(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
+            elif any(high <= low for low, high in pairwise(values)):
+                written = ",".join(map(str, values))
+                self._say(key, f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)")
+
+    def _check_costs(self) -> None:
+        for key, weight in self._section.items():
+            if key.startswith(_COSTS) and isinstance(weight, int) and weight < 0:
+                self._say(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
 
     def _check_in_flight(self) -> None:
         fixed = self._section.get("max_in_flight", ADAPTIVE)
@@ -162,10 +194,11 @@ class _Section:
             key = "decay-scheduler.backoff.responsetime.enable"
             self._warn(key, "has no effect without backoff.enable: true")
         if self._choice("cost-provider.impl", CostProvider, CostProvider.DEFAULT) is not CostProvider.WEIGHTED:
-            self._warn_of_all("weighted-cost.", "cost-provider.impl: weighted")
-        callqueue = self._choice("callqueue.impl", CallQueueImpl, CallQueueImpl.FAIR)
-        implied = SchedulerImpl.DECAY if callqueue is CallQueueImpl.FAIR else SchedulerImpl.DEFAULT
-        if self._choice("scheduler.impl", SchedulerImpl, implied) is not SchedulerImpl.DECAY:
+            self._warn_of_all(_COSTS, "cost-provider.impl: weighted")
+        if not self._is_fair:
+            for key in (CAPACITY_WEIGHTS, MULTIPLEXER_WEIGHTS):
+                self._warn_of_all(key, "callqueue.impl: fair")
+        if not self._is_decay:
             self._warn_of_all("decay-scheduler.", "scheduler.impl: decay")
 
     def _warn_of_all(self, prefix: str, needed: str) -> None:
@@ -187,9 +220,7 @@ class _Section:
             return None
 
     def _choice(self, key: str, choices: type[_E], default: _E) -> _E | None:
-        return (
-            self._parsed(key, lambda value: parse_implementation(value, choices)) if key in self._section else default
-        )
+        return self._parsed(key, lambda value: parse_providers(value, choices)) if key in self._section else default
 
     def _whole(self, key: str, default: int) -> int | None:
         value = self._section.get(key, default)

@@ -16,11 +16,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from config.document import Odd
 from config.errors import UnitError
 from config.fair_call_queue import (
+    INT32_MIN,
+    INT64_MAX,
     MAX_LEVELS,
     parse_durations_ms,
     parse_implementation,
     parse_max_in_flight,
     parse_names,
+    parse_providers,
+    parse_turns,
     parse_whole_numbers,
 )
 from config.limits import LIMIT_KEYS, OF_IPS
@@ -417,6 +421,10 @@ def _implementation(choices: type[_E]) -> PlainValidator:
     return PlainValidator(partial(parse_implementation, choices=choices))
 
 
+def _providers(choices: type[_E]) -> PlainValidator:
+    return PlainValidator(partial(parse_providers, choices=choices))
+
+
 def _number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
     def check(value: object) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -435,16 +443,19 @@ def _nothing_for_false(value: object) -> object:
 
 
 WholeNumber = Annotated[Any, PlainValidator(_at_least(1, _INT32_MAX))]
-Levels = Annotated[Any, PlainValidator(_at_least(1, MAX_LEVELS))]
+Levels = Annotated[Any, PlainValidator(_at_least(1, MAX_LEVELS, ", though Hadoop takes more"))]
+Period = Annotated[Any, PlainValidator(_at_least(1, INT64_MAX))]
 # Of a deprecated key 0 means that it is not set.
-DeprecatedLevels = Annotated[Any, PlainValidator(_at_least(0, MAX_LEVELS))]
-DeprecatedNumber = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX))]
+DeprecatedLevels = Annotated[Any, PlainValidator(_at_least(0, MAX_LEVELS, ", though Hadoop takes more"))]
+DeprecatedPeriod = Annotated[Any, PlainValidator(_at_least(0, INT64_MAX))]
 Weights = Annotated[Any, PlainValidator(parse_whole_numbers)]
-PerCents = Annotated[Any, PlainValidator(partial(parse_whole_numbers, maximum=99))]
+Turns = Annotated[Any, PlainValidator(parse_turns)]
+# Which of them make sense without mode: hadoop, fair_call_queue_checks.py says.
+PerCents = Annotated[Any, PlainValidator(partial(parse_whole_numbers, minimum=INT32_MIN))]
 _FACTOR: Final = _number_between(0, 1, is_open=True)
 Factor = Annotated[Any, PlainValidator(_FACTOR)]
 DeprecatedFactor = Annotated[Any, PlainValidator(lambda value: _FACTOR(value) if value != 0 else value)]
-Weight = Annotated[Any, PlainValidator(_at_least(0, _INT32_MAX, ", the weight of this phase's time"))]
+Weight = Annotated[Any, PlainValidator(_at_least(INT32_MIN, _INT32_MAX, ", the weight of this phase's time"))]
 
 
 class FairCallQueueSection(Section):
@@ -461,13 +472,13 @@ class FairCallQueueSection(Section):
     within_level: Annotated[Any, PlainValidator(_choice(WithinLevel))] = Field(None, alias="callqueue.within-level")
     scheduler_impl: Annotated[Any, _implementation(SchedulerImpl)] = Field(None, alias="scheduler.impl")
     levels: Levels = Field(None, alias="scheduler.priority.levels")
-    multiplexer_weights: Weights = Field(None, alias="faircallqueue.multiplexer.weights")
+    multiplexer_weights: Turns = Field(None, alias="faircallqueue.multiplexer.weights")
     backoff_enable: StrictBool = Field(False, alias="backoff.enable")
-    identity_provider: Annotated[Any, _implementation(IdentityProvider)] = Field(None, alias="identity-provider.impl")
+    identity_provider: Annotated[Any, _providers(IdentityProvider)] = Field(None, alias="identity-provider.impl")
     max_identities: Annotated[Any, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for any number")))] = (
         Field(None, alias="identities.max")
     )
-    cost_provider: Annotated[Any, _implementation(CostProvider)] = Field(None, alias="cost-provider.impl")
+    cost_provider: Annotated[Any, _providers(CostProvider)] = Field(None, alias="cost-provider.impl")
     weight_lockshared: Weight = Field(None, alias="weighted-cost.lockshared")
     weight_lockexclusive: Weight = Field(None, alias="weighted-cost.lockexclusive")
     weight_handler: Weight = Field(None, alias="weighted-cost.handler")
@@ -477,7 +488,7 @@ class FairCallQueueSection(Section):
     weight_enqueue: Weight = Field(None, alias="weighted-cost.enqueue")
     weight_lockwait: Weight = Field(None, alias="weighted-cost.lockwait")
     weight_processing: Weight = Field(None, alias="weighted-cost.processing")
-    period_ms: WholeNumber = Field(None, alias="decay-scheduler.period-ms")
+    period_ms: Period = Field(None, alias="decay-scheduler.period-ms")
     decay_factor: Factor = Field(None, alias="decay-scheduler.decay-factor")
     thresholds: PerCents = Field(None, alias="decay-scheduler.thresholds")
     pause: Annotated[Any, PlainValidator(_choice(DecayPause))] = Field(None, alias="decay-scheduler.pause")
@@ -494,7 +505,7 @@ class FairCallQueueSection(Section):
     top_user_count: WholeNumber = Field(None, alias="decay-scheduler.metrics.top.user.count")
     service_users: Annotated[Any, PlainValidator(parse_names)] = Field(None, alias="decay-scheduler.service-users")
     deprecated_levels: DeprecatedLevels = Field(None, alias="faircallqueue.priority-levels")
-    deprecated_period_ms: DeprecatedNumber = Field(None, alias="faircallqueue.decay-scheduler.period-ms")
+    deprecated_period_ms: DeprecatedPeriod = Field(None, alias="faircallqueue.decay-scheduler.period-ms")
     deprecated_decay_factor: DeprecatedFactor = Field(None, alias="faircallqueue.decay-scheduler.decay-factor")
     deprecated_thresholds: PerCents = Field(None, alias="faircallqueue.decay-scheduler.thresholds")
     max_in_flight: Annotated[Any, PlainValidator(parse_max_in_flight)] = None

@@ -150,7 +150,6 @@ class DecayScheduler:
         "_service_decayed",
         "_service_raw",
         "_sums_us",
-        "_thresholds",
         "average_response_ms",
         "last_window_counts",
         "next_sweep_ms",
@@ -161,8 +160,8 @@ class DecayScheduler:
         levels = options.levels
         self.options = options
         # Where each level begins. Thresholds need not ascend, and then the lowest level that matches counts.
-        self._thresholds = _checked_thresholds(options)
-        self._begins = [min(self._thresholds[level:]) for level in range(levels - 1)]
+        thresholds = _checked_thresholds(options)
+        self._begins = [min(thresholds[level:]) for level in range(levels - 1)]
         self._floor = options.utilisation_floor
         self._lowest = levels - 1
         self._scale = options.cost_scale
@@ -182,8 +181,8 @@ class DecayScheduler:
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The share of all cost from which on a user is in level 1, 2, ..."""
-        return self._thresholds
+        """The share of all cost from which on a user is in level 1, 2, ..., ascending: a lower level wins."""
+        return tuple(self._begins)
 
     @property
     def totals(self) -> Totals:

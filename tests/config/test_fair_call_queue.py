@@ -17,6 +17,7 @@ from config.fair_call_queue import (
     parse_implementation,
     parse_max_in_flight,
     parse_names,
+    parse_turns,
     parse_whole_numbers,
     settings,
 )
@@ -54,6 +55,11 @@ ANYTHING = st.recursive(
         (90, (90,)),
         ("90", (90,)),
         (2**31 - 1, (2**31 - 1,)),
+        ("8,4 ,\n2\n1,", (8, 4, 2, 1)),
+        ("+8,4", (8, 4)),
+        ("", ()),
+        (" ", ()),
+        ([], ()),
     ],
 )
 def test_a_list_of_numbers_is_text_as_in_hadoop_or_a_list_of_yaml(value: object, expected: tuple[int, ...]) -> None:
@@ -62,17 +68,39 @@ def test_a_list_of_numbers_is_text_as_in_hadoop_or_a_list_of_yaml(value: object,
 
 @pytest.mark.parametrize(
     "value",
-    ["", "8,,1", "8;4", "0.125", "0", "-1", [], [0], [1.5], [True], [None], None, {}, 12.5, 2**31, "2147483648", "²"],
+    [
+        "8,,1",
+        ",8",
+        "8;4",
+        "0.125",
+        "0",
+        "-1",
+        "+-1",
+        [0],
+        [1.5],
+        [True],
+        [None],
+        None,
+        {},
+        12.5,
+        2**31,
+        "2147483648",
+        "²",
+    ],
 )
 def test_what_is_no_list_of_numbers_above_0_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="whole number"):
         parse_whole_numbers(value)
 
 
-@pytest.mark.parametrize("value", ["100", [13, 100]])
-def test_a_per_cent_is_below_100(value: object) -> None:
-    with pytest.raises(ValueError, match="from 1 to 99"):
-        parse_whole_numbers(value, maximum=99)
+def test_thresholds_are_any_of_javas_numbers() -> None:
+    assert parse_whole_numbers("-5,0,250", minimum=-(2**31)) == (-5, 0, 250)
+
+
+@pytest.mark.parametrize("value", ["8,0,2,1", [8, -4, 2, 1]])
+def test_turns_that_hadoop_takes_and_never_ends_are_refused_with_that(value: object) -> None:
+    with pytest.raises(ValueError, match="Hadoop takes it, and then serves one level for ever"):
+        parse_turns(value)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +111,19 @@ def test_a_per_cent_is_below_100(value: object) -> None:
         (["0.5s", 700, "800"], (500, 700, 800)),
         (2_000, (2_000,)),
         ("1h", (3_600_000,)),
+        ("600H", (2_160_000_000,)),
+        ("2d", (172_800_000,)),
+        ("10S,1500us,2999999ns", (10_000, 1, 2)),
+        ("10s,", (10_000,)),
+        ("", ()),
+        ([], ()),
     ],
 )
 def test_a_bare_duration_is_milliseconds_as_in_hadoop(value: object, expected: tuple[int, ...]) -> None:
     assert parse_durations_ms(value) == expected
 
 
-@pytest.mark.parametrize("value", ["", 0, "0s", "10s,", [True], [None], {}, None, "-1s", ".5s", [1e-9], "600h"])
+@pytest.mark.parametrize("value", [0, "0s", "999us", "1.5us", ",10s", [True], [None], {}, None, "-1s", ".5s", [1e-9]])
 def test_what_is_no_list_of_durations_above_0_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"duration|above 0|milliseconds"):
         parse_durations_ms(value)

@@ -20,6 +20,10 @@ from config.model import (
     SchedulerImpl,
     WithinLevel,
 )
+from proxy.call_settings import decay_options, dispatcher_options
+from proxy.scheduling.concurrency import FixedLimit
+from proxy.scheduling.decay import DecayScheduler
+from proxy.scheduling.dispatcher import Dispatcher
 from tests.config.test_load import LISTENERS, loaded
 
 # The table of Hadoop's guide and what its code reads beside it.
@@ -294,8 +298,14 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("decay-scheduler.decay-factor: .nan", "must be a number above 0 and below 1"),
         ("decay-scheduler.decay-factor: half", "must be a number above 0 and below 1"),
         ("decay-scheduler.thresholds: 13,25", "thresholds: has 2 thresholds; give 3, one for each level but the last"),
-        ("decay-scheduler.thresholds: 13,25,100", "each must be a whole number from 1 to 99, not '100'"),
-        ("decay-scheduler.thresholds: 0.125,0.25,0.5", "each must be a whole number from 1 to 99, not '0.125'"),
+        (
+            "decay-scheduler.thresholds: 13,25,100",
+            "thresholds: each must be from 1 to 99, not 100 (mode: hadoop takes any)",
+        ),
+        (
+            "decay-scheduler.thresholds: 0.125,0.25,0.5",
+            "each must be a whole number from -2147483648 to 2147483647, not '0.125'",
+        ),
         ("decay-scheduler.thresholds: 13,13,50", "must ascend, each above the one before, not 13,13,50"),
         ("decay-scheduler.thresholds: 50,25,13", "must ascend"),
         (
@@ -315,7 +325,16 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("mode: better", "must be hadoop or improved, not 'better'"),
         ("callqueue.within-level: lifo", "must be fifo or round-robin, not 'lifo'"),
         ("callqueue.capacity.remainder: last", "must be first or largest-fraction, not 'last'"),
-        ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "must be a whole number from 0"),
+        (
+            "weighted-cost.lockshared: -1\ncost-provider.impl: weighted",
+            "lockshared: must be from 0, not -1 (mode: hadoop takes any)",
+        ),
+        ("scheduler.priority.levels: 101\nmode: hadoop", "from 1 to 100, though Hadoop takes more"),
+        ("faircallqueue.multiplexer.weights: 3,0,1,1\nmode: hadoop", "Hadoop takes it, and then serves one level for"),
+        (
+            "decay-scheduler.thresholds: 0,25,50",
+            "thresholds: each must be from 1 to 99, not 0 (mode: hadoop takes any)",
+        ),
         ("backoff.enable: 'true'", "must be true or false (without quotes)"),
         ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
         ("max_in_flight: 8\nmax_in_flight.min: 4", "max_in_flight.min: belongs to max_in_flight: adaptive"),
@@ -412,6 +431,72 @@ fair_call_queue: {}
     ]
 
 
+# -- what Hadoop starts with --
+
+
+@pytest.mark.parametrize(
+    ("section", "thresholds"),
+    [
+        ("decay-scheduler.thresholds: 50,25,10", (0.5, 0.25, 0.1)),
+        ("decay-scheduler.thresholds: 13,13,50", (0.13, 0.13, 0.5)),
+        ("decay-scheduler.thresholds: 0,100,250", (0.0, 1.0, 2.5)),
+        ("decay-scheduler.thresholds: -1,25,50", (-0.01, 0.25, 0.5)),
+        ("faircallqueue.decay-scheduler.thresholds: 50,25,10", (0.5, 0.25, 0.1)),
+        ("decay-scheduler.thresholds: ''", (0.125, 0.25, 0.5)),
+        ("decay-scheduler.thresholds: 13,25,50,", (0.13, 0.25, 0.5)),
+    ],
+)
+def test_thresholds_with_which_hadoop_starts_are_taken_in_its_mode(section: str, thresholds: tuple[float]) -> None:
+    found = queue(f"mode: hadoop\n{section}")
+    scheduler = DecayScheduler(decay_options(found), now_ms=0)
+    scheduler.charge("a", 15)
+    scheduler.charge("b", 85)
+
+    assert found.thresholds == thresholds
+    # As Hadoop looks for it: from the lowest level up.
+    highest = max((level for level, least in enumerate(thresholds, start=1) if least <= 0.15), default=0)
+    assert scheduler.level("a") == scheduler.standing("a").level == highest
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", {"cost_weights": CostWeights(lockshared=-1)}),
+        ("callqueue.capacity.weights: ''", {"capacity_weights": (1, 1, 1, 1)}),
+        ("faircallqueue.multiplexer.weights: ''", {"multiplexer_weights": (8, 4, 2, 1)}),
+        (
+            "decay-scheduler.backoff.responsetime.thresholds: ''",
+            {"backoff_responsetime_thresholds_ms": (10_000, 20_000, 30_000, 40_000)},
+        ),
+        ("decay-scheduler.period-ms: 9000000000", {"period_ms": 9_000_000_000}),
+        ("callqueue.impl: java.util.concurrent.ArrayBlockingQueue", {"callqueue_impl": CallQueueImpl.FIFO}),
+        ("{callqueue.impl: fifo, callqueue.capacity: 3}", {"capacity": 3}),
+        ("{callqueue.impl: fifo, faircallqueue.multiplexer.weights: '9'}", {"multiplexer_weights": (8, 4, 2, 1)}),
+        ("{scheduler.impl: default, decay-scheduler.thresholds: '9'}", {"thresholds": (0.125, 0.25, 0.5)}),
+        (
+            "{scheduler.impl: default, decay-scheduler.backoff.responsetime.thresholds: '9'}",
+            {"backoff_responsetime_thresholds_ms": (10_000, 20_000, 30_000, 40_000)},
+        ),
+    ],
+)
+def test_what_hadoop_starts_with_is_taken(section: str, expected: dict[str, object]) -> None:
+    found = queue(section if section.startswith("{") else f"mode: hadoop\n{section}")
+
+    assert {name: getattr(found, name) for name in expected} == expected
+    DecayScheduler(decay_options(found), now_ms=0)
+    Dispatcher(dispatcher_options(found), FixedLimit(1))
+
+
+def test_of_several_providers_the_first_counts_as_in_hadoop() -> None:
+    ours, hadoops = "traffic", "org.apache.hadoop.ipc.DefaultCostProvider"
+
+    (warning,) = warnings(f"cost-provider.impl: '{ours}, {hadoops}'")
+
+    assert queue(f"cost-provider.impl: '{ours}, {hadoops}'").cost_provider is CostProvider.TRAFFIC
+    assert warning.endswith("cost-provider.impl: warning: names several, of which the first counts; write that one")
+    assert "not 'nobody'" in only_fault("identity-provider.impl: user,nobody")
+
+
 # -- what has no effect --
 
 
@@ -421,6 +506,8 @@ fair_call_queue: {}
         ("decay-scheduler.backoff.responsetime.enable: true", "decay-scheduler.backoff", "backoff.enable: true"),
         ("weighted-cost.queue: 1", "weighted-cost.queue", "cost-provider.impl: weighted"),
         ("{scheduler.impl: default, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
+        ("{callqueue.impl: fifo, callqueue.capacity.weights: '9,1,1,1'}", "callqueue.cap", "callqueue.impl: fair"),
+        ("{callqueue.impl: fifo, faircallqueue.multiplexer.weights: '9'}", "faircallqueue.m", "callqueue.impl: fair"),
         ("{callqueue.impl: fifo, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
     ],
 )
