@@ -80,13 +80,30 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     Raises:
         ConfigError: With every fault of the file, warnings among them.
     """
+    return load_read(read(path), file=str(path), reads_files=reads_files)
+
+
+def read(path: str | Path) -> bytes:
+    """Return what is in a file.
+
+    Raises:
+        UnreadableFileError: With what to do.
+    """
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}; give the path of a YAML file"
         raise UnreadableFileError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
+
+
+def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
+    """Check what has been read already, as ``load`` does. Paths in it start from the directory of ``file``.
+
+    Raises:
+        ConfigError: As for ``load``.
+    """
     with _without_cyclic_gc():
-        return _load(data, file=str(path), reads_files=reads_files, now=datetime.now(UTC))
+        return _load(data, file=file, reads_files=reads_files, now=datetime.now(UTC))
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
@@ -267,4 +284,4 @@ def _kafka_sources(document: Document) -> dict[str, str]:
     return {key: f"{document.file}:{document.line(('kafka', key))}" for key in kafka or ()}
 
 
-__all__ = ["ConfigError", "Loaded", "load", "load_bytes"]
+__all__ = ["ConfigError", "Loaded", "load", "load_bytes", "load_read", "read"]

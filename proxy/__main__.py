@@ -35,8 +35,11 @@ _COMMANDS: Final = {
     ),
     "check": _Command(
         "show every fault of a configuration file",
-        "example: kafka-quota-proxy check config.yaml\n\n"
-        "Each fault is one line: FILE:LINE: KEY: what is wrong and what would be right. Warnings do not fail.",
+        "example: kafka-quota-proxy check config.yaml\n"
+        "         kafka-quota-proxy check --strict - < config.yaml\n\n"
+        "Each finding is one line: FILE:LINE: KEY: what is wrong and what would be right. Warnings do not fail,\n"
+        'unless with --strict. With --json: {"file", "valid", "findings": [{"severity", "file", "line", "key",\n'
+        '"message"}]}, severity error or warning. CONFIG - is standard input.',
     ),
     "explain": _Command(
         "show which quota holds for a client, which priority it has in a fair call queue, and why",

@@ -1,39 +1,103 @@
 """``kafka-quota-proxy check``: every fault of a file, each at its line."""
 
 import argparse
+import json
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from config.document import parse
+from config.document import Document, parse
 from config.errors import ConfigError, Fault, Severity
-from config.load import load
+from config.load import load_read, read
 from config.model import ProxyConfig, QuotasFromBroker
 from proxy.commands.checked_store import StoreReport, report_on
+
+_INPUT: Final = "-"
+_INPUT_NAME: Final = "<stdin>"
+
+
+class _Checked(NamedTuple):
+    """What was found in a file, in the order of lines; ``summary`` is None where the file cannot be used."""
+
+    file: str
+    findings: tuple[Fault, ...]
+    summary: str | None
+
+    @property
+    def is_valid(self) -> bool:
+        return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``check``."""
-    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
+    parser.add_argument("config", metavar="CONFIG", help=f"the YAML file; {_INPUT} reads standard input")
+    parser.add_argument("--strict", action="store_true", help="take warnings for errors")
+    parser.add_argument("--json", action="store_true", help="print an object with the list of findings")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the faults; return 0 if the file can be used and 2 if not."""
+    """Print the findings; return 0 if the file can be used and 2 if not."""
+    checked = _check(args.config)
+    if args.strict:
+        errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
+        checked = checked._replace(findings=tuple(errors))
+    if args.json:
+        sys.stdout.write(f"{json.dumps(_as_json(checked), indent=2)}\n")
+    else:
+        sys.stderr.writelines(f"{finding}\n" for finding in checked.findings)
+        if checked.is_valid:
+            sys.stdout.write(f"{checked.file}: valid, {checked.summary}\n")
+    return 0 if checked.is_valid else 2
+
+
+def _check(path: str) -> _Checked:
+    file = _INPUT_NAME if path == _INPUT else path
     try:
-        loaded = load(args.config)
+        data = sys.stdin.buffer.read() if path == _INPUT else read(path)
+        loaded = load_read(data, file=file)
     except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+        return _Checked(file, error.faults, None)
     config = loaded.config
     store = config.store
     report = None if store is None or store.path is None else report_on(store, Path(store.path), config)
-    for warning in (*loaded.warnings, *_warnings(report, args.config)):
-        sys.stderr.write(f"{warning}\n")
-    for shadowed in report.shadowed if report else ():
-        sys.stderr.write(f"{shadowed}\n")
+    of_store = () if report is None else tuple(_of_store(report, parse(data.decode(), file=file)))
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     more = f"{_elsewhere(config)}{_stored(config, report)}"
-    sys.stdout.write(f"{args.config}: valid, {_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}\n")
-    return 0
+    return _Checked(
+        file,
+        tuple(sorted((*loaded.warnings, *of_store), key=lambda finding: finding.line)),
+        f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
+    )
+
+
+def _as_json(checked: _Checked) -> dict[str, object]:
+    findings = [
+        {
+            "severity": finding.severity.value,
+            "file": finding.file,
+            "line": finding.line,
+            "key": finding.key,
+            "message": finding.message,
+        }
+        for finding in checked.findings
+    ]
+    return {"file": checked.file, "valid": checked.is_valid, "findings": findings}
+
+
+def _of_store(report: StoreReport, document: Document) -> Iterator[Fault]:
+    """Yield what is wrong with the directory, at the line that names it, and the rules that the file has too."""
+    line = document.line(("store", "directory"))
+    for message in report.warnings:
+        yield Fault(file=document.file, line=line, key="store.directory", message=message, severity=Severity.WARNING)
+    rules = {rule_line: index for index, rule_line in enumerate(document.element_lines("quotas"))}
+    for shadowed in report.shadowed:
+        digits, _, message = shadowed.removeprefix(f"{document.file}:").partition(": ")
+        line = int(digits)
+        yield Fault(
+            file=document.file, line=line, key=f"quotas[{rules[line]}]", message=message, severity=Severity.WARNING
+        )
 
 
 def _elsewhere(config: ProxyConfig) -> str:
@@ -58,17 +122,6 @@ def _stored(config: ProxyConfig, report: StoreReport | None) -> str:
         told += f" ({len(report.shadowed)} of them set in this file, too)"
     # A topic has more than what is known of it here.
     return f"; known last: {told}" if config.store.topic else f", and {told}"
-
-
-def _warnings(report: StoreReport | None, file: Path) -> tuple[Fault, ...]:
-    """Return what is wrong with the directory, at the line where the file names it."""
-    if report is None or not report.warnings:
-        return ()
-    line = parse(file.read_text(encoding="utf-8"), file=str(file)).line(("store", "directory"))
-    return tuple(
-        Fault(file=str(file), line=line, key="store.directory", message=message, severity=Severity.WARNING)
-        for message in report.warnings
-    )
 
 
 def _count(number: int, what: str) -> str:

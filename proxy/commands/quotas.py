@@ -216,7 +216,7 @@ def _change(client: Client, changes: Changes, args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     is_input = str(args.file) == "-"
     data = sys.stdin.buffer.read() if is_input else args.file.read_bytes()
-    wanted = read(data, file="(input)" if is_input else str(args.file))
+    wanted = read(data, file="<stdin>" if is_input else str(args.file))
     client = _client(args)
     there = client.rules({})
     gone: dict[Entity, StoredRule] = {}
