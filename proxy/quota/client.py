@@ -322,12 +322,29 @@ class Bucket:
             place: Of the request; None: of one that comes now.
             now_ms: The time.
         """
-        wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
+        free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
             line.sweep(now_ms=now_ms)
-            wait_ms += ceil(line.ahead(place) * line.mean_amount * 1_000 / self.limit)
+            ahead = line.ahead(place) * line.mean_amount
+            wait_ms += ceil(ahead * 1_000 / self.limit)
+            if self._tokens is None and ahead:
+                # Much may leave the windows at once, and a client that is away then would miss its share.
+                room_at_ms = self.rate.room_at_ms(self._sampled_room - ahead, now_ms=now_ms)
+                wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
+
+    def fetch_bytes(self, last_bytes: int, most_bytes: int) -> int:
+        """Return what a fetch is expected to bring: as much as the last one of its connection.
+
+        Args:
+            last_bytes: What that one brought: hardly anything where it polls for news; below 0: there was none.
+            most_bytes: What it asks for; a broker gives one batch at least, of the size that others had.
+        """
+        if last_bytes >= 0:
+            return last_bytes
+        known_bytes = self.line.mean_amount if self.line is not None else 0.0
+        return max(most_bytes, int(known_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> int:
         """Return how many bytes a fetch may ask for now; at least 1, for which a broker gives one batch.

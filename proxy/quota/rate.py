@@ -153,6 +153,21 @@ class Rate:
         ]
         return self._stands_for_ms(now_ms - min(counts, default=now_ms))
 
+    def room_at_ms(self, total: float, *, now_ms: int) -> int:
+        """Return when no more than ``total`` will count, if nothing is recorded until then. Changes nothing."""
+        counts = sorted(
+            (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
+            for at in range(0, len(self._slots), _SLOT_LENGTH)
+        )
+        left = self.peek_sum(now_ms=now_ms)
+        for gone_ms, value in counts:
+            if left <= total:
+                break
+            if gone_ms > now_ms:
+                left -= value
+                now_ms = gone_ms
+        return now_ms if left <= total else now_ms + self._span_ms
+
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
         """Return when the last that was recorded leaves the windows, if more than ``total`` still counts; else 0.
 

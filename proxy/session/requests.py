@@ -80,9 +80,7 @@ class Requests(State):
         max_frame_bytes = 4 + listening.policy.max_frame_size_bytes
         answer = self._answer
         is_held = answer is not None and answer[4]  # an answer is to be delayed as soon as it is there
-        if self.is_blocked:
-            self.is_blocked = self._is_in_line = False
-            self._line_until_ms = 0
+        self.is_blocked = self._is_in_line = False
         try:
             while position < end:
                 if (
@@ -543,8 +541,7 @@ class Requests(State):
             place = self._place = line.take(self.owner)
         line.wait(place)
         self.is_blocked = self._is_in_line = True
-        if line.first() is place:
-            self._line_until_ms = bucket.free_at_ms(now_ms=now_ms)
+        self._line_until_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
 
     def _identity(self, client_id: bytes) -> str | None:
@@ -680,8 +677,7 @@ class Requests(State):
                 return None
             if is_capped:
                 room_bytes = bucket.fetch_room(now_ms=now_ms)
-                # What the last one brought this one is expected to bring: hardly anything where it polls for news.
-                reserved_bytes = self._fetched_bytes if self._fetched_bytes >= 0 else min(limits.max_bytes, room_bytes)
+                reserved_bytes = bucket.fetch_bytes(self._fetched_bytes, min(limits.max_bytes, room_bytes))
                 has_waited = self._place is not None and self._place.is_waiting
                 if not self._has_turn(bucket, reserved_bytes, now_ms):
                     self._waits_since_ms = self._waits_since_ms if has_waited else now_ms

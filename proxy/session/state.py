@@ -129,7 +129,7 @@ class State:
         self._is_sessionless = False  # its fetches are kept out of the broker's sessions
         self._place: Place | None = None  # in the line of the bucket that its next request charges
         self._is_in_line = False  # and that is what it waits for
-        self._line_until_ms = 0  # when to look again; 0: when its turn has come
+        self._line_until_ms = 0  # when to look again; 0: when it is woken
         self._waits_since_ms = 0  # the fetch that waits there
         self._call: Call | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn
@@ -179,7 +179,9 @@ class State:
         """When to call ``handle_timer``; 0 or in the past: no need to, what waits will be freed by an answer."""
         if self.delayed_until_ms:
             return self.delayed_until_ms
-        return max(self.muted_until_ms, self._held_until_ms, self._line_until_ms) if self.is_blocked else 0
+        if not self.is_blocked:
+            return 0
+        return self._line_until_ms if self._is_in_line else max(self.muted_until_ms, self._held_until_ms)
 
     @property
     def is_idle(self) -> bool:

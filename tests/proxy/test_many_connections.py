@@ -1,0 +1,152 @@
+"""A quota holds for any number of connections: sessions of one bucket that ask again at once, and an exact count.
+
+The bounds are those of ``docs/quotas.md``; Kafka's own quota gives many connections several times as much.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from config.model import Enforcement, QuotaRule, Shaping
+from tests.support.crowd import MAX_WAIT_MS, Crowd
+from tests.support.rules_in_force import update
+
+LIMIT = 256 * 1024.0
+ROLES = ("consumer", "producer")
+# The most that may pass in any minute, in multiples of the quota. Sampled, a producer's are Kafka's own windows: six of
+# them begin in some minutes.
+MOST = {
+    ("consumer", Shaping.SAMPLED): 1.10,
+    ("consumer", Shaping.PACED): 1.05,
+    ("producer", Shaping.SAMPLED): 1.13,
+    ("producer", Shaping.PACED): 1.02,
+}
+LEAST = 0.90
+AFTER_S = 15
+CASES = [pytest.param(role, shaping, id=f"{role}-{shaping.value}") for role, shaping in product(ROLES, Shaping)]
+
+
+def look(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
+    """Compare what passed in any minute with the bounds; ``late`` is what may be in flight at its beginning."""
+    minutes = crowd.minutes(after_s=AFTER_S)
+    assert max(minutes) <= MOST[role, shaping] + late, max(minutes)
+    assert min(minutes) >= least, min(minutes)
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize("number", [1, 5, 30, 120, 1_000])
+def test_any_number_of_connections_has_one_quota(role: str, shaping: Shaping, number: int) -> None:
+    crowd = Crowd(number, role, shaping, limit=LIMIT)
+    crowd.run(150)
+
+    look(crowd, role, shaping)
+    if len(crowd.passed) >= 10 * number:
+        assert crowd.fairness() >= 0.5
+    if role == "consumer":
+        assert max(member.longest_answer_ms for member in crowd.members) <= MAX_WAIT_MS + 10
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) -> None:
+    crowd = Crowd(10_000, role, shaping, limit=32 * LIMIT)
+    crowd.run(80)
+
+    look(crowd, role, shaping)
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+def test_clients_that_ignore_what_they_are_told_get_no_more(
+    role: str, shaping: Shaping, enforcement: Enforcement
+) -> None:
+    crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, heeds=lambda number: number % 2 == 0)
+    crowd.run(150)
+
+    look(crowd, role, shaping)
+    heeding = sum(member.passed_bytes for member in crowd.members[::2])
+    ignoring = sum(member.passed_bytes for member in crowd.members[1::2])
+    assert ignoring <= 1.2 * heeding
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> None:
+    crowd = Crowd(
+        60, role, shaping, limit=LIMIT, request_bytes=lambda random: random.choice([1_000, 4_000, 16_384, 65_536])
+    )
+    crowd.run(200)
+
+    look(crowd, role, shaping)
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+def test_requests_that_are_seconds_of_the_quota_are_paid_to_the_end(role: str, shaping: Shaping) -> None:
+    """Over a long time: in one minute a request more or less is much."""
+    crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
+    crowd.run(600)
+
+    assert 0.95 * 600 * LIMIT <= sum(crowd.passed) <= 1.05 * 600 * LIMIT
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
+    crowd = Crowd(30, role, shaping, limit=LIMIT, answer_ms=lambda random: random.randint(300, 900))
+    crowd.run(150)
+
+    look(crowd, role, shaping, least=0.85, late=0.02)
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_consumers_that_poll_for_news_take_nothing_from_one_that_reads(shaping: Shaping) -> None:
+    crowd = Crowd(30, "consumer", shaping, limit=LIMIT, is_idle=lambda number: number > 0)
+    crowd.run(150)
+
+    look(crowd, "consumer", shaping)
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+def test_a_reload_forgives_no_debt_and_gives_a_new_limit_to_those_that_wait(role: str, shaping: Shaping) -> None:
+    crowd = Crowd(120, role, shaping, limit=LIMIT)
+    for _ in range(60):
+        crowd.run(1)
+        update(crowd.listening.quotas, crowd.config)
+    assert sum(crowd.passed) <= (60 + 11) * LIMIT
+
+    before_bytes = sum(crowd.passed)
+    raised = QuotaRule(client_id="etl", producer_byte_rate=8 * LIMIT, consumer_byte_rate=8 * LIMIT)
+    update(crowd.listening.quotas, replace(crowd.config, quotas=(raised,)))
+    crowd.run(60)
+
+    # Clients that were told to wait before wait for that long, 25 s at the most.
+    assert sum(crowd.passed) - before_bytes >= 0.5 * 8 * 60 * LIMIT
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_connection_that_stops_in_mid_request_holds_up_the_others_no_longer_than_it_is_worth(
+    shaping: Shaping,
+) -> None:
+    crowd = Crowd(30, "producer", shaping, limit=LIMIT, answer_ms=lambda random: 2)
+    crowd.run(30)
+    crowd.members[0].is_stalled = True
+    before_bytes = sum(crowd.passed)
+    crowd.run(110)
+
+    assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
+
+
+def test_connections_that_leave_give_their_places_back() -> None:
+    crowd = Crowd(200, "consumer", Shaping.PACED, limit=LIMIT)
+    crowd.run(20)
+    (bucket,) = crowd.listening.quotas.fetch
+    assert bucket.line is not None
+    assert len(bucket.line) > 100
+
+    for member in crowd.members[1:]:
+        member.leave()
+    crowd.run(30)
+    before_bytes = sum(crowd.passed)
+    crowd.run(30)
+
+    assert len(bucket.line) <= 1
+    assert bucket.holders == 1
+    assert sum(crowd.passed) - before_bytes >= LEAST * 30 * LIMIT

@@ -1,0 +1,240 @@
+"""Any number of connections of one client, their sessions and a broker that answers; time is a number.
+
+Every connection asks again as soon as it may. What passes is noted with its time, so that any minute of it can be
+looked at.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import accumulate
+from random import Random
+from struct import unpack_from
+from typing import Final
+
+from config.model import Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
+from proxy.account import Listening, Policy
+from proxy.counters import Counters
+from proxy.quota.broker import BrokerQuotas
+from proxy.session import Session
+from tests.support.frames import FETCH, fetch_request, fetch_response, produce_request, produce_response
+
+START_MS: Final = 86_400_000
+DEFAULT_MAX_THROTTLE_TIME_MS: Final = 25_000
+MINUTE_MS: Final = 60_000
+MAX_WAIT_MS: Final = 500  # of ``fetch_request``
+EMPTY_BYTES: Final = 64
+
+
+class Member:
+    """One connection and its client.
+
+    Args:
+        crowd: All of them.
+        number: Which one it is.
+        role: What it asks for: ``"consumer"`` or ``"producer"``.
+        heeds: Whether its client waits for the throttle time that it is told; else it asks again at once.
+        is_idle: Whether the broker has nothing for its fetches, and answers when their ``max_wait_ms`` is over.
+        request_bytes: Returns the size of its next request, or of the batch that a broker has for its next fetch.
+    """
+
+    def __init__(
+        self, crowd: "Crowd", number: int, role: str, *, heeds: bool, is_idle: bool, request_bytes: Callable[[], int]
+    ) -> None:
+        self.crowd = crowd
+        self.number = number
+        self.role = role
+        self.heeds = heeds
+        self.is_idle = is_idle
+        self.request_bytes = request_bytes
+        self.session = Session(crowd.listening, owner=self)
+        self.has_left = False
+        self.is_stalled = False  # its broker answers no more
+        self.passed_bytes = 0
+        self.empty_answers = 0
+        self.longest_answer_ms = 0
+        self.asked_ms = 0
+        self._timer_ms = 0
+        self._answers: list[int] = []  # of its fetches and requests at the broker, in their order: the bytes of each
+        self._correlation_id = 0
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self.session.close(now_ms=self.crowd.now_ms, has_passed=True)
+        self.has_left = True
+
+    def ask(self) -> None:
+        """Send the next request."""
+        if self.has_left:
+            return
+        self._correlation_id += 1
+        self.asked_ms = self.crowd.now_ms
+        if self.role == "consumer":
+            request = fetch_request(self._correlation_id, client_id="etl")
+        else:
+            request = produce_request(self._correlation_id, client_id="etl", size_bytes=self.request_bytes())
+        self.session.now_ns = self.crowd.now_ms * 1_000_000
+        self.session.receive_from_client(request, now_ms=self.crowd.now_ms)
+        self.settle()
+
+    def take_turn(self) -> None:
+        """Look again whether the request may pass."""
+        if self.has_left:
+            return
+        self.session.now_ns = self.crowd.now_ms * 1_000_000
+        self.session.resume(now_ms=self.crowd.now_ms)
+        self.settle()
+
+    def wake(self) -> None:
+        """Do what time has come for."""
+        if self.has_left:
+            return
+        self._timer_ms = 0
+        if 0 < self.session.wake_at_ms <= self.crowd.now_ms:
+            self.session.handle_timer(now_ms=self.crowd.now_ms)
+        self.settle()
+
+    def answer(self) -> None:
+        """Let the broker answer the oldest request that it has."""
+        if self.has_left or self.is_stalled:
+            return
+        size_bytes = self._answers.pop(0)
+        if self.role == "consumer":
+            data = fetch_response(self._correlation_id, size_bytes=size_bytes)
+        else:
+            data = produce_response(self._correlation_id)
+        self.session.now_ns = self.crowd.now_ms * 1_000_000
+        self.session.receive_from_broker(data, now_ms=self.crowd.now_ms)
+        self.settle()
+        self.passed_bytes += size_bytes
+        self.crowd.note(size_bytes)
+
+    def settle(self) -> None:
+        """Bring what the session wrote to where it goes, and remember when it wants to be woken."""
+        session, crowd = self.session, self.crowd
+        if session.to_broker:
+            data = b"".join(session.to_broker)
+            session.to_broker.clear()
+            self._take_request(data)
+        if session.to_client:
+            data = b"".join(session.to_client)
+            session.to_client.clear()
+            self._take_answer(data)
+        wake_at_ms = session.delayed_until_ms or session.wake_at_ms
+        if wake_at_ms > crowd.now_ms and (not self._timer_ms or wake_at_ms < self._timer_ms):
+            self._timer_ms = wake_at_ms
+            crowd.at(wake_at_ms, self.wake)
+
+    def _take_request(self, data: bytes) -> None:
+        size_bytes, api_key = unpack_from(">ih", data)
+        if api_key == FETCH:
+            max_bytes = unpack_from(">i", data, 4 + 8 + 2 + len("etl") + 12)[0]
+            batch_bytes = self.request_bytes()
+            # As many batches as there is room for, and one whatever there is (KIP-74).
+            size_bytes = batch_bytes * max(1, min(max_bytes, self.crowd.partition_bytes) // batch_bytes)
+            size_bytes = EMPTY_BYTES if self.is_idle else size_bytes
+        self._answers.append(size_bytes)
+        answer_ms = MAX_WAIT_MS if self.is_idle else self.crowd.answer_ms()
+        self.crowd.at(self.crowd.now_ms + answer_ms, self.answer)
+
+    def _take_answer(self, data: bytes) -> None:
+        crowd = self.crowd
+        self.longest_answer_ms = max(self.longest_answer_ms, crowd.now_ms - self.asked_ms)
+        throttle_time_ms = unpack_from(">i", data, 8 if self.role == "consumer" else len(data) - 4)[0]
+        if self.role == "consumer" and len(data) < 30:
+            self.empty_answers += 1
+            assert throttle_time_ms > 0
+        crowd.at(crowd.now_ms + (throttle_time_ms if self.heeds else 0), self.ask)
+
+
+class Crowd:
+    """Connections of one bucket, each asking again at once, and a broker.
+
+    Args:
+        number: How many connections.
+        role: Of all of them.
+        shaping: Of the quota.
+        limit: The quota, bytes per second.
+        enforcement: Of the listener.
+        heeds: Whether a client waits for the throttle time that it is told, by its number.
+        is_idle: Whether the broker has nothing for its fetches, likewise.
+        request_bytes: Draws the size of a request, or of a batch.
+        answer_ms: Draws how long the broker takes.
+        seed: Of all that is drawn.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        role: str,
+        shaping: Shaping,
+        *,
+        limit: float,
+        enforcement: Enforcement = Enforcement.RESPOND,
+        heeds: Callable[[int], bool] = lambda number: True,
+        is_idle: Callable[[int], bool] = lambda number: False,
+        request_bytes: Callable[[Random], int] = lambda random: 16_384,
+        answer_ms: Callable[[Random], int] = lambda random: random.randint(1, 3),
+        seed: int = 1,
+    ) -> None:
+        self.random = Random(seed)  # noqa: S311 - the same every time
+        self.limit = limit
+        self.partition_bytes = 1 << 20
+        rule = QuotaRule(client_id="etl", producer_byte_rate=limit, consumer_byte_rate=limit)
+        self.config = ProxyConfig(
+            listeners=(),
+            quotas=(rule,),
+            shaping=shaping,
+            principals=Principals(),
+            max_throttle_time_ms=DEFAULT_MAX_THROTTLE_TIME_MS,
+            kafka=KafkaSettings(),
+        )
+        self.now_ms = START_MS
+        policy = Policy(104_857_600, enforcement, False, "sub")
+        self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
+        self.listening.quotas.turns.wake = lambda waiter: self.at(self.now_ms, waiter.take_turn)
+        self.answer_ms = lambda: answer_ms(self.random)
+        self.passed_ms: list[int] = []
+        self.passed: list[int] = []
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._event = 0
+
+        def draw_bytes() -> int:
+            return request_bytes(self.random)
+
+        self.members = [
+            Member(self, n, role, heeds=heeds(n), is_idle=is_idle(n), request_bytes=draw_bytes) for n in range(number)
+        ]
+        for member in self.members:
+            self.at(START_MS + self.random.randint(0, 200), member.ask)
+
+    def at(self, at_ms: int, do: Callable[[], None]) -> None:
+        """Do something at a time."""
+        self._event += 1
+        heappush(self._events, (at_ms, self._event, do))
+
+    def note(self, amount: int) -> None:
+        """Note that so many bytes have passed now."""
+        self.passed_ms.append(self.now_ms)
+        self.passed.append(amount)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + int(seconds * 1_000)
+        while self._events and self._events[0][0] <= end_ms:
+            self.now_ms, _, do = heappop(self._events)
+            do()
+        self.now_ms = end_ms
+
+    def minutes(self, *, after_s: float) -> list[float]:
+        """Return what passed in any minute after the first seconds, in multiples of the quota, by 250 ms."""
+        sums = [0, *accumulate(self.passed)]
+        first_ms = START_MS + int(after_s * 1_000)
+        starts: Sequence[int] = range(first_ms, self.now_ms - MINUTE_MS + 1, 250)
+        of = [(bisect_left(self.passed_ms, at), bisect_left(self.passed_ms, at + MINUTE_MS)) for at in starts]
+        return [(sums[end] - sums[begin]) / (self.limit * 60) for begin, end in of]
+
+    def fairness(self) -> float:
+        """Return what the slowest connection had of the mean."""
+        passed = [member.passed_bytes for member in self.members]
+        return min(passed) * len(passed) / sum(passed)
