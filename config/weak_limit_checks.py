@@ -122,8 +122,8 @@ def _warn_of_observing(document: Document, warn: Say) -> None:
     ]
     if {"quotas_from", "store"} & top.keys():
         of_rules.append(None)  # there are others, and they may say nothing of it
-    in_force = {listener if rule is None else rule for rule in of_rules for listener in of_listeners}
-    if in_force == {_OBSERVE}:
+    in_force = [listener if rule is None else rule for rule in of_rules for listener in of_listeners]
+    if in_force and all(enforcement == _OBSERVE for enforcement in in_force):
         message = (
             "every limit is observed and none is enforced, so that no client is slowed; write respond to enforce them"
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.config.test_load import LISTENERS, warnings
+from tests.config.test_load import LISTENERS, faults, warnings
 
 RULE = "quotas: [{user: alice, producer_byte_rate: 1MB}]\n"
 
@@ -113,3 +113,24 @@ def test_limits_none_of_which_is_enforced_are_a_warning(text: str, where: str) -
 )
 def test_limits_some_of_which_are_enforced_are_no_warning(text: str) -> None:
     assert warnings(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "enforcement: []",
+        "quotas: [{user: a, producer_byte_rate: 1MB, enforcement: [observe]}]",
+        "quotas: [1, {user: [a], client-id: {}, producer_byte_rate: []}, {ip: 5}]",
+        "quotas: [{user: a, producer_byte_rate: a}, {user: a, client-id: <default>, producer_byte_rate: 1}]",
+        "principals: {fold: [3, {match: '(', to: x}, {match: a, to: '\\9'}], exempt: 5, brokers: [1, [2]]}",
+        "kafka: {quota.window.num: x, quota.window.size.seconds: [], quota.producer.default: {}}",
+        "burst: []",
+        "max_throttle_time: 0s",
+    ],
+)
+def test_value_of_another_type_is_the_schemas_to_tell(text: str) -> None:
+    assert faults(f"{LISTENERS}{text}\n")
+
+
+def test_listener_of_another_type_is_the_schemas_to_tell() -> None:
+    assert faults("listeners: [{name: a, bind: [], upstream: b:2, inter_broker: true, proxy_protocol: true}, 5]\n")

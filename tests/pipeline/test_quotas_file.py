@@ -24,7 +24,8 @@ def test_what_is_written_is_what_a_proxy_reads(user: str | None, client_id: str,
 
     (read,) = loaded.config.quotas
     assert (read.user, read.client_id, read.producer_byte_rate) == (user, client_id, float(rate))
-    assert loaded.warnings == ()
+    # A client may have any name, such as one with a blank at its end, and such a rule looks like a slip.
+    assert {warning.key for warning in loaded.warnings} <= {"quotas[0].user", "quotas[0].client-id"}
 
 
 @given(
