@@ -1,0 +1,110 @@
+"""``quota.producer.default`` and ``quota.consumer.default`` beside a broker of 2.8, the last that has these settings.
+
+The same load at once: at the old broker, whose file has them, and through a proxy, whose file has them, to a broker
+without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.end_to_end.support import tools
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import raw_client
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood
+from tests.end_to_end.support.old_kafka import OldKafka
+from tests.end_to_end.support.proxy import Proxy
+
+_QUOTA: Final = 512 * KIB
+_SIZE_BYTES: Final = 32 * KIB
+_SECONDS: Final = 10
+_DEFAULTS: Final[dict[str, str | int]] = {
+    "quota.producer.default": _QUOTA,
+    "quota.consumer.default": _QUOTA,
+    # Short cycles, of which some seconds hold many.
+    "quota.window.num": 3,
+}
+# Its own quota is in the way of the default.
+_NAMED: Final = "named"
+_OF_ITS_OWN: Final = 1_000 * MIB
+
+
+class Side(NamedTuple):
+    """Where a load goes."""
+
+    port: int
+    written: str
+    read: str
+
+
+class Outcome(NamedTuple):
+    """What came of the floods of one side, by client-id."""
+
+    answers: dict[str, list[Answer]]
+
+    def bytes_of(self, client_id: str) -> int:
+        """All that was written, or read."""
+        return sum(answer.size_bytes for answer in self.answers[client_id])
+
+    def throttled_s(self, client_id: str) -> float:
+        """All throttle times."""
+        return sum(answer.throttle_time_ms for answer in self.answers[client_id]) / 1_000
+
+
+def _side(kafka: Kafka, port: int) -> Side:
+    side = Side(port, create_topic(kafka), create_topic(kafka))
+    with raw_client(kafka.listener(DIRECT).port) as client:
+        assert client.produce(side.read, batch_of(_SIZE_BYTES)).error_code == 0
+    return side
+
+
+def _floods(side: Side) -> dict[str, Callable[[], list[Answer]]]:
+    def produce(client_id: str, seconds: float = _SECONDS) -> list[Answer]:
+        return produce_flood(side.port, side.written, client_id=client_id, request_bytes=_SIZE_BYTES, seconds=seconds)
+
+    return {
+        "one": lambda: produce("one"),
+        "other": lambda: produce("other"),
+        "reads": lambda: fetch_flood(
+            side.port, side.read, client_id="reads", max_bytes=2 * _SIZE_BYTES, seconds=_SECONDS
+        ),
+        _NAMED: lambda: produce(_NAMED, 1),
+    }
+
+
+@pytest.fixture(scope="module")
+def outcomes(kafka_4: Kafka) -> tuple[Outcome, Outcome]:
+    """The broker's, and the proxy's."""
+    rules = [{"client-id": _NAMED, "producer_byte_rate": _OF_ITS_OWN}]
+    with OldKafka(config=_DEFAULTS) as old, Proxy({"kafka": _DEFAULTS, "quotas": rules}, kafka_4) as proxy:
+        tools.set_broker_quota(old, _NAMED, {"producer_byte_rate": _OF_ITS_OWN})
+        sides = _side(old, old.listener(DIRECT).port), _side(kafka_4, proxy.port())
+        floods = [_floods(side) for side in sides]
+        with ThreadPoolExecutor(sum(map(len, floods))) as pool:
+            running = [{name: pool.submit(flood) for name, flood in of_a_side.items()} for of_a_side in floods]
+            theirs, ours = ({name: one.result() for name, one in of_a_side.items()} for of_a_side in running)
+    return Outcome(theirs), Outcome(ours)
+
+
+@pytest.mark.parametrize("client_id", ["one", "other", "reads"])
+def test_each_client_has_the_default_for_itself_as_at_the_old_broker(
+    outcomes: tuple[Outcome, Outcome], client_id: str
+) -> None:
+    theirs, ours = outcomes
+    share = ours.bytes_of(client_id) / _SECONDS / _QUOTA
+
+    assert 0.9 < share < 1.1
+    # Brokers before 3.8 measure over fewer windows: their bursts are larger, up to a fifth here.
+    assert ours.bytes_of(client_id) / theirs.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
+    assert ours.throttled_s(client_id) / theirs.throttled_s(client_id) == pytest.approx(1, abs=0.3)
+
+
+def test_a_quota_of_its_own_goes_before_the_default(outcomes: tuple[Outcome, Outcome]) -> None:
+    for outcome in outcomes:
+        assert len(outcome.answers[_NAMED]) > 10
+        assert outcome.throttled_s(_NAMED) == 0
