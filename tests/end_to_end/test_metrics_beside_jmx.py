@@ -28,8 +28,8 @@ from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
 from tests.end_to_end.support.load import KIB, MIB, batch_of, fetch_flood, produce_flood
 from tests.end_to_end.support.processes import wait_until
-from tests.end_to_end.support.proxy import Metrics, Proxy
-from tests.end_to_end.support.watch import Watch
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.scrapes import Scrapes
 
 # Until the windows say the same from one second to the next, and then while both sides are read.
 _WARM_UP_S: Final = 4
@@ -50,24 +50,6 @@ _BEANS: Final = (
     *(f"kafka.server:type={kind},*" for kind in ("Produce", "Fetch", "Request", "ControllerMutation")),
     f"kafka.server:type=socket-server-metrics,listener={PROXIED}",
 )
-
-
-class Scrapes(Watch):
-    """What ``/metrics`` says over time."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        super().__init__()
-        self.scrapes: list[tuple[float, Metrics]] = []
-        self._proxy = proxy
-
-    def _look(self) -> None:
-        before_s = time.time()
-        metrics = self._proxy.metrics()
-        self.scrapes.append(((before_s + time.time()) / 2, metrics))
-
-    def nearest(self, at_s: float) -> Metrics:
-        """What it said at about this time."""
-        return min(self.scrapes, key=lambda scrape: abs(scrape[0] - at_s))[1]
 
 
 class Beside(NamedTuple):
@@ -166,7 +148,7 @@ def test_every_attribute_of_a_client_is_a_series_of_the_same_name(beside: Beside
     passed_here = {_STEADY, _FLOODS, _MAKES, _FETCHES_HERE}
     theirs = {one for one in beside.broker[-1].values if dict(one.labels).get("client_id") in passed_here}
 
-    scrape = beside.proxy.scrapes[-1][1]
+    scrape = beside.proxy.last
     assert len(theirs) > 10
     assert [one for one in theirs if len(scrape.values(one.name, **dict(one.labels))) != 1] == []
 
@@ -197,13 +179,13 @@ def test_request_time_is_of_the_size_of_the_broker(beside: Beside) -> None:
 def test_throttle_times_of_fetches_are_of_the_size_of_the_broker(beside: Beside) -> None:
     name = "kafka_server_fetch_throttle_time"
     theirs = beside.broker[-1].values[Series(name, frozenset({("client_id", _FETCHES_THERE)}))]
-    ours = beside.proxy.scrapes[-1][1].total(name, client_id=_FETCHES_HERE)
+    ours = beside.proxy.last.total(name, client_id=_FETCHES_HERE)
 
     assert 1 / 3 < ours / theirs < 3
 
 
 def test_quota_values_are_the_limits_that_the_broker_has(beside: Beside) -> None:
-    scrape = beside.proxy.scrapes[-1][1]
+    scrape = beside.proxy.last
     told = {
         (entity, key): scrape.values(f"kafka_server_{name}", user=entity.user or "", client_id=entity.client_id or "")
         for entity, limits in _LIMITS.items()

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from tests.end_to_end.support.artifacts import java
-from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka import Broker, Kafka
 from tests.end_to_end.support.processes import Process, scratch
 
 _EVERY_MS: Final = 200
@@ -37,9 +37,9 @@ class BeanWatch:
     An MBean that is not there then is never seen: Kafka's ``JmxTool`` looks for them once.
     """
 
-    def __init__(self, kafka: Kafka, *object_names: str) -> None:
-        """Only remember what is wanted: object names, with asterisks."""
-        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi"
+    def __init__(self, kafka: Kafka, *object_names: str, broker: Broker | None = None) -> None:
+        """Only remember what is wanted: object names, with asterisks, of a broker or else the first."""
+        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{(broker or kafka.broker).jmx_port}/jmxrmi"
         self._command = [java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", kafka.classpath]
         self._command += ["org.apache.kafka.tools.JmxTool", "--jmx-url", url, "--reporting-interval", str(_EVERY_MS)]
         for name in object_names:

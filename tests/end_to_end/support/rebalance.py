@@ -39,9 +39,17 @@ _STARTS_UP_S: Final = 2.0
 
 
 @contextlib.contextmanager
-def behind_proxies(version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None) -> Iterator[Bed]:
-    """A cluster of three brokers that reach each other by one proxy, for the length of a ``with`` block."""
-    with _three_brokers(version, inter_broker_proxied=True, config=config) as kafka, Proxy(settings, kafka) as proxy:
+def behind_proxies(
+    version: str, settings: Settings, *, config: Mapping[str, str | int] | None = None, jmx: bool = False
+) -> Iterator[Bed]:
+    """A cluster of three brokers that reach each other by one proxy, for the length of a ``with`` block.
+
+    Only brokers that are not of 2.8 can have a JMX port.
+    """
+    with (
+        _three_brokers(version, inter_broker_proxied=True, config=config, jmx=jmx) as kafka,
+        Proxy(settings, kafka) as proxy,
+    ):
         _wait_for_each_other(kafka)
         yield Bed(kafka, proxy)
 
@@ -54,10 +62,12 @@ def without_proxies(version: str) -> Iterator[Kafka]:
         yield kafka
 
 
-def _three_brokers(version: str, *, inter_broker_proxied: bool, config: Mapping[str, str | int] | None) -> Kafka:
+def _three_brokers(
+    version: str, *, inter_broker_proxied: bool, config: Mapping[str, str | int] | None, jmx: bool = False
+) -> Kafka:
     if version == KAFKA_2_8:
         return OldKafka(nodes=3, inter_broker_proxied=inter_broker_proxied, config=config)
-    return Kafka(version, nodes=3, proxied=(), inter_broker_proxied=inter_broker_proxied, config=config)
+    return Kafka(version, nodes=3, proxied=(), inter_broker_proxied=inter_broker_proxied, config=config, jmx=jmx)
 
 
 def _wait_for_each_other(kafka: Kafka) -> None:

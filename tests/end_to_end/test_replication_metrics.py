@@ -1,0 +1,167 @@
+"""The metrics of KIP-73 while a partition moves between brokers at a throttled rate, and when it has moved.
+
+The throttle is that of ``kafka-reassign-partitions.sh --throttle``, which the proxy follows, so that the brokers' own
+MBeans measure the same replica as the proxy between them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from statistics import median
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.beans import BeanWatch, Reading, Series
+from tests.end_to_end.support.frames import raw_client, record_batch
+from tests.end_to_end.support.kafka import DIRECT
+from tests.end_to_end.support.processes import HarnessError, wait_until
+from tests.end_to_end.support.proxy import Metrics
+from tests.end_to_end.support.rebalance import Load, Reassignment, behind_proxies, broker_of, load
+from tests.end_to_end.support.scrapes import Scrapes
+
+_MB: Final = 1_000_000
+_RATE: Final = 4 * _MB
+_SIZE_BYTES: Final = 30 * _MB
+_RECORD_BYTES: Final = 16_300
+_WRITTEN_PER_S: Final = 20
+_LEADER, _FOLLOWER = 1, 3
+# Of each kind of broker: the name of KIP-73, and Kafka's.
+_RATES: Final = {
+    "leader": ("kafka_quota_proxy_leader_replication_throttled_rate", "kafka_server_leaderreplication_byte_rate"),
+    "follower": ("kafka_quota_proxy_follower_replication_throttled_rate", "kafka_server_followerreplication_byte_rate"),
+}
+_BYTES_IN: Final = "kafka_quota_proxy_partition_bytes_in_rate"
+_LAG: Final = "kafka_quota_proxy_sum_replica_lag"
+# So that a move of seconds has little of the burst with which it begins.
+_WINDOWS: Final[dict[str, str | int]] = {"replication.quota.window.num": 3}
+_STARTS_S: Final = 2
+_AFTER_S: Final = 15
+
+
+class Lag(NamedTuple):
+    """What the follower lacks: by the files of both brokers, and by the metric in the bytes of a record."""
+
+    on_disk_bytes: int
+    told_bytes: float
+
+
+class Move(NamedTuple):
+    """What was seen of a move."""
+
+    topic: str
+    began_s: float  # Unix time
+    ended_s: float
+    readings: dict[str, list[Reading]]  # of the MBeans of leader and follower
+    scrapes: Scrapes
+    lags: list[Lag]
+    written_per_s: float
+    after: Metrics
+
+    def steady(self, name: str, **labels: str) -> list[float]:
+        """The values of a series from when the move goes at an even rate, at the times of the leader's MBeans."""
+        times_s = [reading.at_s for reading in self.readings["leader"]]
+        inside = [at_s for at_s in times_s if self.began_s + _STARTS_S < at_s < self.ended_s - 1]
+        return [self.scrapes.nearest(at_s).total(name, **labels) for at_s in inside]
+
+
+@contextmanager
+def _writer(moving: Load) -> Iterator[list[float]]:
+    """Write to the partition all the time, until its leadership has moved; when each record was acknowledged."""
+    acknowledged_s: list[float] = []
+    is_over = threading.Event()
+    batch = record_batch([bytes(_RECORD_BYTES)])
+
+    def write() -> None:
+        with raw_client(broker_of(moving.kafka, _LEADER).listeners[DIRECT].port) as client:
+            while not is_over.wait(1 / _WRITTEN_PER_S) and client.produce(moving.topic, batch).error_code == 0:
+                acknowledged_s.append(time.monotonic())
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield acknowledged_s
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def move() -> Iterator[Move]:
+    settings = {"replication": {"from_cluster": True, "poll_interval": "200ms"}, "kafka": dict(_WINDOWS)}
+    with behind_proxies(KAFKA_4, settings, config=_WINDOWS, jmx=True) as (kafka, proxy):
+        moving = load(kafka, on=[_LEADER], size_bytes=_SIZE_BYTES, record_bytes=_RECORD_BYTES, partitions=1)
+        source, target = broker_of(kafka, _LEADER), broker_of(kafka, _FOLLOWER)
+        batch_bytes = len(record_batch([bytes(_RECORD_BYTES)]))
+        reassignment = Reassignment(load=moving, to=[_FOLLOWER], throttle=_RATE)
+        lags: list[Lag] = []
+        with _writer(moving) as acknowledged_s, ExitStack() as watches:
+            reassignment.execute()
+            began_s = time.time()
+            scrapes = watches.enter_context(Scrapes(proxy))
+            leader, follower = (
+                watches.enter_context(BeanWatch(kafka, f"kafka.server:type={kind}Replication", broker=broker))
+                for kind, broker in (("Leader", source), ("Follower", target))
+            )
+            while not reassignment.is_done():
+                if time.time() > began_s + 60:
+                    raise HarnessError(f"{moving.topic} has not moved in a minute")
+                told_bytes = proxy.metrics().total(_LAG, broker=str(_FOLLOWER)) * batch_bytes
+                lags.append(Lag(moving.on(source) - moving.on(target), told_bytes))
+                time.sleep(0.2)
+            ended_s = time.time()
+            assert "Clearing topic-level throttles" in reassignment.verify()
+            readings = {"leader": leader.readings(), "follower": follower.readings()}
+        written_per_s = (len(acknowledged_s) - 1) / (acknowledged_s[-1] - acknowledged_s[0]) * batch_bytes
+        names = (*(name for both in _RATES.values() for name in both), _BYTES_IN, _LAG)
+        wait_until(
+            lambda: not any(map(proxy.metrics().total, names)),
+            timeout_s=_AFTER_S,
+            what="all rates and lags are zero after the move",
+        )
+        yield Move(moving.topic, began_s, ended_s, readings, scrapes, lags, written_per_s, proxy.metrics())
+
+
+@pytest.mark.parametrize(("role", "broker"), [("leader", _LEADER), ("follower", _FOLLOWER)])
+def test_rate_is_the_throttle_and_that_of_the_brokers_own_mbean(move: Move, role: str, broker: int) -> None:
+    of_kip, of_kafka = _RATES[role]
+    rates = move.steady(of_kip, broker=str(broker))
+    theirs = [reading.values[Series(of_kafka, frozenset())] for reading in move.readings[role]]
+    ratios = [
+        move.scrapes.nearest(reading.at_s).total(of_kafka, broker=str(broker)) / rate
+        for reading, rate in zip(move.readings[role], theirs, strict=True)
+        if rate > 0 and move.began_s + _STARTS_S < reading.at_s < move.ended_s - 1
+    ]
+
+    # Both hold the same replica, one behind the other, and so a little more than each alone.
+    assert 0.6 < median(rates) / _RATE < 1.05
+    assert len(ratios) > 10
+    assert median(ratios) == pytest.approx(1, abs=0.05)
+
+
+def test_lag_is_what_the_follower_lacks_by_the_files_of_both(move: Move) -> None:
+    told = [lag for lag in move.lags if lag.told_bytes]
+
+    assert len(told) > 10
+    assert told[0].told_bytes > 0.7 * _SIZE_BYTES
+    # Told at the last fetch; the follower writes what it fetched a moment later.
+    assert median(abs(lag.told_bytes - lag.on_disk_bytes) for lag in told) < 0.05 * _SIZE_BYTES
+
+
+def test_bytes_in_are_what_is_written_meanwhile(move: Move) -> None:
+    known = [rate for rate in move.steady(_BYTES_IN, topic=move.topic, partition="0") if rate]
+
+    assert median(known) == pytest.approx(move.written_per_s, rel=0.15)
+
+
+def test_after_the_move_all_of_them_are_zero(move: Move) -> None:
+    told = {name: move.after.values(name) for both in _RATES.values() for name in both}
+
+    assert told == {name: [0.0] for name in told}
+    assert move.after.total(_BYTES_IN) == move.after.total(_LAG) == 0
+    moved = "kafka_quota_proxy_follower_replication_throttled_bytes_total"
+    assert move.after.total(moved, broker=str(_FOLLOWER)) > _SIZE_BYTES
