@@ -1,0 +1,113 @@
+"""``request_rate``: a client gets so many requests answered in a second, however many connections it has."""
+
+from __future__ import annotations
+
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+import confluent_kafka
+import pytest
+
+from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.frames import METADATA, raw_client, string
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.proxy import Proxy
+
+_RATE: Final = 40
+_SECONDS: Final = 10
+_WINDOWS: Final = 3
+# What may pass at once, in seconds of the rate: a paced burst, or all but one of the windows.
+_AT_ONCE_S: Final = {"paced": 1, "sampled": _WINDOWS - 1}
+_CONNECTIONS: Final = {"one": 1, "five": 5, "thirty": 30}
+_FREE: Final = "free"
+_METADATA_VERSION: Final = 5
+
+
+class Asked(NamedTuple):
+    """What came of a client's requests."""
+
+    answered: int  # in time
+    counted: float = 0.0  # by the proxy
+
+
+def _ask(port: int, topic: str, client_id: str, connections: int) -> Asked:
+    """Ask for the topic on each connection, again and again, each time as soon as the throttle time is over."""
+    end_s = time.monotonic() + _SECONDS
+    question = struct.pack(">i", 1) + string(topic) + b"\0"
+
+    def ask_on_one() -> int:
+        answered = 0
+        with raw_client(port, client_id=client_id) as client:
+            while time.monotonic() < end_s:
+                throttle_time_ms = int.from_bytes(client.ask(METADATA, _METADATA_VERSION, question).body[:4])
+                answered += time.monotonic() < end_s
+                time.sleep(max(0, min(throttle_time_ms / 1_000, end_s - time.monotonic())))
+        return answered
+
+    with ThreadPoolExecutor(connections) as pool:
+        running = [pool.submit(ask_on_one) for _ in range(connections)]
+        return Asked(sum(one.result() for one in running))
+
+
+def _send(port: int, topic: str, client_id: str) -> Asked:
+    """Send records with librdkafka, each in a request of its own."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": f"127.0.0.1:{port}", "client.id": client_id, "linger.ms": 0, **QUIET}
+    )
+    producer.list_topics(topic, timeout=30)
+    end_s, sent = time.monotonic() + _SECONDS, 0
+    while time.monotonic() < end_s:
+        producer.produce(topic, b"x", partition=0)
+        assert producer.flush(30) == 0
+        sent += time.monotonic() < end_s
+    return Asked(sent)
+
+
+@pytest.fixture(scope="module")
+def asked(kafka_4: Kafka) -> dict[str, Asked]:
+    topic = create_topic(kafka_4)
+    names = [(shaping, name) for shaping in _AT_ONCE_S for name in (*_CONNECTIONS, "librdkafka")]
+    rules: list[dict[str, Any]] = [
+        {"client-id": f"{shaping}-{name}", "request_rate": _RATE, "shaping": shaping} for shaping, name in names
+    ]
+    settings = {"quotas": rules, "kafka": {"quota.window.num": _WINDOWS}}
+    with Proxy(settings, kafka_4) as proxy, ThreadPoolExecutor(len(names) + 1) as pool:
+        running = {
+            f"{shaping}-{name}": pool.submit(_send, proxy.port(), topic, f"{shaping}-{name}")
+            if name == "librdkafka"
+            else pool.submit(_ask, proxy.port(), topic, f"{shaping}-{name}", _CONNECTIONS[name])
+            for shaping, name in names
+        }
+        running[_FREE] = pool.submit(_ask, proxy.port(), topic, _FREE, 1)
+        done = {name: one.result() for name, one in running.items()}
+        metrics = proxy.metrics()
+    counted = "kafka_quota_proxy_requests_total"
+    return {
+        name: one._replace(counted=metrics.total(counted, kind="request_rate", client_id=name))
+        for name, one in done.items()
+    }
+
+
+@pytest.mark.parametrize("shaping", _AT_ONCE_S)
+@pytest.mark.parametrize("name", [*_CONNECTIONS, "librdkafka"])
+def test_a_client_gets_its_rate_of_requests_over_all_its_connections(
+    asked: dict[str, Asked], shaping: str, name: str
+) -> None:
+    answered = asked[f"{shaping}-{name}"].answered
+    connections = _CONNECTIONS.get(name, 1)
+
+    # Each connection has a request that passes before the client is first told to wait.
+    assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + connections
+    assert answered >= 0.9 * _RATE * _SECONDS
+
+
+def test_a_client_without_a_rate_is_not_held(asked: dict[str, Asked]) -> None:
+    assert asked[_FREE].answered > 3 * _RATE * _SECONDS
+
+
+def test_each_answered_request_is_counted_once(asked: dict[str, Asked]) -> None:
+    for name, one in asked.items():
+        # Beside them only the last of each connection, whose answer comes too late, and what librdkafka asks first.
+        assert 0 <= one.counted - one.answered <= 31, name
