@@ -1,0 +1,139 @@
+"""Fetch v0 to v2, which have no max_bytes for all partitions together: each may bring as much as it asks for.
+
+Nothing is lowered in them, for a broker cuts off what is longer, the first message too, and a consumer would never get
+past it. They are charged, and the next fetch waits until that is paid.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from contextlib import ExitStack, suppress
+from typing import Final
+
+import kafka as kafka_python
+import pytest
+from kafka.protocol.broker_version_data import BrokerVersionData
+
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import FETCH, RawClient, raw_client, record_batch, string
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of
+from tests.end_to_end.support.proxy import Proxy
+
+PARTITIONS: Final = 4
+PARTITION_BYTES: Final = 128 * KIB
+QUOTA: Final = 2 * MIB
+CONNECTIONS: Final = 12
+SECONDS: Final = 12
+FIRST_SECONDS: Final = 4  # the first window, with its burst and the silence behind it
+
+
+def fetch_body(topic: str, *, max_bytes: int, partitions: int = 1) -> bytes:
+    """The body of a Fetch v0 to v2 request from the start of each partition."""
+    asked = b"".join(struct.pack(">iqi", partition, 0, max_bytes) for partition in range(partitions))
+    return struct.pack(">iiii", -1, 500, 1, 1) + string(topic) + struct.pack(">i", partitions) + asked
+
+
+def fetch(client: RawClient, version: int, body: bytes) -> Answer:
+    """Fetch; return the answer and what is charged for it."""
+    frame = client.ask(FETCH, version, body)
+    throttle_time_ms = int.from_bytes(frame.body[:4]) if version >= 1 else 0
+    return Answer(time.monotonic(), frame.size_bytes - 4, throttle_time_ms)
+
+
+def messages_of(client: RawClient, version: int, body: bytes) -> bytes:
+    """Fetch from one partition of a topic; return what is in it."""
+    frame = client.ask(FETCH, version, body).body[4 if version >= 1 else 0 :]
+    at = 4 + 2 + int.from_bytes(frame[4:6]) + 4
+    _, error_code, _, size_bytes = struct.unpack_from(">ihqi", frame, at)
+    assert error_code == 0
+    return frame[at + 18 : at + 18 + size_bytes]
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_39: Kafka) -> str:
+    """One whose partitions hold more than is asked for."""
+    name = create_topic(kafka_39, partitions=PARTITIONS)
+    with raw_client(kafka_39.listener(DIRECT).port) as producer:
+        for partition in range(PARTITIONS):
+            for _ in range(20):
+                assert producer.produce(name, batch_of(8 * KIB), partition=partition).error_code == 0
+    return name
+
+
+@pytest.mark.parametrize("shaping", ["paced", "sampled"])
+def test_old_fetches_of_many_connections_bring_what_their_quota_allows(
+    kafka_39: Kafka, topic: str, shaping: str
+) -> None:
+    body = fetch_body(topic, max_bytes=PARTITION_BYTES, partitions=PARTITIONS)
+    answers: list[Answer] = []
+    end = time.monotonic() + SECONDS
+
+    def flood(client: RawClient, version: int) -> None:
+        with suppress(TimeoutError):
+            while (left := end - time.monotonic()) > 0:
+                client.socket.settimeout(left)
+                answers.append(fetch(client, version, body))
+
+    rule = {"client-id": "old", "consumer_byte_rate": QUOTA}
+    settings = {"quotas": [rule], "shaping": shaping, "kafka": {"quota.window.num": 3}}
+    with Proxy(settings, kafka_39) as proxy, ExitStack() as stack:
+        clients = [stack.enter_context(raw_client(proxy.port(), client_id="old")) for _ in range(CONNECTIONS)]
+        floods = [threading.Thread(target=flood, args=(client, at % 3)) for at, client in enumerate(clients)]
+        for one in floods:
+            one.start()
+        for one in floods:
+            one.join()
+
+    answers.sort()
+    assert max(answer.size_bytes for answer in answers) > 0.9 * PARTITIONS * PARTITION_BYTES, "nothing is lowered"
+    start = answers[0].at_s
+    late = [answer for answer in answers if answer.at_s >= start + FIRST_SECONDS]
+    rate = sum(answer.size_bytes for answer in late[1:]) / (late[-1].at_s - late[0].at_s)
+    print(f"{shaping}: {rate / QUOTA:.3f} of the quota, {len(answers)} answers")  # noqa: T201
+    assert 0.8 * QUOTA < rate < 1.2 * QUOTA  # an answer is an eighth of a second of it, a sample a second
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_message_above_its_quota_reaches_an_old_consumer_whole(kafka_39: Kafka, version: int) -> None:
+    """Lowered to the quota it would be cut off, and the consumer would ask for it for ever."""
+    topic = create_topic(kafka_39)
+    with raw_client(kafka_39.listener(DIRECT).port) as direct:
+        direct.produce(topic, record_batch([b"m" * 50_000]))
+        assert len(messages_of(direct, version, fetch_body(topic, max_bytes=10_000))) <= 10_000
+
+    rule = {"client-id": "old", "consumer_byte_rate": 1_000}
+    with Proxy({"quotas": [rule]}, kafka_39) as proxy, raw_client(proxy.port(), client_id="old") as client:
+        assert b"m" * 50_000 in messages_of(client, version, fetch_body(topic, max_bytes=MIB))
+
+
+def test_kafka_python_of_0_10_0_reads_everything_at_its_quota(kafka_39: Kafka) -> None:
+    assert BrokerVersionData((0, 10, 0)).api_versions[FETCH] == (0, 2)
+    topic = create_topic(kafka_39)
+    with raw_client(kafka_39.listener(DIRECT).port) as producer:
+        for _ in range(12):
+            assert producer.produce(topic, batch_of(512 * KIB)).error_code == 0
+    rule = {"client-id": "old", "consumer_byte_rate": MIB}
+    with Proxy({"quotas": [rule], "shaping": "paced"}, kafka_39) as proxy:
+        consumer = kafka_python.KafkaConsumer(
+            bootstrap_servers=proxy.address(),
+            client_id="old",
+            api_version=(0, 10, 0),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            consumer_timeout_ms=8_000,
+            max_partition_fetch_bytes=2 * MIB,
+        )
+        try:
+            consumer.assign([kafka_python.TopicPartition(topic, 0)])
+            started = time.monotonic()
+            read_bytes = 0
+            while read_bytes < 6 * MIB:
+                read_bytes += len(next(consumer).value)
+            took_s = time.monotonic() - started
+        finally:
+            consumer.close()
+
+    assert took_s > 3  # 6 MiB: a second's worth at once, and of the rest all but what the last answers brought
