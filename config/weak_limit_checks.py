@@ -1,4 +1,4 @@
-"""Keys that leave limits without effect: listeners that believe anybody, limits that hold nobody for long enough."""
+"""Keys that weaken limits: listeners that believe every client, times out of proportion, limits that are not enforced."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -82,7 +82,9 @@ def _warn_of_times(document: Document, warn: Say) -> None:
     top = document.data if isinstance(document.data, dict) else {}
     most_ms = _duration_ms(top.get("max_throttle_time"))
     if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
-        message = "is too short to hold a client that is over its quota; write 1s or more, such as 25s"
+        message = (
+            "has clients that are over their quota come back before there can be room; write 1s or more, such as 25s"
+        )
         warn(("max_throttle_time",), message)
     burst_ms = _duration_ms(top.get("burst"))
     if burst_ms is not None and burst_ms > _MOST_BURST_MS:

@@ -60,7 +60,7 @@ def test_everybody_among_users_without_limits_is_a_warning(key: str, name: str) 
         ("kafka: {quota.window.num: 4, quota.window.size.seconds: 30}", "kafka.quota.window.size.seconds"),
     ],
 )
-def test_time_that_holds_nobody_is_a_warning(line: str, key: str) -> None:
+def test_time_out_of_proportion_is_a_warning(line: str, key: str) -> None:
     (found,) = warnings(f"{LISTENERS}{line}\n")
 
     assert found.startswith(f"f.yaml:2: {key}: warning: ")
@@ -77,7 +77,7 @@ def test_time_that_holds_nobody_is_a_warning(line: str, key: str) -> None:
         "kafka: {quota.window.num: 11, quota.window.size.seconds: 6}",
     ],
 )
-def test_time_that_holds_clients_is_no_warning(line: str) -> None:
+def test_time_in_proportion_is_no_warning(line: str) -> None:
     assert warnings(f"{LISTENERS}{line}\n") == []
 
 
