@@ -1,4 +1,4 @@
-"""Keys that weaken limits: listeners that believe every client, times out of proportion, limits that are not enforced."""
+"""Keys that weaken limits: listeners that believe every client, times out of proportion, limits that are observed."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
