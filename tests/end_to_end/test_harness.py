@@ -11,11 +11,13 @@ import pytest
 from tests.end_to_end.support import tools
 from tests.end_to_end.support.artifacts import java
 from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.crowds import Answer, Outcome
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
 from tests.end_to_end.support.processes import HarnessError, free_port, run
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quick_java import class_archive, compiled, reading
+from tests.end_to_end.support.shares import fairness, shares
 
 
 @pytest.fixture(params=["kafka_39", "kafka_4"])
@@ -104,3 +106,20 @@ def test_a_second_proxy_before_one_cluster_is_told_who_the_first_is() -> None:
     with Proxy(settings) as again:
         again.kill()
         again.start()
+
+
+def test_shares_of_a_quota_are_those_of_any_window_and_of_each_connection() -> None:
+    # 100 B in each second but two, when there are 300 and none; three of four answers are of the first connection.
+    sizes = [100] * 10 + [300, 0] + [100] * 10
+    answers = [Answer(second + 0.5, 0.0, int(second % 4 == 0), size, 0) for second, size in enumerate(sizes)]
+    seen = Outcome(begin_s=0, end_s=22, connections=2, answers=answers, errors={}, closed=0, open_s=[3.0])
+
+    found = shares(seen, quota=100, after_s=0, window_s=4)
+
+    assert (found.mean, found.lowest, found.highest) == (2_300 / 2_200, 0.75, 1.5)
+    assert seen.longest_s == 3.0
+    assert seen.empty == 1
+    apart = fairness(seen, after_s=0)
+    assert apart is not None
+    assert (apart.least, apart.most) == (600 / 1_150, 1_700 / 1_150)
+    assert fairness(seen, after_s=2) is None
