@@ -279,6 +279,11 @@ def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | 
         "Rate over limit of each active bucket.",
         ((text, row.utilisation) for text, row in rows if row.utilisation is not None),
     )
+    yield _counter(
+        "quota_used_seconds",
+        "What was charged, in seconds of the limit in force; of all brokers together.",
+        ((text, row.used_s) for text, row in rows if row.utilisation is not None),
+    )
 
 
 def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bool) -> Iterator[Family]:

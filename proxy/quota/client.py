@@ -85,6 +85,7 @@ class Bucket:
         "_sampled_room",
         "_spread",
         "_tokens",
+        "_used",
         "also",
         "amount",
         "enforcement",
@@ -125,6 +126,9 @@ class Bucket:
         self.throttle_time = Average()
         self.limit = float(UNLIMITED)
         self.is_limited = False
+        # Seconds of limits before this one, the amount when this one came, and this one. They are replaced together:
+        # a scrape reads from its own thread.
+        self._used = (0.0, 0, self.limit)
         self.rule: QuotaRule | None = None
         self.level: Level | None = None
         self.enforcement: Enforcement | None = None  # None: what the listener says
@@ -203,6 +207,19 @@ class Bucket:
         total, window_ms = self.rate.peek_sum(now_ms=now_ms), self.rate.peek_window_ms(now_ms=now_ms)
         wait_ms = throttle_time_ms(byte_rate=total * 1_000 / window_ms, byte_rate_limit=limit, window_ms=window_ms)
         return min(max(0, wait_ms), self._longest_wait_ms)
+
+    def set_limit(self, limit: float) -> None:
+        """Put the bucket under another limit; what was used of the one before stays counted."""
+        if limit != self.limit:
+            self._used = (self.used_s, self.amount, limit)
+        self.limit = limit
+        self.is_limited = limit < UNLIMITED
+
+    @property
+    def used_s(self) -> float:
+        """What was charged, in seconds of the limit that was in force: grows by 1 in a second that uses all of it."""
+        before_s, amount_before, limit = self._used
+        return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
     @property
     def usage(self) -> Usage:
@@ -711,8 +728,7 @@ class ClientQuotaManager:
         bucket.rule = rule
         bucket.level = level
         bucket.enforcement = rule.enforcement if rule else None
-        bucket.limit = float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit
-        bucket.is_limited = bucket.limit < UNLIMITED
+        bucket.set_limit(float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit)
         window_room = self.max_value_in_window(bucket.limit)
         own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
         shaping = own_shaping or self._shaping

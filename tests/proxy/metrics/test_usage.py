@@ -40,7 +40,7 @@ def test_a_row_is_what_the_bucket_has_used() -> None:
 
     # 12,000 B in 10 s are 1,200 B/s: 20 % over, so 2 s of silence
     assert row == Row(
-        QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0, None
+        QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0, None, 12.0
     )
 
 
@@ -70,6 +70,38 @@ def test_a_changed_limit_shows_before_the_next_request() -> None:
 
     (row,) = rows_of(quotas)
     assert (row.limit, row.utilisation) == (800.0, 0.5)
+
+
+def test_seconds_of_a_limit_stay_counted_when_it_changes() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+    update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),)))
+    charge(quotas, "etl", 1_000)
+
+    (row,) = rows_of(quotas)
+
+    assert row.used_s == 4_000 / 1_000 + 1_000 / 500
+
+
+def test_seconds_of_a_limit_do_not_fall_when_one_of_two_brokers_forgets_its_bucket() -> None:
+    quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
+    charge(quiet, "etl", 4_000)
+    charge(busy, "etl", 12_000)
+    names = Names()
+    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
+
+    own, _ = names.divide(rows_of(quiet, busy), no_rest)
+    assert [row.used_s for row in own] == [16.0]
+
+    charge(busy, "etl", 1_000, later_ms)
+    quiet.expire(now_ms=later_ms)
+    for _ in range(2):
+        own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
+        # A counter that fell would be taken for one that began again: all 13 s of the other would count twice.
+        assert [row.used_s for row in own] == [16.0]
+    charge(busy, "etl", 1_000, later_ms)
+    own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
+    assert [row.used_s for row in own] == [17.0]
 
 
 def test_a_rate_is_in_the_unit_of_its_limit() -> None:
