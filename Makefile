@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline lint format java clean
+.PHONY: help demo test test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -16,7 +16,7 @@ help: ## list these targets
 demo: .venv/demo.installed ## throttle a producer and a consumer before your eyes (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: java .venv/dev.installed ## run all tests but the long ones, real Kafka included (needs Java 17 and Maven)
+test: java promtool .venv/dev.installed ## run all tests but the long ones, real Kafka included (needs Java 17, Maven and promtool)
 	$(BIN)/pytest $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
@@ -57,6 +57,10 @@ clean: ## remove .venv and what the tools left behind
 # Needed by the tests that start a real Kafka; says in the first second what is missing, or installs it where it may.
 java:
 	@tests/end_to_end/ensure_java.sh
+
+# Needed by the tests of deploy/alerts.yaml.
+promtool:
+	@tests/ensure_promtool.sh
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12 or 3.13 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'

@@ -1,0 +1,93 @@
+"""The rules of deploy/alerts.yaml fire on floods and on nothing else, by promtool and series of a real proxy.
+
+``tests/end_to_end/support/flood_recording.py`` recorded the series, and says how. Alerts wait for longer than the
+recording lasts: it is played again from its start, and counters go on from where they were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+_REPOSITORY: Final = Path(__file__).parents[1]
+_RULES: Final = _REPOSITORY / "deploy" / "alerts.yaml"
+_RECORDING: Final = Path(__file__).parent / "data" / "floods.json"
+_END_M: Final = 60
+_FIRING: Final = 'count by (alertname, client_id) (ALERTS{alertstate="firing"})'
+_SHAPES: Final = ("sampled", "paced")
+_FLOODS: Final = [
+    f"{library}-{role}-{shape}"
+    for library in ("java", "librdkafka")
+    for role in ("producer", "consumer")
+    for shape in _SHAPES
+]
+_CALM: Final = [f"calm-{client}-{shape}" for client in ("producer", "crowd") for shape in _SHAPES]
+
+
+def _promtool(*arguments: str | Path) -> None:
+    """Run it; ``tests/ensure_promtool.sh`` sees to it that there is one."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    ours = Path(os.environ.get("KAFKA_QUOTA_PROXY_CACHE") or Path(cache) / "kafka-quota-proxy") / "promtool"
+    tool = shutil.which("promtool") or (ours if ours.exists() else None)
+    assert tool is not None, "there is no promtool; run tests/ensure_promtool.sh"
+    done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _played(name: str, values: list[float], length: int) -> list[float]:
+    """Repeat a recording until it has so many samples."""
+    played = values[:]
+    while len(played) < length:
+        above = played[-1] - values[0] if "_total{" in name else 0.0
+        played += [round(value + above, 3) for value in values[1:]]
+    return played[:length]
+
+
+def _series(end_m: int) -> tuple[str, list[dict[str, str]]]:
+    """Return the interval of the recording and all of its series, for so many minutes."""
+    recording = json.loads(_RECORDING.read_text(encoding="utf-8"))
+    interval_s: int = recording["interval_s"]
+    length = end_m * 60 // interval_s + 1
+    return f"{interval_s}s", [
+        {
+            "series": name.replace("{", '{instance="proxy:9102",job="kafka-quota-proxy",'),
+            "values": " ".join(map(str, _played(name, values, length))),
+        }
+        for name, values in recording["series"].items()
+    ]
+
+
+def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
+    """Expect exactly these, as names of alerts and client-ids."""
+    labels = [f'{{alertname="{alert}", client_id="{client_id}"}}' for alert, client_id in alerts]
+    return {
+        "expr": _FIRING,
+        "eval_time": f"{minute}m",
+        "exp_samples": [{"labels": text, "value": 1} for text in labels],
+    }
+
+
+def test_the_rules_are_valid() -> None:
+    _promtool("check", "rules", _RULES)
+
+
+def test_a_flood_fires_both_alerts_of_its_client_and_nothing_else_fires(tmp_path: Path) -> None:
+    interval, series = _series(_END_M)
+    assert {name for name in (*_FLOODS, *_CALM) if any(f'"{name}"' in one["series"] for one in series)} == {
+        *_FLOODS,
+        *_CALM,
+    }
+    throttled = [("KafkaClientThrottled", client_id) for client_id in _FLOODS]
+    near = [("KafkaClientNearItsQuota", client_id) for client_id in _FLOODS]
+    expected = [_firing(10), _firing(25, *throttled), *(_firing(minute, *throttled, *near) for minute in (45, _END_M))]
+    file = tmp_path / "floods.yaml"
+    test = {"interval": interval, "input_series": series, "promql_expr_test": expected}
+    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
+
+    _promtool("test", "rules", file)
