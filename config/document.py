@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import yaml
 
-from config.errors import Fault, InvalidYamlError
+from config.errors import ConfigError, Fault, InvalidYamlError, Severity
 
 try:
     from yaml import CSafeLoader as _Loader  # 6 times as fast as the other
@@ -115,6 +116,21 @@ def parse(text: str, *, file: str) -> Document:
         fault = Fault(file=file, line=1, key="(yaml)", message="nested too deeply; a configuration has five levels")
         raise InvalidYamlError([fault]) from error
     return Document(file=file, data=data, faults=tuple(walk.faults), root=root)
+
+
+def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
+    """Return a fault of a key at its line in a file; at line 1 if that cannot be read any more."""
+    try:
+        document = parse(file.read_text(encoding="utf-8"), file=str(file))
+    except (ConfigError, OSError, UnicodeDecodeError):
+        return Fault(file=str(file), line=1, key=key_path(location), message=message, severity=severity)
+    return fault_at(document, location, message, severity)
+
+
+def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
+    """Return a fault of a key at its line."""
+    line = document.line(location)
+    return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 
 
 def key_path(location: Location) -> str:

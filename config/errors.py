@@ -6,6 +6,7 @@
     ├── UnreadableFileError    missing, not permitted, a directory, not UTF-8
     ├── InvalidYamlError       not YAML, or YAML that this program does not take
     └── InvalidConfigError     YAML, but not a configuration
+    StartError                 what a key names and the system does not give; ``located`` gives it a file and a line
     TlsFileError               a certificate, key or CA file; ``load`` gives it a file, a line and a key
     TokenFileError             a file with a token; likewise, but for what reads it later
     UnitError                  one size, duration or address; ``load`` gives it a file, a line and a key
@@ -15,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -60,6 +61,18 @@ class InvalidYamlError(ConfigError):
 
 class InvalidConfigError(ConfigError):
     """The file is YAML, but its keys or values are not a configuration."""
+
+
+class StartError(OSError):
+    """What a key of the file names cannot be used as the proxy starts: an address that is taken, a read-only disk.
+
+    Attributes:
+        location: The key: ``("store", "directory")``.
+    """
+
+    def __init__(self, location: Sequence[str | int], message: str) -> None:
+        self.location = location
+        super().__init__(message)
 
 
 class TlsFileError(Exception):

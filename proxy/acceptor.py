@@ -9,6 +9,7 @@ that went over the limit is held until the pause is over, and what comes after i
 """
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Callable
@@ -34,6 +35,10 @@ _BATCH: Final = 64
 # Out of file descriptors there is no way to turn to a client, nor to close the connection that waits.
 _REST_S: Final = 1.0
 _HEADER_TIMEOUT_S: Final = 10.0
+_HINTS: Final = {
+    errno.EADDRINUSE: "stop what listens there, or write another port",
+    errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE; write a higher one",
+}
 _UNTRUSTED: Final = "proxy_source"
 _PAUSED: Final = "max_connection_creation_rate"
 
@@ -52,8 +57,15 @@ def bind(address: Address) -> list[socket.socket]:
     except OSError as error:
         for one in bound:
             one.close()
-        raise OSError(error.errno, f"cannot listen on {address}: {error.strerror or error}") from error
+        raise OSError(error.errno, cannot_listen(address, error)) from error
     return bound
+
+
+def cannot_listen(address: Address, error: OSError) -> str:
+    """Return what cannot be bound, why, and what to do."""
+    hint = _HINTS.get(error.errno or 0, "write an address of this machine")
+    # create_server says the address again.
+    return f"cannot listen on {address}: {(error.strerror or str(error)).partition(' (while ')[0]}; {hint}"
 
 
 class Arrival(NamedTuple):

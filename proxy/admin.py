@@ -47,7 +47,7 @@ class AdminServer:
         metrics_port: The port of ``admin.metrics_bind``; None without it.
 
     Raises:
-        OSError: An address cannot be bound; its text names it.
+        StartError: An address cannot be bound.
     """
 
     def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
@@ -55,13 +55,13 @@ class AdminServer:
         hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
         page = QuotaPage(asyncio.get_running_loop(), server, admin.quotas_token_file)
         whole = _Application(server, families, health, page, hosts=hosts)
-        self._ports = [AdminPort(admin.bind, "admin.bind", whole, _PROBES)]
+        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
         self.port = self._ports[0].address.port
         self.metrics_port: int | None = None
         if admin.metrics_bind is not None:
             part = _Application(server, families, health, None, hosts=None)
             try:
-                self._ports.append(AdminPort(admin.metrics_bind, "admin.metrics_bind", part, _PROBES))
+                self._ports.append(AdminPort(admin.metrics_bind, ("admin", "metrics_bind"), part, _PROBES))
             except OSError:
                 self._ports[0].close()
                 raise

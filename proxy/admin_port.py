@@ -13,7 +13,7 @@ import io
 import logging
 import socket
 import threading
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from socketserver import BaseServer
 from types import SimpleNamespace
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import WSGIApplication
 
+from config.errors import StartError
 from config.model import Address
+from proxy.acceptor import cannot_listen
 from proxy.isolation import repeated, report
 
 if TYPE_CHECKING:
@@ -53,18 +55,20 @@ class AdminPort:
 
     Args:
         bind: Where it listens.
-        key: What the address is called in the file; errors begin with it.
+        location: The key of the address in the file.
         application: Answers in threads, and probes on the loop.
         probes: Paths whose GET ``application`` answers at once, without I/O.
 
     Raises:
-        OSError: The address cannot be bound; its text names it.
+        StartError: The address cannot be bound.
     """
 
-    def __init__(self, bind: Address, key: str, application: WSGIApplication, probes: Container[str]) -> None:
+    def __init__(
+        self, bind: Address, location: Sequence[str], application: WSGIApplication, probes: Container[str]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._probes = probes
-        self._listener = _listener(bind, key)
+        self._listener = _listener(bind, location)
         self.address = Address(host=bind.host, port=self._listener.getsockname()[1])
         # What WSGIRequestHandler asks of its server.
         environ = {
@@ -255,7 +259,7 @@ class _Request(WSGIRequestHandler):
         return io.StringIO()
 
 
-def _listener(bind: Address, key: str) -> socket.socket:
+def _listener(bind: Address, location: Sequence[str]) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -270,7 +274,7 @@ def _listener(bind: Address, key: str) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise OSError(error.errno, f"{key}: cannot listen on {bind}: {error.strerror or error}") from error
+        raise StartError(location, cannot_listen(bind, error)) from error
     return listener
 
 

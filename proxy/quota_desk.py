@@ -9,8 +9,10 @@ from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Final, ParamSpec, TypeVar, cast
 
+from config.errors import StartError
 from config.model import IpRule, ProxyConfig, QuotaRule
 from config.terms import TermsChange, written_terms
 from protocol.client_quotas import (
@@ -22,6 +24,7 @@ from protocol.client_quotas import (
 )
 from protocol.errors import ProtocolError
 from proxy.administration import QuotaRequest, QuotasAltered, Ticket, Waiting, read_request, refusal
+from proxy.disk_access import directory_fault
 from proxy.host_finder import HostFinder, Lookups
 from proxy.isolation import alone, kept_up, report
 from proxy.quota.changes import Changes, IpChanges, RuleChanges, together
@@ -42,6 +45,7 @@ from proxy.quota_store.errors import (
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
 from proxy.quota_store.in_force import InForce, Listed
+from proxy.quota_store.journal import THEN, ForeignStoreError
 from proxy.quota_timer import OnChanges, QuotaTimer
 from proxy.quota_timer import wall_ms as unix_ms
 
@@ -66,6 +70,7 @@ _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 # As long as the second of ``quota_changes.sums`` is.
 _SUMMED_UP_AFTER_S: Final = 1.0
 
+_DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
@@ -86,6 +91,7 @@ class QuotaDesk:
         self._wall_ms = wall_ms
         self._in_force = InForce(config, name=str(store or ""), now_ms=wall_ms())
         self._timer = QuotaTimer(self._in_force, on_changes=self._by_time, wall_ms=wall_ms)
+        self._path = Path("" if store is None or store.path is None else store.path)
         self._keeper: Keeper | None = keeper(config, self._hold, self._in_force.stored)
         self.ledger = None if store is None else Ledger(store)
         self._on_changes = on_changes
@@ -178,13 +184,18 @@ class QuotaDesk:
         """Read what is kept, before anybody is served. It is among what ``follow_file`` returns next.
 
         Raises:
-            OSError: It cannot be used, or another process does.
-            ForeignStoreError: Another program has written it.
+            StartError: It cannot be used, or another process does.
         """
         if self._keeper is None or self.ledger is None:
             return
         await self._off_loop(self.ledger.open)
-        await self._keeper.open()
+        try:
+            await self._keeper.open()
+        except ForeignStoreError as error:
+            raise StartError(_DIRECTORY, f"{self._path}: {error}; {THEN}") from error
+        except OSError as error:
+            told = directory_fault(self._path) or f"{self._path} cannot be used: {error.strerror or error}"
+            raise StartError(_DIRECTORY, told) from error
         self._untold.append(self._in_force.know(await self._lookups.find(self._in_force.unknown_hosts)))
         self._hosts.follow(self._in_force.unknown_hosts)
         self._is_open = True

@@ -18,6 +18,7 @@ from itertools import chain
 from time import monotonic_ns
 from typing import Final, cast
 
+from config.errors import StartError
 from config.model import (
     UNKNOWN,
     Address,
@@ -306,13 +307,16 @@ class Server:
             beside: what is to run for as long as the server does.
 
         Raises:
-            OSError: a listener's address cannot be bound.
+            StartError: A listener's address cannot be bound, or its store cannot be used.
         """
         bound: list[list[socket.socket]] = []
         watch_loop(asyncio.get_running_loop())
         try:
-            for listener in self.config.listeners:
-                bound.append(bind(listener.bind))  # noqa: PERF401 - those before a fault are to be closed
+            for index, listener in enumerate(self.config.listeners):
+                try:
+                    bound.append(bind(listener.bind))
+                except OSError as error:
+                    raise StartError(("listeners", index, "bind"), error.strerror or str(error)) from error
             try:
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._serve(bound, beside)

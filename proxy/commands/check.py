@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from config.document import Document, parse
+from config.document import Document, fault_at, parse
 from config.errors import ConfigError, Fault, Severity
 from config.load import load_read, read
 from config.model import ProxyConfig, QuotasFromBroker
+from proxy.commands.checked_places import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from proxy.commands.checked_store import StoreReport, report_on
 
 _INPUT: Final = "-"
@@ -62,12 +63,13 @@ def _check(path: str) -> _Checked:
     config = loaded.config
     store = config.store
     report = None if store is None or store.path is None else report_on(store, Path(store.path), config)
-    of_store = () if report is None else tuple(_of_store(report, parse(data.decode(), file=file)))
+    document = parse(data.decode(), file=file)
+    of_disk = tuple(_of_disk(report, config, document))
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     more = f"{_elsewhere(config)}{_stored(config, report)}"
     return _Checked(
         file,
-        tuple(sorted((*loaded.warnings, *of_store), key=lambda finding: finding.line)),
+        tuple(sorted((*loaded.warnings, *of_disk), key=lambda finding: finding.line)),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 
@@ -86,11 +88,18 @@ def _as_json(checked: _Checked) -> dict[str, object]:
     return {"file": checked.file, "valid": checked.is_valid, "findings": findings}
 
 
-def _of_store(report: StoreReport, document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with the directory, at the line that names it, and the rules that the file has too."""
-    line = document.line(("store", "directory"))
+def _of_disk(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
+    """Yield what is wrong with places on the disk, at the lines that name them, and the rules that a store has too."""
+    if told := audit_log_fault(config):
+        yield fault_at(document, AUDIT_LOG, told)
+    if told := usage_log_fault(config):
+        yield fault_at(document, USAGE_LOG, told, Severity.WARNING)
+    if report is None:
+        return
+    for message in report.errors:
+        yield fault_at(document, ("store", "directory"), message)
     for message in report.warnings:
-        yield Fault(file=document.file, line=line, key="store.directory", message=message, severity=Severity.WARNING)
+        yield fault_at(document, ("store", "directory"), message, Severity.WARNING)
     rules = {rule_line: index for index, rule_line in enumerate(document.element_lines("quotas"))}
     for shadowed in report.shadowed:
         digits, _, message = shadowed.removeprefix(f"{document.file}:").partition(": ")

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import uvloop
 
-from config.errors import ConfigError, TlsFileError
+from config.document import located
+from config.errors import ConfigError, Severity, StartError, TlsFileError
 from config.load import Loaded, load
 from proxy.admin import AdminServer
+from proxy.commands.checked_places import USAGE_LOG, usage_log_fault
 from proxy.log import configure_logging
-from proxy.quota_store.journal import ForeignStoreError
 from proxy.reload import Reloader
 from proxy.server import Server
 from proxy.usage.log import MissingPackageError
@@ -45,6 +46,8 @@ def execute(args: argparse.Namespace) -> int:
     configure_logging(loaded.config.log)
     for warning in loaded.warnings:
         log.warning("%s", warning)
+    if told := usage_log_fault(loaded.config):
+        log.warning("%s", located(args.config, USAGE_LOG, told, Severity.WARNING))
     _raise_file_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -60,14 +63,23 @@ def execute(args: argparse.Namespace) -> int:
     except* MissingPackageError as errors:
         sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
         status = 1
-    except* ForeignStoreError as errors:
-        sys.stderr.write("".join(f"kafka-quota-proxy: the quota store: {fault}\n" for fault in errors.exceptions))
+    except* StartError as errors:
+        _tell(errors, args.config)
         status = 1
     except* OSError as errors:
         for fault in errors.exceptions:
             sys.stderr.write(f"kafka-quota-proxy: {fault}\n")
         status = 1
     return status
+
+
+def _tell(errors: BaseExceptionGroup[StartError], file: Path) -> None:
+    """Print errors at the lines of their keys, as ``check`` prints those that it finds."""
+    for error in errors.exceptions:
+        if isinstance(error, StartError):
+            sys.stderr.write(f"{located(file, error.location, str(error))}\n")
+        else:
+            _tell(error, file)
 
 
 async def _serve(path: Path, loaded: Loaded) -> None:

@@ -12,6 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from config.errors import StartError
+from proxy.disk_access import file_fault
+
 log = logging.getLogger(__name__)
 
 _AGAIN_AFTER_MS: Final = 60_000
@@ -37,13 +40,13 @@ class AuditFile:
         """Open the file, and make it where there is none.
 
         Raises:
-            OSError: It cannot be; its text names the key and the file.
+            StartError: It cannot be.
         """
         try:
             self._open()
         except OSError as error:
-            told = f"store.audit_log: {self._path} cannot be opened: {error.strerror or error}; give the path of a file"
-            raise OSError(error.errno, f"{told} in a directory that the proxy may write to") from error
+            told = file_fault(self._path) or f"{self._path} cannot be opened: {error.strerror or error}"
+            raise StartError(("store", "audit_log"), told) from error
 
     def append(self, lines: Iterable[bytes], *, now_ms: int) -> None:
         """Write lines, each with its newline. What cannot be written is counted, said, and lost.

@@ -55,6 +55,10 @@ class Fault(NamedTuple):
         return f"{self.file}, byte {self.offset}: {self.reason}"
 
 
+# What to do where a store raises it.
+THEN: Final = "start the version that wrote it, or move it away"
+
+
 class ForeignStoreError(Exception):
     """A file is as it was written, but by a program that says what this one does not know; nothing of it is touched."""
 

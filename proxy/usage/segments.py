@@ -20,6 +20,7 @@ from typing import Final
 
 from config.model import UsageFiles
 from proxy import file_lock
+from proxy.disk_access import directory_fault
 from proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Segments:
         Raises:
             OSError: The directory cannot be used, or another process does.
         """
+        if fault := directory_fault(self._directory):
+            raise OSError(fault)
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
             told = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"

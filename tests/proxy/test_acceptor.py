@@ -437,7 +437,9 @@ def test_a_name_is_bound_at_all_that_it_stands_for(monkeypatch: pytest.MonkeyPat
 def test_an_address_in_use_is_an_error_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
+        with pytest.raises(
+            OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use; stop what listens there, or"
+        ):
             bind(Address(host="127.0.0.1", port=port))
 
 

@@ -90,13 +90,10 @@ def test_what_is_wrong_with_a_store_is_told_at_the_line_that_names_it(
     path.write_text(f"{VALID}{STORE}")
     stored.write_text("a file")
 
-    assert main(["check", str(path)]) == 0
+    assert main(["check", str(path)]) == 2
 
-    output = capsys.readouterr()
-    assert output.out.endswith(f", and those of {stored}, which cannot be read\n")
-    assert output.err == (
-        f"{path}:3: store.directory: warning: {stored} is no directory; name one, or one that is not there yet\n"
-    )
+    told = f"{path}:3: store.directory: {stored} is no directory; name one, or one that is not there yet\n"
+    assert capsys.readouterr() == ("", told)
 
 
 def test_of_a_store_in_a_topic_what_was_known_last_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,10 +38,8 @@ def test_one_that_is_not_there_has_none_and_can_be_made_or_not(tmp_path: Path, m
 
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    (warning,) = report(path).warnings
-    assert warning.startswith(f"{path} is not there, and the user who asks cannot make it in {tmp_path}; make it")
-    (tmp_path / "some").write_text("a file")
-    assert f"cannot make it in {tmp_path}/some" in report(path).warnings[0]
+    told = f"{path} is not there, and cannot be made in {tmp_path}: Permission denied for user {os.geteuid()}; give it"
+    assert report(path) == StoreReport(0, errors=(f"{told} to the user that runs the proxy",), is_there=False)
 
 
 def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
@@ -50,8 +48,8 @@ def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
     keep(tmp_path, BOB)
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    told = f"{tmp_path} may not be written by the user who asks; give it to the user who runs the proxy"
-    assert report(tmp_path) == StoreReport(1, warnings=(told,))
+    told = f"{tmp_path} cannot be written: Permission denied for user {os.geteuid()}; give it"
+    assert report(tmp_path) == StoreReport(1, errors=(f"{told} to the user that runs the proxy",))
 
 
 def test_what_is_damaged_is_told(tmp_path: Path) -> None:
@@ -75,7 +73,8 @@ def test_one_of_another_version_cannot_be_read(tmp_path: Path) -> None:
     found, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 
     assert (found.quotas, of_topic.quotas) == (None, None)
-    assert found.warnings[0].endswith("start the version that wrote it, or move it away")
+    assert found.errors[0].endswith("start the version that wrote it, or move it away")
+    assert (found.warnings, of_topic.errors) == ((), ())
     assert of_topic.warnings[0].endswith("it is set aside at the start")
 
 
@@ -85,7 +84,7 @@ def test_of_a_topic_what_was_known_last_is_read_as_the_proxy_reads_it(tmp_path: 
     own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 
     assert own.quotas is None
-    assert own.warnings[0].endswith("start the version that wrote it, or move it away")
+    assert own.errors[0].endswith("start the version that wrote it, or move it away")
     assert (of_topic.quotas, len(of_topic.shadowed)) == (2, 1)
     (warning,) = of_topic.warnings
     assert warning.startswith(f"{journal}, byte ")
@@ -113,5 +112,4 @@ def test_one_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.Mo
     keep(tmp_path, BOB)
     monkeypatch.setattr(Path, "iterdir", fails)
 
-    told = f"{tmp_path} cannot be read: Permission denied; give it to the user who runs the proxy"
-    assert report(tmp_path) == StoreReport(None, warnings=(told,))
+    assert report(tmp_path) == StoreReport(None, errors=(f"{tmp_path} cannot be used: Permission denied",))

@@ -102,5 +102,5 @@ def test_what_its_closing_says_is_of_no_concern(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_that_cannot_be_is_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"store\.audit_log: .* cannot be opened: No such file or directory; give"):
+    with pytest.raises(OSError, match=r"cannot be made: .* is no directory; make it, or name a file"):
         AuditFile(tmp_path / "none" / "a.jsonl").open()

@@ -1,0 +1,48 @@
+"""Why a directory or a file that the operator names cannot be written: said alike by ``check`` and by ``run``.
+
+What is said of permissions holds for the user that this process runs as.
+"""
+
+import errno
+import os
+from pathlib import Path
+from typing import Final
+
+_GIVE_IT: Final = "give it to the user that runs the proxy"
+_MOUNT: Final = "a file system that is mounted read-only; mount it writable, or name a place on another one"
+
+
+def directory_fault(path: Path) -> str | None:
+    """Return why files cannot be kept in a directory, which may not be there yet, and what to do; None if they can."""
+    try:
+        if path.is_dir():
+            return None if _may_write(path) else f"{path} cannot be written: {_why(path)}"
+        if path.exists():
+            return f"{path} is no directory; name one, or one that is not there yet"
+    except OSError as error:
+        return f"{path} cannot be used: {error.strerror or error}; {_GIVE_IT}"
+    parent = next(one for one in path.absolute().parents if one.exists())
+    if not parent.is_dir():
+        return f"{path} is not there, and cannot be made, for {parent} is no directory; name another one"
+    return None if _may_write(parent) else f"{path} is not there, and cannot be made in {parent}: {_why(parent)}"
+
+
+def file_fault(path: Path) -> str | None:
+    """Return why a file cannot be written or made, and what to do; None if it can."""
+    if path.is_dir():
+        return f"{path} is a directory; name a file in it"
+    if path.exists():
+        return None if os.access(path, os.W_OK) else f"{path} cannot be written: {_why(path)}"
+    if not path.parent.is_dir():
+        return f"{path} cannot be made: {path.parent} is no directory; make it, or name a file in another one"
+    return None if _may_write(path.parent) else f"{path} cannot be made: {_why(path.parent)}"
+
+
+def _may_write(directory: Path) -> bool:
+    return os.access(directory, os.R_OK | os.W_OK | os.X_OK)
+
+
+def _why(path: Path) -> str:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return f"it is on {_MOUNT}"
+    return f"{os.strerror(errno.EACCES)} for user {os.geteuid()}; {_GIVE_IT}"
