@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 _TIMEOUT_S: Final = 10.0
+_MOST_SHOWN: Final = 300
 
 # An object for each listener that has a queue, as ``proxy.call_report.report`` makes them.
 Queues: TypeAlias = Sequence[Mapping[str, Any]]
@@ -38,6 +39,9 @@ def ask(url: str, user: str, client_id: str, ip: str) -> Queues:
         with closing(HTTPConnection(address.hostname, address.port or 80, timeout=_TIMEOUT_S)) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
+            if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+                told = response.read(_MOST_SHOWN).decode("ascii", "replace").strip()
+                raise NotToldError(f"answered {response.status}: {told if told.isprintable() else repr(told)}")
             if response.status != HTTPStatus.OK:
                 raise NotToldError(f"answered {response.status}; is it the admin port of a kafka-quota-proxy?")
             queues: Queues = json.loads(response.read())

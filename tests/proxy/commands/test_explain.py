@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -377,6 +378,20 @@ async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
     assert await asyncio.to_thread(main, ["explain", str(path), "--user", "bob", "--url", url, "--json"]) == 0
     queue, _ = json.loads(capsys.readouterr().out)["fair_call_queue"]
     assert queue["users"][0]["level"] == 2
+
+
+async def test_a_name_that_the_admin_port_does_not_go_by_is_told_with_what_to_do(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest, **options: look_up("127.0.0.1", *rest, **options))
+    url = f"http://proxy.example:{admin_port}"
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 1
+    assert capsys.readouterr().err == (
+        f"kafka-quota-proxy explain: --url {url}: answered 421: this Host is no name of the admin port: "
+        "ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+    )
 
 
 async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
