@@ -15,9 +15,12 @@ from typing import Final, NamedTuple
 from protocol.errors import HeadTooLong, MalformedLength, Truncated
 from protocol.primitives import (
     Buffer,
+    read_int16,
     read_int32,
     read_string,
     read_uvarint,
+    skip_compact_string,
+    skip_string,
     write_string,
     write_uvarint,
 )
@@ -28,6 +31,8 @@ Told = Mapping[int, tuple[bytes, int]]
 # The front of a response is kept until its brokers have come. 1 MiB has room for some 10,000.
 MAX_FRONT_BYTES: Final = 1024 * 1024
 MAX_BROKERS: Final = 100_000
+# A cluster's id is a UUID in 22 letters; older ones, and those of other brokers, are some words.
+MAX_CLUSTER_ID_BYTES: Final = 256
 
 _INT32: Final = Struct(">i")
 SkipRest = Callable[[Buffer, int], int]
@@ -84,6 +89,18 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
         brokers.append(broker)
         position = broker.end
     return BrokerList(tuple(brokers), offset, position, is_compact)
+
+
+def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
+    """Read a cluster's id; None where it is null, empty, or too long for one.
+
+    Raises:
+        ProtocolError: There is no string.
+    """
+    end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
+    _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
+    value = bytes(data[begin:end])
+    return value.decode("utf-8", "backslashreplace") if 0 < len(value) <= MAX_CLUSTER_ID_BYTES else None
 
 
 def written(data: Buffer, brokers: BrokerList, told: Told) -> bytes:

@@ -12,7 +12,16 @@ Source: DescribeClusterRequest.json, DescribeClusterResponse.json (0 to 2) in Ap
 
 from typing import Final, NamedTuple
 
-from protocol.brokers import BrokerList, Told, frame_so_far, need_more, read_broker_list, replaced_front, written
+from protocol.brokers import (
+    BrokerList,
+    Told,
+    frame_so_far,
+    need_more,
+    read_broker_list,
+    read_cluster_id,
+    replaced_front,
+    written,
+)
 from protocol.errors import Truncated
 from protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
 
@@ -23,10 +32,14 @@ _FIRST_FENCED: Final = 2
 
 
 class Endpoints(NamedTuple):
-    """What a response lists: ``BROKERS`` or ``CONTROLLERS``, whose node ids have nothing to do with each other's."""
+    """What a response lists, ``BROKERS`` or ``CONTROLLERS``, and the id of the cluster.
+
+    Node ids of brokers have nothing to do with those of controllers.
+    """
 
     endpoint_type: int
     brokers: BrokerList
+    cluster_id: str | None
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
@@ -50,9 +63,11 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
         if api_version >= _FIRST_ENDPOINT_TYPE:
             end = skip(frame, offset, 1)
             endpoint_type, offset = frame[offset], end
+        cluster_id = read_cluster_id(frame, offset, is_compact=True)
         offset = skip(frame, skip_compact_string(frame, offset), 4)
         skip_rest = _skip_rack_fenced_and_tags if api_version >= _FIRST_FENCED else _skip_rack_and_tags
-        return Endpoints(endpoint_type, read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest))
+        brokers = read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest)
+        return Endpoints(endpoint_type, brokers, cluster_id)
     except Truncated as error:
         need_more(data, start, error)
         return None

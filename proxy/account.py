@@ -1,6 +1,6 @@
 """Who pays for a connection's requests, and how long its client must be silent for it."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
 from config.model import ANONYMOUS, Enforcement
@@ -12,7 +12,7 @@ from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.client import Bucket
 from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, Resolution, bounded
-from proxy.quota.open_connections import Identity
+from proxy.quota.open_connections import Identity, OpenConnections
 from proxy.replication.throttle import Leader
 from proxy.service_time import ServiceClock
 
@@ -46,10 +46,11 @@ class Listening:
     ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
     that are followers, None where nothing limits them; ``line`` the queue in front of it, None where there is none;
     ``service`` its time.
-    ``finds_ids``: whether it has said that it knows topics by id.
+    ``finds_ids``: whether it has said that it knows topics by id. ``hear`` takes what answers a Metadata request, where
+    it is to be found out which broker that is: all bytes that have come, where the answer begins, and its version.
     """
 
-    __slots__ = ("addresses", "counters", "finds_ids", "leader", "line", "policy", "quotas", "service")
+    __slots__ = ("addresses", "counters", "finds_ids", "hear", "leader", "line", "policy", "quotas", "service")
 
     def __init__(
         self,
@@ -69,6 +70,7 @@ class Listening:
         self.finds_ids = False
         self.line = line
         self.service = service or ServiceClock()
+        self.hear: Callable[[bytes, int, int], None] | None = None
 
 
 class Account:
@@ -77,6 +79,7 @@ class Account:
     __slots__ = (
         "_client_id",
         "_counted_as",
+        "_counted_at",
         "_fetch_bucket",
         "_generation",
         "_is_newcomer",
@@ -99,6 +102,7 @@ class Account:
         self.is_known = False  # whether it has said as whom its connection counts; the first that it comes as stays
         self.refusal = ""  # why the connection is to end: it is one too many
         self._counted_as: Identity | None = None
+        self._counted_at: OpenConnections | None = None
         self.left: list[Bucket] = []  # held still, for requests of another client-id may be in flight
         self._slows_nothing = False
         self._client_id: bytes | None = None
@@ -163,7 +167,7 @@ class Account:
                 return False
             self.listening.counters.observed_connections += 1
         open_connections.enter(identity, standing)
-        self._counted_as = identity
+        self._counted_as, self._counted_at = identity, open_connections
         return True
 
     def log_in(self, principal: str) -> None:
@@ -259,9 +263,9 @@ class Account:
 
     def close(self, *, now_ms: int) -> None:
         """Hold nothing any more, and count no more; the last that is called."""
-        if self._counted_as is not None:
-            self.listening.quotas.connections.leave(self._counted_as)
-            self._counted_as = None
+        if self._counted_as is not None and self._counted_at is not None:
+            self._counted_at.leave(self._counted_as)  # the listener may lead to another broker by now
+            self._counted_as = self._counted_at = None
         self._leave()
         self.let_go((), now_ms=now_ms)
 

@@ -13,8 +13,9 @@ from protocol.api_versions import CEILINGS
 from protocol.brokers import Broker
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, Change
 
-# What is told of brokers, and whether these are all that are alive. Called before the response goes on.
-See = Callable[[Mapping[int, Address], bool], None]
+# What is told of brokers, whether these are all that are alive, and the id of their cluster, where it is told. Called
+# before the response goes on.
+See = Callable[[Mapping[int, Address], bool, str | None], None]
 
 _FRONTS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR)
 MOVED: Final = frozenset(map(int, node_endpoints.FIRST_VERSION))
@@ -43,7 +44,8 @@ class Addresses:
             brokers = metadata.find_brokers(data, position, api_version)
             if brokers is None:
                 return None
-            self._meet(brokers.brokers, is_all=True)
+            cluster_id = metadata.find_cluster_id(data, position, brokers, api_version)
+            self._meet(brokers.brokers, is_all=True, cluster_id=cluster_id)
             return position, brokers.end, metadata.replace_brokers(data, position, brokers, self.told)
         if api_key == ApiKey.DESCRIBE_CLUSTER:
             endpoints = describe_cluster.find_endpoints(data, position, api_version)
@@ -51,7 +53,7 @@ class Addresses:
                 return None
             if endpoints.endpoint_type == describe_cluster.BROKERS:
                 # Not all that are alive: from v2 on fenced ones are listed too, and they may be dead.
-                self._meet(endpoints.brokers.brokers, is_all=False)
+                self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
             replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.told)
             return position, endpoints.brokers.end, replacement
         coordinators = find_coordinator.find_coordinators(data, position, api_version)
@@ -90,10 +92,11 @@ class Addresses:
         self._meet(found.array.brokers, is_all=False)
         return position, end, node_endpoints.replace_endpoints(frame, found, self.told)
 
-    def _meet(self, brokers: tuple[Broker, ...], *, is_all: bool) -> None:
+    def _meet(self, brokers: tuple[Broker, ...], *, is_all: bool, cluster_id: str | None = None) -> None:
         self._see(
             {broker.node_id: Address(host=broker.host, port=broker.port) for broker in brokers if broker.node_id >= 0},
             is_all,
+            cluster_id,
         )
 
 

@@ -87,6 +87,15 @@ class CallDesk:
         before.scheduler, before.cost, before.identifies_clients = calls.scheduler, cost(settings), is_client
         return before
 
+    def absorb(self, other: "CallDesk") -> None:
+        """Count what ``other`` has counted: it has turned out to be the same broker's.
+
+        Who waits or runs there does so to the end, with its slots; who comes from now on comes here.
+        """
+        own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
+        for level in range(min(len(own), len(others))):
+            own[level] += others[level]
+
     def wake(self) -> None:
         """Have those woken that may go on, once whoever is at work now is done."""
         if not self._is_waking:

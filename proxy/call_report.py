@@ -88,8 +88,8 @@ def _range(begins: Sequence[float], level: int) -> str:
 
 def _brokers(upstreams: Iterable[Upstream]) -> Iterator[dict[str, Any]]:
     for upstream in upstreams:
-        if upstream.calls is not None:
-            dispatcher = upstream.calls.dispatcher
+        if upstream.broker.calls is not None:
+            dispatcher = upstream.broker.calls.dispatcher
             yield {
                 "upstream": str(upstream.address),
                 "queue_sizes": dispatcher.queue.sizes,

@@ -16,7 +16,7 @@ unread, the system would reset it, and the last answers could be lost on their w
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import monotonic_ns
 from typing import Final, Protocol, cast
@@ -24,6 +24,7 @@ from typing import Final, Protocol, cast
 from config.model import Listener
 from protocol.errors import ProtocolError
 from proxy.account import Listening, Policy
+from proxy.addresses import Addresses
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.counters import Counters
 from proxy.isolation import INTERNAL_ERROR, isolated
@@ -124,15 +125,25 @@ class Port:
 
 
 class Gate:
-    """The way from a port to one broker: what the connections of that way share."""
+    """The way from a port to one broker: what the connections of that way share.
+
+    Args:
+        port: The listener.
+        upstream: Where it leads.
+        policy: What the listener says about its connections.
+        addresses: What clients are to hear of brokers' addresses; None: what the broker says.
+    """
 
     __slots__ = ("listening", "port", "upstream")
 
-    def __init__(self, port: Port, upstream: Upstream, listening: Listening) -> None:
+    def __init__(self, port: Port, upstream: Upstream, policy: Policy, addresses: Addresses | None = None) -> None:
         self.port = port
         self.upstream = upstream
-        self.listening = listening
-        listening.quotas.turns.wake = _wake_soon
+        broker = upstream.broker
+        self.listening = Listening(
+            policy, broker.quotas, port.counters, addresses, leader=broker.leader, service=broker.service
+        )
+        broker.quotas.turns.wake = _wake_soon
         self.seat()
 
     @property
@@ -155,15 +166,28 @@ class Gate:
 
     def seat(self) -> None:
         """Have its connections wait in a queue in front of the broker, if the listener now has one."""
-        calls, upstream, before = self.port.calls, self.upstream, self.listening.line
+        calls, broker, before = self.port.calls, self.upstream.broker, self.listening.line
         if calls is None:
             self.listening.line = None  # who waits is still let through in his turn
         else:
-            if upstream.calls is None:
-                upstream.calls = CallDesk(calls.settings)
-            self.listening.line = upstream.calls.line(calls, before)
+            if broker.calls is None:
+                broker.calls = CallDesk(calls.settings)
+            self.listening.line = broker.calls.line(calls, before)
         if (before is None) != (calls is None):
             self.listening.quotas.renew()
+
+    def follow_broker(self) -> None:
+        """Go by the broker that the way is known to lead to by now."""
+        broker, listening = self.upstream.broker, self.listening
+        listening.quotas, listening.leader, listening.service = broker.quotas, broker.leader, broker.service
+        broker.quotas.turns.wake = _wake_soon
+        listening.line = None  # who waits in the other's queue is still let through in his turn
+        self.seat()
+
+    def leads(self, upstream: Upstream) -> "Iterator[Gate]":
+        """Yield itself, if it leads there."""
+        if self.upstream is upstream:
+            yield self
 
     def accept(self) -> "ClientConnection":
         """Return the protocol of a new client connection."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -14,7 +15,7 @@ from proxy.connection import BrokerConnection, ClientConnection, Dialling
 from proxy.isolation import INTERNAL_ERROR, alone, repeated
 from proxy.tls import broker_fault
 from proxy.tls_transport import TlsTransport
-from proxy.upstream import Upstream, local_address
+from proxy.upstream import Upstream, local_address, numeric
 
 log = logging.getLogger(__name__)
 
@@ -166,21 +167,33 @@ class _Dial:
             self.task.cancel()
 
 
-async def probe(upstream: Upstream, source: str | None) -> None:
-    """Keep ``is_reachable`` true to life, also when no client comes; until cancelled."""
+async def probe(
+    upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
+) -> None:
+    """Keep ``is_reachable`` true to life, also when no client comes; until cancelled.
+
+    Args:
+        upstream: What is probed.
+        source: The address of this machine to do it from; None: the system's choice.
+        on_reached: Told of the numeric address that was reached, and whether the broker was away before.
+    """
     local_addr = local_address(source)
+    was_away = True
     while True:
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                await _knock(upstream, local_addr)
+                peer = await _knock(upstream, local_addr)
             upstream.is_reachable = True
+            on_reached(peer, was_away)
+            was_away = False
         except (OSError, UnicodeError):  # TimeoutError is an OSError
             upstream.is_reachable = False
+            was_away = True
         await asyncio.sleep(_PROBE_EVERY_S)
 
 
-async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> None:
-    """Connect, with a handshake where there is to be one, and leave.
+async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
+    """Connect, with a handshake where there is to be one, and leave; return where that was, in numbers.
 
     Raises:
         OSError: This cannot be done; ``ssl.SSLError`` is one.
@@ -198,6 +211,7 @@ async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> None
                 async with asyncio.timeout(_REFUSAL_S):
                     await reader.read(1)
                 raise ConnectionResetError("it hung up behind the TLS handshake")
+        return numeric(writer.get_extra_info("peername"))
     finally:
         writer.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Asking a cluster for its brokers, as a client would.
+"""Asking a broker for its cluster: the id, and the brokers, as a client would.
 
 A cluster that wants a login does not answer; its brokers are then known from what it answers to clients.
 """
@@ -6,23 +6,37 @@ A cluster that wants a login does not answer; its brokers are then known from wh
 import asyncio
 import ssl
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from config.model import Address
 from protocol import metadata
 from protocol.api import ApiKey
 from protocol.errors import Truncated
 from proxy.tls import TlsContext, broker_fault
-from proxy.upstream import local_address
+from proxy.upstream import local_address, numeric
 
-# The oldest version in which no topics can be asked for; every broker since 0.10.0 has it.
-_VERSION: Final = 1
+# The oldest version that is answered with the id of the cluster; every broker since 0.10.1 has it.
+_VERSION: Final = 2
 _CLIENT_ID: Final = b"kafka-quota-proxy"
 _TIMEOUT_S: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _HEADER: Final = Struct(">ihhih")
 _INT32: Final = Struct(">i")
 _CORRELATION_ID: Final = 1
+
+
+class Answer(NamedTuple):
+    """What a broker says of its cluster.
+
+    Attributes:
+        brokers: Those that are alive: their addresses by node id.
+        cluster_id: None where the brokers have none.
+        peer: Where the broker was reached: the numeric address, and the port.
+    """
+
+    brokers: dict[int, Address]
+    cluster_id: str | None
+    peer: Address | None
 
 
 def request() -> bytes:
@@ -32,8 +46,8 @@ def request() -> bytes:
     return head + _CLIENT_ID + _INT32.pack(0)
 
 
-def brokers_of(frame: bytes) -> dict[int, Address]:
-    """Return node id and address of the brokers that are alive, from the whole answer.
+def read(frame: bytes, peer: Address | None = None) -> Answer:
+    """Read the whole answer of the broker at ``peer``.
 
     Raises:
         ProtocolError: It is no such answer.
@@ -41,10 +55,11 @@ def brokers_of(frame: bytes) -> dict[int, Address]:
     found = metadata.find_brokers(frame, 0, _VERSION)
     if found is None:
         raise Truncated(f"an answer of {len(frame)} bytes ends among its brokers")
-    return {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
+    brokers = {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
+    return Answer(brokers, metadata.find_cluster_id(frame, 0, found, _VERSION), peer)
 
 
-async def ask(address: Address, source: str | None, tls: TlsContext | None = None) -> dict[int, Address]:
+async def ask(address: Address, source: str | None, tls: TlsContext | None = None) -> Answer:
     """Ask one broker for all; ``source`` is the address of this machine to do it from, None the system's choice.
 
     Raises:
@@ -62,7 +77,7 @@ async def ask(address: Address, source: str | None, tls: TlsContext | None = Non
             size_bytes = _INT32.unpack(size)[0]
             if not 4 <= size_bytes <= _MAX_ANSWER_BYTES:
                 raise Truncated(f"an answer has {size_bytes} bytes")
-            return brokers_of(size + await reader.readexactly(size_bytes))
+            return read(size + await reader.readexactly(size_bytes), numeric(writer.get_extra_info("peername")))
     except ssl.SSLError as error:
         raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
     except TimeoutError as error:

@@ -19,18 +19,20 @@ from typing import Final
 from config.model import Address, Cluster, ProxyConfig, Shaping
 from protocol.errors import ProtocolError
 from proxy.acceptor import BACKLOG, Acceptor
-from proxy.account import Listening, Policy
+from proxy.account import Policy
 from proxy.addresses import Addresses
+from proxy.brokers import Brokers
 from proxy.cluster import Membership
 from proxy.connection import ClientConnection, Gate, Port
 from proxy.discovery import ask
 from proxy.isolation import attempt
 from proxy.quota.broker import BrokerQuotas
 from proxy.quota.connections import ListenerQuota
-from proxy.quota.shared import Followed, SharedRules
+from proxy.quota.shared import SharedRules
 from proxy.replication.throttle import Throttle
+from proxy.same_broker import Identity
 from proxy.tls import TlsContext
-from proxy.upstream import Upstream
+from proxy.upstream import Broker, Upstream
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class Front:
         self.gates: dict[int, Gate] = {}
         self._policy = policy
         self._membership = Membership(cluster)
-        self._addresses = Addresses(fleet.see)
+        self._addresses = Addresses(lambda brokers, is_all, cluster_id: fleet.see(brokers, is_all, cluster_id))
         self._bind_host = bind_host
         self._fleet = fleet
         self._sockets: dict[int, socket.socket] = {}
@@ -86,7 +88,12 @@ class Front:
 
     def arrivals(self) -> ListenerQuota:
         """Return what limits how fast connections come to the bootstrap port: it is like one more broker's."""
-        return self._fleet.bootstrap(0).quotas.arrivals.listener(self.port.name)
+        return self._fleet.door.arrivals.listener(self.port.name)
+
+    def leads(self, upstream: Upstream) -> Iterator[Gate]:
+        """Yield the gates that lead there."""
+        for gate in (*self.gates.values(), *self._stand_ins.values()):
+            yield from gate.leads(upstream)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Open and close ports, so that there is one for each broker."""
@@ -173,19 +180,17 @@ class Front:
         self._fleet.end(self._sockets.pop(node_id))
 
     def _gate(self, upstream: Upstream) -> Gate:
-        listening = Listening(
-            self.policy,
-            upstream.quotas,
-            self.port.counters,
-            self._addresses,
-            upstream.leader,
-            service=upstream.service,
-        )
-        return Gate(self.port, upstream, listening)
+        return Gate(self.port, upstream, self.policy, self._addresses)
 
 
 class Fleet:
-    """The brokers of one cluster, whose quotas all listeners in front of it share."""
+    """The brokers of one cluster, whose quotas all listeners in front of it share.
+
+    Attributes:
+        brokers: The ways to those that are known, by node id.
+        door: Of the bootstrap ports, where connections come in: limits on these hold there as at one more broker.
+        cluster_id: None while the cluster has not said it.
+    """
 
     def __init__(
         self,
@@ -194,15 +199,22 @@ class Fleet:
         rules: SharedRules,
         shaping: Shaping | None,
         throttle: Throttle,
+        ways: Brokers,
         tls: TlsContext | None = None,
     ) -> None:
         self.brokers: dict[int, Upstream] = {}
+        self.cluster_id: str | None = None
+        self._ways = ways
         self._config = config
         self._rules = rules
         self._shaping = shaping
         self._throttle = throttle
         self._tls = tls
-        self._servers = [Upstream(server, self._quotas(), tls) for server in servers]
+        self.door = self._quotas()
+        self._servers = [
+            ways.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
+            for server in servers
+        ]
         self.fronts: list[Front] = []
         self._serving: dict[socket.socket, Acceptor] = {}
         self._is_closed = False
@@ -214,12 +226,14 @@ class Fleet:
         """Every broker that is known, and the bootstrap servers."""
         return [*self.brokers.values(), *self._servers]
 
-    def upstreams_by_node_id(self) -> Iterator[tuple[int | None, Upstream]]:
-        """Yield every broker that is known, and the bootstrap servers, which may be among them; None: no such one."""
-        yield from self.brokers.items()
+    def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
+        """Yield those of every broker that is known, of the bootstrap servers and of the door; None: no such broker."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
+        for node_id, upstream in self.brokers.items():
+            yield node_id, upstream.quotas
         for server in self._servers:
-            yield node_ids.get(server.address), server
+            yield node_ids.get(server.address), server.quotas
+        yield node_ids.get(self._servers[0].address), self.door
 
     @property
     def is_reachable(self) -> bool:
@@ -232,11 +246,16 @@ class Fleet:
         self.fronts.append(front)
         return front
 
-    def update(self, config: ProxyConfig, shaping: Shaping | None, changed: Followed | None) -> None:
-        """Have all brokers follow, as ``BrokerQuotas.update`` says, also those that join later."""
+    @property
+    def shaping(self) -> Shaping | None:
+        """That of its listeners, also for brokers that join later."""
+        return self._shaping
+
+    @shaping.setter
+    def shaping(self, shaping: Shaping | None) -> None:
         self._shaping = shaping
         for upstream in self.upstreams:
-            upstream.quotas.update(config, shaping=shaping, changed=changed)
+            upstream.shaping = shaping
 
     def close(self) -> None:
         """Take no more clients at any broker's port, and open no other."""
@@ -252,24 +271,30 @@ class Fleet:
         """Return a broker; one that comes back finds its clients' usage as it was."""
         upstream = self.brokers.get(node_id)
         if upstream is None:
-            leader = self._throttle.leader(address, node_id)
-            upstream = self.brokers[node_id] = Upstream(address, self._quotas(), self._tls, leader)
-            stand_in = next((one for one in self._servers if one.address == address), None)
-            if stand_in is not None:  # who came by it goes on in the same queue
-                upstream.calls, stand_in.calls = stand_in.calls, None
+
+            def make() -> Broker:
+                return Broker(self._quotas(), self._throttle.leader(address, node_id))
+
+            upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self._shaping)
+            upstream.identity = self._identity(node_id)
             upstream.is_reachable = True  # it was named as alive; the next dial may find otherwise
+            self._ways.add(upstream)
         return upstream
 
-    def see(self, brokers: Mapping[int, Address], is_all: bool) -> None:
-        """Take up what an answer of the cluster said of its brokers."""
+    def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
+        """Take up what an answer of the cluster said of its brokers, and of itself; None: nothing."""
         if self._is_closed:
             return
+        if cluster_id not in (None, self.cluster_id):
+            self.cluster_id = cluster_id
+            for node_id, upstream in self.brokers.items():
+                self._ways.identify(upstream, self._identity(node_id))
         now_ms = monotonic_ns() // 1_000_000
         for node_id, address in brokers.items():
             known = self.brokers.get(node_id)
             if known is not None and known.address != address:
                 log.info("broker %d has moved from %s to %s", node_id, known.address, address)
-                known.address = address
+                self._ways.move(known, address)
         for front in self.fronts:
             attempt(front.follow, brokers, is_all=is_all, now_ms=now_ms)
 
@@ -282,7 +307,9 @@ class Fleet:
             known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
             upstream = known[turn % len(known)]
             try:
-                self.see(await ask(upstream.address, self._config().upstream_bind, self._tls), is_all=True)
+                answer = await ask(upstream.address, self._config().upstream_bind, self._tls)
+                self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
+                self._ways.reached(upstream, answer.peer, is_back=not upstream.is_reachable)
                 upstream.is_reachable = True
                 await asyncio.sleep(_ASK_EVERY_S)
             except (OSError, ProtocolError) as error:
@@ -306,6 +333,9 @@ class Fleet:
     def end(self, bound: socket.socket) -> None:
         """Take no more clients there."""
         self._serving.pop(bound).close()
+
+    def _identity(self, node_id: int) -> Identity | None:
+        return None if self.cluster_id is None else Identity(self.cluster_id, node_id)
 
     def _quotas(self) -> BrokerQuotas:
         return BrokerQuotas(self._config(), shaping=self._shaping, rules=self._rules)

@@ -31,9 +31,11 @@ from config.model import (
     UpstreamTls,
 )
 from proxy.acceptor import Acceptor, bind
-from proxy.account import Listening, Policy
+from proxy.account import Policy
 from proxy.administration import Administration
+from proxy.broker_finder import BrokerFinder
 from proxy.broker_quotas.follower import BrokerFollower, broker_follower
+from proxy.brokers import Brokers
 from proxy.call_desk import CallDesk
 from proxy.cluster_view import ClusterView, servers_behind
 from proxy.connection import ClientConnection, Gate, Port
@@ -58,9 +60,10 @@ from proxy.throttle_log import ThrottleLog
 from proxy.tls import TlsContext
 from proxy.tls import watch as watch_tls
 from proxy.tls_door import TlsDoor
-from proxy.upstream import Upstream
+from proxy.upstream import Broker, Upstream
 from proxy.usage.log import usage_log
-from proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Broker, Replicas
+from proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
+from proxy.usage.meter import Broker as LoggedBroker
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +94,9 @@ class Server:
         self.fleets: dict[frozenset[Address], Fleet] = {}
         self.throttle = Throttle(config.replication, config.kafka)
         self.is_listening = False
-        self._brokers: dict[Address, Upstream] = {}
+        self.brokers = Brokers(self._on_moved)
+        self._brokers: dict[Address, Upstream] = {}  # of the listeners that lead to one broker
+        self._finder = BrokerFinder(self.brokers, _node_ids(config), config.upstream_bind)
         self._doors: list[Gate | Front] = []  # of each listener
         self._tls_doors: list[TlsDoor] = []
         self.watcher: ReplicationWatcher | None = None  # where limits on replication are set
@@ -118,8 +123,13 @@ class Server:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """All brokers behind the proxy that are known."""
+        """All ways to brokers behind the proxy that are known; more than one may lead to a broker."""
         return [*self._brokers.values(), *(one for fleet in self.fleets.values() for one in fleet.upstreams)]
+
+    @property
+    def quotas(self) -> list[BrokerQuotas]:
+        """Those of all brokers, each once, and of the bootstrap ports."""
+        return [broker.quotas for broker in self.brokers] + [fleet.door for fleet in tuple(self.fleets.values())]
 
     def upstreams_behind(self, port: Port) -> list[Upstream]:
         """Return the brokers that a listener leads to."""
@@ -127,16 +137,22 @@ class Server:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """The quotas of all brokers by their addresses, and those of the bootstrap ports, where connections come in."""
+        """The quotas of all brokers by their addresses, and those of the bootstrap ports, where connections come in.
+
+        A broker to which there is more than one way is there by the first.
+        """
         fleets = tuple(self.fleets.values())
-        brokers = [*self._brokers.values(), *(one for fleet in fleets for one in tuple(fleet.brokers.values()))]
-        named = [(str(upstream.address), upstream.quotas) for upstream in brokers]
-        return named + [("bootstrap", fleet.bootstrap(0).quotas) for fleet in fleets]
+        ways = [*self._brokers.values(), *(one for fleet in fleets for one in tuple(fleet.brokers.values()))]
+        named = {way.broker: str(way.address) for way in reversed(ways)}
+        return [(named[broker], broker.quotas) for broker in reversed(named)] + [
+            ("bootstrap", fleet.door) for fleet in fleets
+        ]
 
     @property
     def desks_by_name(self) -> list[tuple[str, CallDesk]]:
-        """The queues in front of brokers by the brokers' addresses; a broker may be there more than once."""
-        return [(str(upstream.address), upstream.calls) for upstream in self.upstreams if upstream.calls is not None]
+        """The queues in front of brokers by the brokers' addresses, likewise."""
+        named = {way.broker: str(way.address) for way in reversed(self.upstreams)}
+        return [(named[broker], broker.calls) for broker in reversed(named) if broker.calls is not None]
 
     def is_reachable(self) -> bool:
         """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""
@@ -193,9 +209,12 @@ class Server:
         else:
             changed = self._rules.change(config, changes)
         for address, upstream in self._brokers.items():
-            upstream.quotas.update(config, shaping=shapings[address], changed=changed)
+            upstream.shaping = shapings[address]
         for servers, fleet in self.fleets.items():
-            fleet.update(config, shapings[servers], changed)
+            fleet.shaping = shapings[servers]
+            fleet.door.update(config, shaping=fleet.shaping, changed=changed)
+        for broker in self.brokers:
+            broker.quotas.update(config, shaping=self.brokers.first(broker).shaping, changed=changed)
 
     def _change_quotas(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
         """Put rules of the topic in force, or, with None, none, from the next request on."""
@@ -213,8 +232,14 @@ class Server:
         """Put rules that were changed through the proxy, of the brokers, or by the time, in force, likewise."""
         # Not put into ``config``: one rule is not to cost a copy of all.
         changed = self._rules.change(self.config, Changes(changes, ips))
-        for upstream in self.upstreams:
-            upstream.quotas.follow(changed)
+        for quotas in self.quotas:
+            quotas.follow(changed)
+
+    def _on_moved(self, upstream: Upstream) -> None:
+        """Have the connections of this way go by the broker to which it is known to lead by now."""
+        for door in self._doors:
+            for gate in door.leads(upstream):
+                gate.follow_broker()
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
         return Policy(
@@ -258,7 +283,7 @@ class Server:
 
     def _door(self, listener: Listener, port: Port) -> Gate | Front:
         """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
-        config, policy = self.config, self._policy(self.config, listener)
+        policy = self._policy(self.config, listener)
         tls = self._tls_context(listener.upstream_tls) if listener.upstream_tls else None
         if listener.cluster is not None:
             servers = frozenset(listener.cluster.bootstrap_servers)
@@ -270,17 +295,23 @@ class Server:
                     self._rules,
                     listener.shaping,
                     self.throttle,
+                    self.brokers,
                     tls,
                 )
             return fleet.front(port, listener.bind.host, listener.cluster, policy)
         address = cast(Address, listener.upstream)
         upstream = self._brokers.get(address)
         if upstream is None:
-            leader = self.throttle.leader(address, _node_ids(self.started_with)[address])
-            quotas = BrokerQuotas(config, shaping=listener.shaping, rules=self._rules)
-            upstream = self._brokers[address] = Upstream(address, quotas, tls, leader)
-        listening = Listening(policy, upstream.quotas, port.counters, leader=upstream.leader, service=upstream.service)
-        return Gate(port, upstream, listening)
+
+            def make() -> Broker:
+                quotas = BrokerQuotas(self.config, shaping=listener.shaping, rules=self._rules)
+                return Broker(quotas, self.throttle.leader(address, _node_ids(self.started_with)[address]))
+
+            upstream = self.brokers.add(Upstream(address, make, tls=tls, shaping=listener.shaping))
+            self._brokers[address] = upstream
+        gate = Gate(port, upstream, policy)
+        self._finder.listen(gate)
+        return gate
 
     def _tls_context(self, settings: ClientTls | UpstreamTls) -> TlsContext:
         """Return the context of these settings: listeners that have the same share it."""
@@ -360,7 +391,7 @@ class Server:
             self._keep_up(self._sweep),
             self._keep_up(self._expire),
             self._keep_up(lambda: watch_tls(self.tls.values())),
-            *(self._keep_up(partial(probe, upstream, source)) for upstream in self._brokers.values()),
+            *(self._keep_up(partial(self._probe, upstream, source)) for upstream in self._brokers.values()),
             *(self._keep_up(partial(fleet.run, self._tasks)) for fleet in self.fleets.values()),
             *([self._keep_up(beside)] if beside else []),
         ]
@@ -380,12 +411,17 @@ class Server:
             port.late_close.close()
         await self._drain()
         self._dialler.cancel()
+        self._finder.close()
         self._follow_cluster(None)
         for task in background:
             task.cancel()
 
     def _keep_up(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
         return self._tasks.create_task(kept_up(work))
+
+    async def _probe(self, upstream: Upstream, source: str | None) -> None:
+        """See whether the broker answers, and which one it is; until cancelled."""
+        await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     async def _read_store(self) -> None:
         """Wait for the quotas that are kept, or until this is to stop: a topic may be away for a while."""
@@ -448,21 +484,31 @@ class Server:
 
     # -- what the usage log reads --
 
-    def _logged_brokers(self) -> Iterator[Broker]:
+    def _logged_brokers(self) -> Iterator[LoggedBroker]:
         enforcing = {
             upstream
             for door in self._doors
             if door.policy.enforcement is not Enforcement.OBSERVE
             for upstream in door.upstreams
         }
+        found: dict[BrokerQuotas, LoggedBroker] = {}
+
+        def add(node_id: int | None, quotas: BrokerQuotas, enforces: bool) -> None:
+            before = found.get(quotas)
+            if before is not None:
+                node_id, enforces = (node_id if before.node_id is None else before.node_id), enforces or before.enforces
+            found[quotas] = LoggedBroker(node_id, quotas, enforces)
+
         for upstream in self._brokers.values():
-            node_id = upstream.leader.node_id if upstream.leader else None
-            yield Broker(node_id, upstream.quotas, upstream in enforcing)
+            leader, identity = upstream.broker.leader, upstream.identity
+            node_id = leader.node_id if leader else None
+            add(identity.node_id if identity else node_id, upstream.quotas, upstream in enforcing)
         for fleet in self.fleets.values():
             # Clients pass by ways that come and go, so all of its fronts count for each of its brokers.
             enforces = any(front.policy.enforcement is not Enforcement.OBSERVE for front in fleet.fronts)
-            for node_id, upstream in fleet.upstreams_by_node_id():
-                yield Broker(node_id, upstream.quotas, enforces)
+            for node_id, quotas in fleet.quotas_by_node_id():
+                add(node_id, quotas, enforces)
+        yield from found.values()
 
     def _logged_replicas(self) -> Iterator[Replicas]:
         for leader in self.throttle.leaders:
@@ -506,12 +552,12 @@ class Server:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_EVERY_S)
-            for upstream in self.upstreams:
-                await alone(_expire_of(upstream))
+            for quotas in self.quotas:
+                await alone(_expire_of(quotas))
 
 
-async def _expire_of(upstream: Upstream) -> None:
-    for _ in upstream.quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
+async def _expire_of(quotas: BrokerQuotas) -> None:
+    for _ in quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
         await asyncio.sleep(0)
 
 

@@ -54,9 +54,9 @@ def is_exempt(api_key: int, *, is_broker: bool) -> bool:
     return is_broker and api_key in _EXEMPT
 
 
-# A request that a broker has begun with: when, in ns, what the clock showed then, and the ticket of one that may wait.
-# Who does not has 0.
-Service = tuple[int, int, int]
+# A request that a broker has begun with: when, in ns, what the clock showed then, the ticket of one that may wait (who
+# does not has 0), and the clock, for a listener may go by another one before the request is answered.
+Service = tuple[int, int, int, "ServiceClock"]
 
 
 class ServiceTime(NamedTuple):
@@ -118,7 +118,7 @@ class ServiceClock:
             waits_from_ns = self._may_wait[ticket] = now_ns + _SERVED_AT_MOST_NS
             if waits_from_ns < self._waits_from_ns:
                 self._waits_from_ns = waits_from_ns
-        return now_ns, self._clock_ns, ticket
+        return now_ns, self._clock_ns, ticket, self
 
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
         """Take it that the answer begins to come, or never will, and return how long it took."""
@@ -128,7 +128,7 @@ class ServiceClock:
         parts = _HANDOVER_PARTS * parallel + (served if served > parallel else parallel)
         self._clock_ns += (now_ns - self._at_ns) * parallel // parts
         self._at_ns = now_ns
-        begun_ns, clock_ns, ticket = service
+        begun_ns, clock_ns, ticket, _ = service
         worked_ns = self._clock_ns - clock_ns
         if ticket and not self._may_wait.pop(ticket, 0):
             worked_ns = min(worked_ns, _SERVED_AT_MOST_NS // (_HANDOVER_PARTS + 1))

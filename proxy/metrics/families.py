@@ -104,7 +104,7 @@ class Families:
 
     def at(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
         """Return all families, read as they are asked for; ``now_ms`` is on the clock of the connections."""
-        quotas = [upstream.quotas for upstream in self._server.upstreams]
+        quotas = self._server.quotas
         ports = list(self._server.ports)
         yield from _of_configuration(self._reloads)
         yield _of_internal_errors()

@@ -134,9 +134,23 @@ class BrokerQuotas:
             self.renew()
             self.limits_requests = self._limits_requests()
 
-    def renew(self) -> None:
-        """Have every connection ask again for what it keeps, and those that wait for a turn look again."""
-        self.generation += 1
+    def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
+        """Go on as both: ``other`` has turned out to be the same broker's. What was used there was used here.
+
+        ``other`` is not to be asked any more; what was taken from it still counts, here.
+        """
+        for kind, manager in self._managers.items():
+            manager.absorb(other.manager(kind), now_ms=now_ms)
+        self.arrivals.absorb(other.arrivals, now_ms=now_ms)
+        self.connections.absorb(other.connections)
+        self.renew(beyond=other.generation)
+
+    def renew(self, *, beyond: int = 0) -> None:
+        """Have every connection ask again for what it keeps, and those that wait for a turn look again.
+
+        Connections that have come from other quotas ask again, too, where ``beyond`` is the generation of these.
+        """
+        self.generation = max(self.generation, beyond) + 1
         self.turns.wake_all()
 
     def line(self, bucket: Bucket) -> Line:

@@ -74,8 +74,9 @@ class Bucket:
     What is owed is never forgiven; ``max_throttle_time_ms`` bounds only what one response says. ``line`` has the
     requests that wait for that; None where none ever did. ``rate`` is what Kafka measures under these tags where
     ``is_kafkas``, else this bucket's alone; ``also`` is what Kafka measures instead, shared by all buckets to which
-    Kafka gives the same tags. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for
-    ``proxy.usage``: what of the counters it has taken.
+    Kafka gives the same tags. ``heir`` is the bucket that has absorbed this one: what is still charged here is charged
+    there. ``holders``, ``is_listed`` and ``is_waiting`` are for ``Places``, ``logged`` for ``proxy.usage``: what of the
+    counters it has taken.
     """
 
     __slots__ = (
@@ -90,6 +91,7 @@ class Bucket:
         "amount",
         "enforcement",
         "generation",
+        "heir",
         "holders",
         "in_flight",
         "is_kafkas",
@@ -148,6 +150,7 @@ class Bucket:
         self.holders = 0
         self.is_listed = False
         self.is_waiting = False
+        self.heir: Bucket | None = None
         self._sampled_room = float(UNLIMITED)
         self._room = float(UNLIMITED)
         self._tokens: TokenBucket | None = None
@@ -221,6 +224,38 @@ class Bucket:
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
+    def absorb(self, other: "Bucket", *, now_ms: int) -> None:
+        """Go on as both: ``other`` has turned out to be the same name's at the same broker. Nothing is counted twice.
+
+        What is in flight there is charged here when its response comes. How long the sum is to be waited for is found
+        when the bucket is put under its limit anew.
+        """
+        for own, others in ((self._tokens, other._tokens), (self._spread, other._spread)):  # noqa: SLF001 - as this one
+            if own is not None and others is not None:
+                own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
+        self.rate.absorb(other.rate, now_ms=now_ms)
+        for rate in other.kept:
+            self.keep(rate)
+        self.count(self.usage.plus(other.usage), used_s=self.used_s + other.used_s)
+        self.logged = self.logged.plus(other.logged)
+        other.count(NOTHING, used_s=0)
+        other.logged = NOTHING
+        self.last_record_ms = max(self.last_record_ms, other.last_record_ms)
+        self.silent_until_ms = max(self.silent_until_ms, other.silent_until_ms)
+        other.heir = self
+
+    def count(self, usage: Usage, *, used_s: float) -> None:
+        """Have counted this, and nothing else."""
+        self._used = (used_s, usage.amount, self.limit)
+        (
+            self.amount,
+            self.requests,
+            self.throttled_requests,
+            self.throttle_time_ms,
+            self.observed_throttle_time_ms,
+            self.observed_throttled_requests,
+        ) = usage
+
     @property
     def usage(self) -> Usage:
         """What was counted since the bucket was made."""
@@ -265,6 +300,8 @@ class Bucket:
         What is over the limit stays recorded, and is owed for as long as this says, however little of it a response
         may say. Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
+        if self.heir is not None:
+            return self.heir.charge(amount, now_ms=now_ms)
         self.amount += amount
         self.requests += 1
         self.last_record_ms = now_ms
@@ -381,6 +418,9 @@ class Bucket:
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
         """Take back what was charged and then not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""
+        if self.heir is not None:
+            self.heir.uncharge(amount, now_ms=now_ms)
+            return
         self.amount -= amount
         self.last_record_ms = now_ms
         self.rate.record(-amount, now_ms=now_ms)
@@ -396,6 +436,8 @@ class Bucket:
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
         """Whether ``amount`` more, on top of all that is in flight, could be charged without a wait. A pure read."""
+        if self.heir is not None:
+            return self.heir.has_room(amount, now_ms=now_ms)
         more = self.in_flight + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
@@ -425,6 +467,9 @@ class Bucket:
 
     def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
         """Count one throttled request, of which a response says that it is to wait ``wait_ms``."""
+        if self.heir is not None:
+            self.heir.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)
+            return
         if is_enforced:
             self.throttled_requests += 1
             self.throttle_time_ms += wait_ms
@@ -435,6 +480,9 @@ class Bucket:
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
         """Let no request pass for ``wait_ms``, whichever connection it comes on."""
+        if self.heir is not None:
+            self.heir.silence(wait_ms, now_ms=now_ms)
+            return
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
     def tokens(self, *, now_ms: int) -> float | None:
@@ -467,6 +515,11 @@ class Departed:
         else:
             self.other = self.other.plus(left)
             bucket.logged = bucket.usage  # a reading that has begun may have it on its list
+
+    def absorb(self, other: "Departed") -> None:
+        """Take what ``other`` has."""
+        self.buckets.extend(other.buckets)
+        self.other = self.other.plus(other.other)
 
 
 class ClientQuotaManager:
@@ -576,6 +629,38 @@ class ClientQuotaManager:
             self._resolved[own] = bucket
         return bucket
 
+    def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
+        """Go on as both: ``other`` has turned out to be the same broker's. It is not to be asked any more.
+
+        A name that has a bucket here and there has one of both; any other bucket comes over as it is.
+        """
+        self.generation += 1
+        self._resolved.clear()
+        for tags, rate in other._rates.items():  # noqa: SLF001 - another one of the same class
+            bucket = self._places.get(tags)
+            known = bucket.rate if bucket is not None and bucket.is_kafkas else self._rates.setdefault(tags, rate)
+            if known is not rate:
+                known.absorb(rate, now_ms=now_ms)
+        for bucket in other._places:  # noqa: SLF001 - another one of the same class
+            own = self._places.get(bucket.tags)
+            if own is None and (self._is_named(bucket.tags) or self._has_room(now_ms)):
+                self._take_in(bucket, now_ms)
+                continue
+            if own is None:
+                own = self._shared_bucket(bucket.tags, bucket.rule, bucket.level, now_ms)
+            bucket.is_listed = False
+            own.absorb(bucket, now_ms=now_ms)
+        for entity, bucket in other._shared.items():  # noqa: SLF001 - another one of the same class
+            bucket.generation = 0
+            own = self._shared.setdefault(entity, bucket)
+            if own is not bucket:
+                own.absorb(bucket, now_ms=now_ms)
+        self.gone = self.gone.plus(other.gone)
+        self.overflows += other.overflows
+        self._places.evicted += other.evicted
+        if self.departed is not None and other.departed is not None:
+            self.departed.absorb(other.departed)
+
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
         """Take it that one holder less may charge ``bucket``; who holds it has added itself to ``holders``."""
         self._places.release(bucket, now_ms=now_ms)
@@ -672,6 +757,17 @@ class ClientQuotaManager:
             rate = bucket.rate if bucket is not None and bucket.is_kafkas else self._new_rate()
             self._rates[tags] = rate
         return rate
+
+    def _take_in(self, bucket: Bucket, now_ms: int) -> None:
+        """Give a bucket of another manager a place; it goes by the rules of this table when it is next asked for."""
+        known = self._rates.get(bucket.tags) if bucket.is_kafkas else None
+        if known is not None:
+            known.absorb(bucket.rate, now_ms=now_ms)
+            bucket.rate = known
+        bucket.generation = 0  # that of no table that has changed
+        bucket.is_waiting = False
+        bucket.line = None  # who waits in it looks again, and finds the one here
+        self._places.add(bucket)
 
     def _new_rate(self) -> Rate:
         return Rate(samples=self._samples, window_ms=self._window_ms)

@@ -91,6 +91,17 @@ class ListenerQuota:
             observed_throttled_requests=self.observed,
         )
 
+    def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
+        """Count what ``other`` has counted, too: it has turned out to be this listener's, at the same broker."""
+        self.rate.absorb(other.rate, now_ms=now_ms)
+        for name in ("came", "paused", "pause_time_ms", "refused", "observed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.logged = self.logged.plus(other.logged)
+
+    def come_to(self, broker: "ConnectionQuotas") -> None:
+        """Belong to that broker from now on."""
+        self._broker = broker
+
     def put_under(self, listener: Listener | None, enforcement: Enforcement) -> None:
         """Take limit and policy of a listener; None: of one that a new file no longer has."""
         own = listener.max_connection_creation_rate if listener else None
@@ -207,6 +218,26 @@ class ConnectionQuotas:
             return
         for host, is_named in named.items():
             self._places.name(Tags("", host), is_named=is_named)
+
+    def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
+        """Go on as both: ``other`` has turned out to be the same broker's. It is not to be asked any more."""
+        self.rate.absorb(other.rate, now_ms=now_ms)
+        for listener in other.listeners:
+            listener.come_to(self)  # an acceptor that has just asked for it is still to record its connection
+            own = self._listeners.setdefault(listener.name, listener)
+            if own is not listener:
+                own.absorb(listener, now_ms=now_ms)
+        for theirs in other._places:  # noqa: SLF001 - another one of the same class
+            source = self._source(theirs.tags, now_ms)
+            source.rate.absorb(theirs.rate, now_ms=now_ms)
+            source.last_record_ms = max(source.last_record_ms, theirs.last_record_ms)
+        shared = other._shared  # noqa: SLF001 - another one of the same class
+        if self._shared is None:
+            self._shared = shared
+        elif shared is not None:
+            self._shared.rate.absorb(shared.rate, now_ms=now_ms)
+        self._places.evicted += other.evicted
+        self.overflows += other.overflows
 
     def listener(self, name: str) -> ListenerQuota:
         """Return the quota of a listener at this broker."""

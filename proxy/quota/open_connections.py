@@ -61,11 +61,19 @@ class OpenConnections:
         self._by_identity: dict[Identity, int] = {}
         self._by_tags: dict[Tags, int] = {}
         self._found: dict[Identity, Resolution | None] = {}  # of those who are there
+        self.heir: OpenConnections | None = None  # what has absorbed this
 
     def follow(self, charged_user: ChargedUser) -> None:
         """Take it that rules have changed, or for whom they hold. Whoever is there stays, and counts anew."""
         self._charged_user = charged_user
         self._count_anew()
+
+    def absorb(self, other: "OpenConnections") -> None:
+        """Count those of ``other``, too, which has turned out to be the same broker's: they leave here."""
+        for identity, count in other._by_identity.items():  # noqa: SLF001 - another one of the same class
+            self._by_identity[identity] = self._by_identity.get(identity, 0) + count
+        self._count_anew()
+        other.heir = self
 
     def _count_anew(self) -> None:
         self._by_tags = {}
@@ -90,6 +98,9 @@ class OpenConnections:
 
     def leave(self, identity: Identity) -> None:
         """Take it that a connection that was counted has ended."""
+        if self.heir is not None:
+            self.heir.leave(identity)
+            return
         self._add(identity, -1)
         if identity not in self._by_identity:
             del self._found[identity]

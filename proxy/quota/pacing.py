@@ -34,6 +34,13 @@ class TokenBucket:
         self._last_ms = now_ms
         return self._tokens
 
+    def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
+        """Take what ``other`` lacks from this one, too: both have let bytes of one flow pass."""
+        burst = other.burst_ms / 1000 * byte_rate_limit
+        left = other.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms)
+        self._tokens = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - (burst - left)
+        self._last_ms = now_ms
+
     def full_at_ms(self, *, byte_rate_limit: float) -> float:
         """Return when an idle client will have saved up all that it may."""
         missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens

@@ -95,8 +95,8 @@ class Places(Generic[_T]):
     def release(self, bucket: _T, *, now_ms: int) -> None:
         """Take it that one holder less may charge ``bucket``."""
         bucket.holders -= 1
-        if bucket.holders or bucket.is_waiting or not bucket.is_listed:
-            return
+        if bucket.holders or bucket.is_waiting or self._by_tags.get(bucket.tags) is not bucket:
+            return  # it has no place, or one of another broker's
         if not self._wait(bucket, now_ms):
             self._idle[bucket] = None
             self._idle.move_to_end(bucket)

@@ -85,6 +85,19 @@ class Rate:
         self.exact_before_ms = min((slot.last_event_ms for slot in slots), default=-self._span_ms) + self._span_ms
         self.total = sum(slot.value for slot in slots)
 
+    def absorb(self, other: "Rate", *, now_ms: int) -> None:
+        """Add what ``other``, of the same windows, has recorded and what still counts: both have measured one flow."""
+        alive = [slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms]
+        together: list[Slot] = []
+        for slot in sorted(alive, key=lambda slot: slot.start_ms):
+            last = together[-1] if together else None
+            if last is None or slot.start_ms - last.start_ms >= self._window_ms:
+                together.append(slot)
+            else:
+                last_event_ms = max(last.last_event_ms, slot.last_event_ms)
+                together[-1] = Slot(last.value + slot.value, last.start_ms, last_event_ms)
+        self.restore(together)
+
     def record(self, value: int, *, now_ms: int) -> None:
         """Add ``value`` at ``now_ms``; a negative one takes back what was recorded before."""
         slots = self._slots

@@ -41,10 +41,11 @@ class ReplicationQuota:
         now_ms: from when on tokens come.
     """
 
-    __slots__ = ("_at_ms", "_line", "_taken", "_tokens", "limit", "logged", "rate", "records", "total")
+    __slots__ = ("_at_ms", "_line", "_taken", "_tokens", "heir", "limit", "logged", "rate", "records", "total")
 
     def __init__(self, limit: float | None, *, samples: int, window_ms: int, now_ms: int) -> None:
         self.limit = limit
+        self.heir: ReplicationQuota | None = None  # what has absorbed this
         self.rate = SimpleRate(samples=samples, window_ms=window_ms)
         self.total = 0  # bytes, since the start
         self.records = 0  # how often some were charged
@@ -69,8 +70,22 @@ class ReplicationQuota:
         self._add(0)
         self._line.clear()
 
+    def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
+        """Go on as both: ``other`` has turned out to be the same broker's, and is not to be asked for room any more.
+
+        What was granted there is settled there, and recorded here.
+        """
+        self.rate.absorb(other.rate, now_ms=now_ms)
+        self.total += other.total
+        self.records += other.records
+        self.logged = self.logged.plus(other.logged)
+        other.heir = self
+
     def record(self, size_bytes: int, *, now_ms: int) -> None:
         """Charge what has flowed, in Kafka's measure."""
+        if self.heir is not None:
+            self.heir.record(size_bytes, now_ms=now_ms)
+            return
         self.total += size_bytes
         self.records += 1
         self.rate.record(size_bytes, now_ms=now_ms)

@@ -37,7 +37,8 @@ _RESPONSE_HEAD_BYTES: Final = 8
 # In the place of an api_key: a broker's bare token, behind a SaslHandshake v0.
 _TOKEN: Final = -1
 _LOGIN_ANSWERS: Final = LOGIN_APIS | {_TOKEN}
-_CHANGED: Final = (API_VERSIONS, EXCHANGED)  # whatever else there is to do
+_METADATA: Final = int(ApiKey.METADATA)
+_CHANGED: Final = (API_VERSIONS, EXCHANGED, _METADATA)  # whatever else there is to do
 # So is its answer, of which 64 MiB are asked for at the most (in a session, where nothing lags, what he wants).
 # What is longer is one enormous batch. Up to v2 there is no such limit, and each partition may bring its own.
 MAX_EXCHANGED_BYTES: Final = 512 * 1024 * 1024
@@ -153,6 +154,9 @@ class Responses(Requests):
         api_key, api_version, frame_bytes, _, _ = answer
         addresses = self.account.listening.addresses
         if addresses is None or api_key not in ADDRESSED:
+            hear = self.account.listening.hear
+            if hear is not None and api_key == _METADATA:
+                hear(data, position, api_version)
             return change
         if api_key not in MOVED:
             front = addresses.change(data, position, api_key, api_version)
@@ -275,7 +279,7 @@ class Responses(Requests):
         service, begun = NO_TIME, self._service
         if begun is not None:
             self._service = None
-            service = self.account.listening.service.end(begun, now_ns=self.now_ns)
+            service = begun[3].end(begun, now_ns=self.now_ns)
         call = self._call
         is_last = not self._in_flight
         if call is not None and sent.identity is not None:

@@ -233,7 +233,7 @@ class State:
         service, self._service = self._service, None
         if service is None:
             return NO_TIME
-        return self.account.listening.service.end(service, now_ns=self.now_ns)
+        return service[3].end(service, now_ns=self.now_ns)
 
     def _charge_turn(self, sent: Sent, service: ServiceTime = NO_TIME) -> None:
         """Charge whoever had a turn for a request that will have no answer."""

@@ -614,6 +614,6 @@ def _line() -> Line:
 
 
 def _addresses() -> Addresses:
-    addresses = Addresses(lambda brokers, is_all: None)
+    addresses = Addresses(lambda *_: None)
     addresses.told = dict(TOLD)
     return addresses

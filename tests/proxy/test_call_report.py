@@ -135,7 +135,7 @@ def test_brokers_are_listed_with_their_slots() -> None:
 
     (queue,) = report(server, principal="alice", client_id="", host="")
 
-    assert upstream_of(server, BROKER).calls is not None
+    assert upstream_of(server, BROKER).broker.calls is not None
     assert queue["brokers"] == [
         {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.metadata.v1.request import MetadataRequest
+from kio.schema.metadata.v2.request import MetadataRequest
 from kio.serial import entity_reader
 
 from config.model import Address, UpstreamTls
@@ -27,21 +27,22 @@ def test_it_asks_for_no_topic() -> None:
     header, header_bytes = entity_reader(MetadataRequest.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(MetadataRequest)(frame, 4 + header_bytes)
 
-    assert (header.client_id, header.request_api_version) == ("kafka-quota-proxy", 1)
+    assert (header.client_id, header.request_api_version) == ("kafka-quota-proxy", 2)
     assert message.topics == ()
     assert int.from_bytes(frame[:4], "big") == header_bytes + body_bytes == len(frame) - 4
 
 
 def test_an_answer_has_the_brokers() -> None:
-    found = discovery.brokers_of(metadata_response(BROKERS))
+    found = discovery.read(metadata_response(BROKERS, api_version=2, cluster_id="abc"))
 
-    assert found == {node_id: Address(host=host, port=port) for node_id, (host, port) in BROKERS.items()}
+    assert found.cluster_id == "abc"
+    assert found.brokers == {node_id: Address(host=host, port=port) for node_id, (host, port) in BROKERS.items()}
 
 
 @given(st.binary(max_size=200))
 def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
     try:
-        found = discovery.brokers_of(framed(body))
+        found = discovery.read(framed(body)).brokers
     except ProtocolError:
         return
     assert len(found) <= len(body)
@@ -49,8 +50,8 @@ def test_any_answer_has_brokers_or_is_a_protocol_error(body: bytes) -> None:
 
 @on_uvloop
 async def test_a_broker_is_asked_for_all() -> None:
-    async with stub_broker(lambda _: metadata_response(BROKERS)) as broker:
-        assert set(await discovery.ask(broker.address, None)) == {0, 7}
+    async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2)) as broker:
+        assert set((await discovery.ask(broker.address, None)).brokers) == {0, 7}
         (connection,) = broker.connections
         assert [bytes(request) for request in connection.requests] == [discovery.request()]
 
@@ -102,8 +103,8 @@ async def test_a_broker_is_asked_over_tls(tmp_path: Path) -> None:
     ca = authority.save(tmp_path, "ca")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker"))
-    async with stub_broker(lambda _: metadata_response(BROKERS), tls=context) as broker:
-        assert set(await discovery.ask(broker.address, None, TlsContext(UpstreamTls(ca=ca)))) == {0, 7}
+    async with stub_broker(lambda _: metadata_response(BROKERS, api_version=2), tls=context) as broker:
+        assert set((await discovery.ask(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers) == {0, 7}
 
         with pytest.raises(OSError, match="rests on none in the system's certificates"):
             await discovery.ask(broker.address, None, TlsContext(UpstreamTls()))

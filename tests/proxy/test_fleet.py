@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-import random
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from struct import unpack_from
@@ -47,6 +46,7 @@ from tests.support.stub_broker import (
     client_of,
     correlation_id,
     eventually,
+    free_ports,
     on_uvloop,
     running,
     stub_broker,
@@ -72,7 +72,7 @@ class StubCluster:
         if b"kafka-quota-proxy" in frame and not self.answers_strangers:
             return b"\0\0\0\0"
         hosts = {node_id: (broker.address.host, broker.address.port) for node_id, broker in self.alive.items()}
-        return metadata_response(hosts, correlation_id(frame))
+        return metadata_response(hosts, correlation_id(frame), api_version=unpack_from(">h", frame, 6)[0])
 
 
 @asynccontextmanager
@@ -87,16 +87,6 @@ async def cluster_of(*node_ids: int, tls: ssl.SSLContext | None = None) -> Async
     finally:
         for broker in {*brokers, *cluster.alive.values()}:
             await broker.stop()
-
-
-def free_ports(count: int) -> int:
-    """Return the first of so many ports in a row that nobody listens on now, below those of outgoing connections."""
-    while True:
-        first = random.randrange(12_000, 32_000 - count)  # noqa: S311 - two runs side by side should rarely meet
-        with suppress(OSError):
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-            return first
 
 
 def front_of(cluster: StubCluster, *, name: str = "clients", host: str = "127.0.0.1", ports: int = PORTS) -> Listener:
@@ -361,7 +351,7 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
                 await client.ask(metadata_request())
             (fleet,) = server.fleets.values()
 
-            assert {str(one.address): one.calls for one in fleet.brokers.values()} == before
+            assert {str(one.address): one.broker.calls for one in fleet.brokers.values()} == before
             assert len(server.desks_by_name) == len(before) == 2
 
 

@@ -39,7 +39,7 @@ def config_to(broker: StubBroker, settings: FairCallQueue | None = ONE_SLOT) -> 
 
 
 def desk_of(server: Server, address: Address) -> CallDesk:
-    desk = upstream_of(server, address).calls
+    desk = upstream_of(server, address).broker.calls
     assert desk is not None
     return desk
 

@@ -137,11 +137,19 @@ def metadata_request(correlation_id: int = 1) -> bytes:
     return framed(request_header(METADATA, 1, correlation_id, "etl", is_flexible=False) + pack(">i", 0))
 
 
-def metadata_response(brokers: Mapping[int, tuple[str, int]], correlation_id: int = 1) -> bytes:
-    """Return the answer to ``metadata_request``; ``brokers`` has host and port by node id."""
+def metadata_response(
+    brokers: Mapping[int, tuple[str, int]],
+    correlation_id: int = 1,
+    *,
+    api_version: int = 1,
+    cluster_id: str | None = None,
+) -> bytes:
+    """Return the answer to ``metadata_request``; ``brokers`` has host and port by node id. Version 2 has a cluster."""
     body = pack(">i", len(brokers))
     for node_id, (host, port) in brokers.items():
         body += pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
+    if api_version >= 2:
+        body += pack(">h", -1) if cluster_id is None else pack(">h", len(cluster_id)) + cluster_id.encode()
     return framed(pack(">i", correlation_id) + body + pack(">ii", -1, 0))
 
 

@@ -1,10 +1,11 @@
 """A broker that answers from a script, and a proxy in front of it: real sockets on loopback, one loop, no Java."""
 
 import asyncio
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import wraps
 from struct import unpack_from
 from typing import ParamSpec, cast
@@ -119,6 +120,16 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
     return port
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many ports in a row that nobody listens on now, below those of outgoing connections."""
+    while True:
+        first = random.randrange(12_000, 32_000 - count)  # noqa: S311 - two runs side by side should rarely meet
+        with suppress(OSError):
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+            return first
 
 
 @asynccontextmanager

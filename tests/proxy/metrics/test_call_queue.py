@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig
 from protocol.api import ApiKey
-from proxy.call_desk import CallDesk, CallScheduler
+from proxy.call_desk import CallScheduler
 from proxy.calls import CONTROL_LEVEL
 from proxy.metrics.call_queue import families
 from proxy.metrics.text import write
@@ -57,7 +57,7 @@ def test_there_is_nothing_where_there_is_no_queue() -> None:
 
 def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
     server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
-    desk = upstream_of(server, UPSTREAM).calls
+    desk = upstream_of(server, UPSTREAM).broker.calls
     assert desk is not None
     for level in (0, 0, 0, 1, 3, 3, 3, 3):
         desk.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
@@ -75,7 +75,7 @@ def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
     )
 
 
-def test_queues_of_one_address_are_shown_as_one() -> None:
+def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     """A listener in front of a broker, beside one in front of the cluster that the broker belongs to."""
     settings = FairCallQueue(max_in_flight=2, capacity=8)
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
@@ -83,20 +83,20 @@ def test_queues_of_one_address_are_shown_as_one() -> None:
     server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
     (fleet,) = server.fleets.values()
     of_cluster = fleet.upstream(0, UPSTREAM)
-    of_cluster.calls = CallDesk(settings)
-    for upstream in server.upstreams:
-        if upstream.calls is not None:
-            for _ in range(7):
-                upstream.calls.dispatcher.ask(Ticket(None, level=2), 0)
+    desk = of_cluster.broker.calls
+    assert desk is not None
+    assert [one.broker.calls is desk for one in server.upstreams] == [True] * 3
+    for _ in range(7):
+        desk.dispatcher.ask(Ticket(None, level=2), 0)
 
     found = scraped(server)
 
-    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3")] == [0, 4, 4]
-    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [4, 4, 4, 4]
-    assert found["waiting_for_room", of_broker()] == 2
-    assert found["overflows_total", of_broker(level="2")] == 6
-    assert found["in_flight", of_broker(pool="requests")] == 4
-    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [4, 128]
+    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3")] == [0, 2, 2]
+    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
+    assert found["waiting_for_room", of_broker()] == 1
+    assert found["overflows_total", of_broker(level="2")] == 3
+    assert found["in_flight", of_broker(pool="requests")] == 2
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
 
 
 def test_a_listener_shows_what_became_of_its_requests() -> None:

@@ -187,7 +187,7 @@ def test_the_versions_of_logins_that_are_announced_are_those_that_are_read() -> 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_a_login_passes_where_addresses_are_changed(dialogue: Dialogue, handshake: int) -> None:
-    wire = Wire(USERS, addresses=Addresses(lambda brokers, is_all: None))
+    wire = Wire(USERS, addresses=Addresses(lambda *_: None))
 
     log_in(wire, dialogue, handshake=handshake)
 

@@ -492,7 +492,7 @@ def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
 @pytest.mark.parametrize("version", [16, 17, 18])
 def test_moved_leaders_are_told_by_our_address_in_a_trimmed_answer(version: int) -> None:
     met: list[object] = []
-    addresses = Addresses(lambda brokers, is_all: met.append(brokers))
+    addresses = Addresses(lambda brokers, is_all, cluster_id: met.append(brokers))
     addresses.told = {2: (b"proxy.example", 9192)}
     front = Front(listed(1_000), version, addresses=addresses)
     front.see(P0, BUSY)

@@ -46,7 +46,7 @@ def test_of_a_cluster_each_broker_is_read_and_the_bootstrap_servers_once_they_ar
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
     (fleet,) = one.fleets.values()
-    assert [broker.node_id for broker in one._logged_brokers()] == [None]
+    assert [broker.node_id for broker in one._logged_brokers()] == [None, None]  # the second: the bootstrap port
 
     fleet.upstream(1, OTHER)
     fleet.upstream(2, BROKER)
@@ -63,7 +63,7 @@ def test_a_broker_of_a_cluster_is_enforced_as_the_listeners_in_front_of_the_clus
     (fleet,) = one.fleets.values()
     fleet.upstream(1, OTHER)
 
-    assert [broker.enforces for broker in one._logged_brokers()] == [not observed] * 2
+    assert [broker.enforces for broker in one._logged_brokers()] == [not observed] * 3
 
 
 def test_leaders_and_followers_are_read_also_one_that_made_room() -> None:
