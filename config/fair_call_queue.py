@@ -19,6 +19,7 @@ from config.model import (
     FairCallQueue,
     FairCallQueueMode,
     IdentityProvider,
+    OwnIdentityProvider,
     ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
@@ -48,6 +49,7 @@ DEPRECATED: Final[Mapping[str, str]] = {
     "faircallqueue.decay-scheduler.thresholds": THRESHOLDS,
 }
 
+_OWN_FUNCTION: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)", re.ASCII)
 _HADOOP: Final = "org.apache.hadoop.ipc."
 _CLASSES: Final[Mapping[str, Enum]] = {
     f"{_HADOOP}FairCallQueue": CallQueueImpl.FAIR,
@@ -93,6 +95,21 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
     if found is None:
         raise ValueError(f"must be {' or '.join(words)}, or of Hadoop's classes {' or '.join(classes)}, not {value!r}")
     return found
+
+
+def parse_identity_provider(value: object) -> IdentityProvider | OwnIdentityProvider:
+    """Return one of the providers that are here, or the function of the operator's that ``MODULE:FUNCTION`` names.
+
+    Raises:
+        ValueError: neither.
+    """
+    own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
+    if own is not None:
+        return OwnIdentityProvider(own["module"], own["function"])
+    try:
+        return parse_providers(value, IdentityProvider)
+    except ValueError as error:
+        raise ValueError(f"{error}; or, for a function of your own, MODULE:FUNCTION") from error
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:

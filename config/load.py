@@ -40,7 +40,7 @@ from config.model import (
     UsageLog,
     UsageTopic,
 )
-from config.packages import check_packages
+from config.packages import check_identity_functions, check_packages
 from config.schema import (
     FairCallQueueSection,
     FileSection,
@@ -128,6 +128,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
         faults += check_admin_client_files(document, Path(file).parent)
         faults += check_token_file(document, Path(file).parent)
         faults += check_packages(document)
+        faults += check_identity_functions(document)
     try:
         section = FileSection.model_validate(document.data)
     except ValidationError as error:
@@ -170,15 +171,16 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     """Return the model. What the file leaves out is left to the model's own defaults."""
     given = section.given()
     for_all = given.pop("fair_call_queue", None)
+    principals = _principals(section.principals)
     given["listeners"] = tuple(
-        _listener(listener, Path(document.file).parent, for_all) for listener in section.listeners
+        _listener(listener, Path(document.file).parent, for_all, principals.fold) for listener in section.listeners
     )
     lines = document.element_lines("quotas")
     rules = [(rule.given(), f"{document.file}:{line}") for rule, line in zip(section.quotas, lines, strict=True)]
     given["quotas"] = tuple(QuotaRule(**rule, source=source) for rule, source in rules if "ip" not in rule)
     given["ip_quotas"] = tuple(IpRule(**rule, source=source) for rule, source in rules if "ip" in rule)
     given["kafka"] = _kafka(section.kafka)
-    given["principals"] = _principals(section.principals)
+    given["principals"] = principals
     if "replication" in given:
         given["replication"] = _replication(section.replication, document)
     if "usage_log" in given:
@@ -192,10 +194,12 @@ def _config(section: FileSection, document: Document) -> ProxyConfig:
     return ProxyConfig(**given)
 
 
-def _listener(section: ListenerSection, directory: Path, for_all: FairCallQueueSection | None) -> Listener:
+def _listener(
+    section: ListenerSection, directory: Path, for_all: FairCallQueueSection | None, fold: tuple[Fold, ...]
+) -> Listener:
     given = section.given()
     queue = given.get("fair_call_queue", for_all)
-    given["fair_call_queue"] = settings(queue.given()) if queue else None
+    given["fair_call_queue"] = settings({**queue.given(), "fold": fold}) if queue else None
     servers = given.pop("bootstrap_servers", None)
     host = given.pop("advertised_host", section.bind.host)
     first, last = given.pop("broker_ports", default_broker_ports(section.bind))

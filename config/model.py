@@ -205,6 +205,14 @@ class IdentityProvider(Enum):
     USER_CLIENT_ID = "user-client-id"
 
 
+@dataclass(frozen=True, slots=True)
+class OwnIdentityProvider:
+    """A function of the operator's that says whose cost is added up: ``MODULE:FUNCTION`` in the file."""
+
+    module: str
+    function: str
+
+
 class CostProvider(Enum):
     """What a request costs (Hadoop's ``cost-provider.impl``)."""
 
@@ -283,7 +291,8 @@ class FairCallQueue:
     # Whoever is new is level 0 until the next sweep: all that he sends at once would be ahead of the others there.
     within_level: WithinLevel = WithinLevel.ROUND_ROBIN
     backoff_enable: bool = False
-    identity_provider: IdentityProvider = IdentityProvider.USER
+    identity_provider: IdentityProvider | OwnIdentityProvider = IdentityProvider.USER
+    fold: tuple[Fold, ...] = ()  # those of Principals: folded ones are one identity
     cost_provider: CostProvider = CostProvider.DEFAULT
     cost_weights: CostWeights = field(default_factory=CostWeights)
     period_ms: int = 5_000

@@ -20,6 +20,7 @@ from config.fair_call_queue import (
     INT64_MAX,
     MAX_LEVELS,
     parse_durations_ms,
+    parse_identity_provider,
     parse_implementation,
     parse_max_in_flight,
     parse_names,
@@ -44,7 +45,6 @@ from config.model import (
     Enforcement,
     EntityName,
     FairCallQueueMode,
-    IdentityProvider,
     LogFormat,
     ProxyProtocol,
     ResponseTimeAverage,
@@ -474,7 +474,9 @@ class FairCallQueueSection(Section):
     levels: Levels = Field(None, alias="scheduler.priority.levels")
     multiplexer_weights: Turns = Field(None, alias="faircallqueue.multiplexer.weights")
     backoff_enable: StrictBool = Field(False, alias="backoff.enable")
-    identity_provider: Annotated[Any, _providers(IdentityProvider)] = Field(None, alias="identity-provider.impl")
+    identity_provider: Annotated[Any, PlainValidator(parse_identity_provider)] = Field(
+        None, alias="identity-provider.impl"
+    )
     max_identities: Annotated[Any, PlainValidator(_or_null(_at_least(1, _INT32_MAX, ", or null for any number")))] = (
         Field(None, alias="identities.max")
     )

@@ -4,9 +4,9 @@ import asyncio
 from time import monotonic_ns
 from typing import Protocol, cast
 
-from config.model import FairCallQueue, IdentityProvider
-from proxy.call_settings import cost, decay_options, dispatcher_options, limit
-from proxy.calls import Line, Tally, Watched, identity
+from config.model import FairCallQueue
+from proxy.call_settings import cost, decay_options, dispatcher_options, identities, limit
+from proxy.calls import Line, Tally, Watched
 from proxy.isolation import attempt, repeated
 from proxy.scheduling.decay import DecayScheduler
 from proxy.scheduling.dispatcher import Dispatcher
@@ -25,23 +25,21 @@ class CallScheduler:
     Attributes:
         settings: What the file says.
         scheduler: A reload replaces it, and what users have cost goes over.
+        identity: Whose cost a request adds to.
         tally: What has become of its requests.
     """
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
         self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+        self.identity = identities(settings)
         self.tally = Tally()
-
-    def identity(self, principal: str, client_id: str, host: str) -> str:
-        """Return whose cost a request adds to."""
-        is_client = self.settings.identity_provider is IdentityProvider.USER_CLIENT_ID
-        return identity(principal, client_id, host, identifies_clients=is_client)
 
     def update(self, settings: FairCallQueue) -> None:
         """Go on under other settings."""
         if settings != self.settings:
             before = self.scheduler
+            self.identity = identities(settings)
             self.settings = settings
             self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
             self.scheduler.take_over(before)
@@ -73,18 +71,17 @@ class CallDesk:
             self._settings = settings
             self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
             self.wake()
-        is_client = settings.identity_provider is IdentityProvider.USER_CLIENT_ID
         if before is None:
             return Line(
                 calls.scheduler,
                 self.dispatcher,
                 cost(settings),
-                identifies_clients=is_client,
+                identity=calls.identity,
                 tally=calls.tally,
                 watched=self._watched,
                 wake=self.wake,
             )
-        before.scheduler, before.cost, before.identifies_clients = calls.scheduler, cost(settings), is_client
+        before.scheduler, before.cost, before.identity = calls.scheduler, cost(settings), calls.identity
         return before
 
     def absorb(self, other: "CallDesk") -> None:

@@ -1,19 +1,27 @@
 """What the file says of the fair call queue, in the terms of those who do it."""
 
+from functools import lru_cache
 from math import inf
 from typing import Final
 
+from config.identity_function import load_identity_function
 from config.model import (
+    ANONYMOUS,
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
     FairCallQueue,
     FairCallQueueMode,
+    IdentityProvider,
+    OwnIdentityProvider,
+    Principals,
     ResponseTimeAverage,
     SchedulerImpl,
 )
 from config.model import WithinLevel as Order
-from proxy.calls import EXCLUSIVE, SHARED, Cost, Done
+from proxy.calls import EXCLUSIVE, SHARED, Cost, Done, Identify
+from proxy.quota.broker import PrincipalRules
+from proxy.quota.entity import bounded
 from proxy.scheduling.call_queue import QueueOptions, Remainder, WithinLevel
 from proxy.scheduling.concurrency import FixedLimit, Limit, VegasLimit
 from proxy.scheduling.cost import Phases, TrafficCost, WeightedTimeCost
@@ -22,6 +30,10 @@ from proxy.scheduling.dispatcher import DispatcherOptions
 
 # A sweep cuts fractions off what is left of a cost: of 1 nothing is left, and its user is new again.
 _COST_SCALE: Final = 1_000
+# Hadoop's name for all that a provider has no name for.
+UNKNOWN: Final = "IdentityProvider.Unknown"
+# Identities that are remembered, so that neither patterns nor a function of the operator's cost a request anything.
+_REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
@@ -69,6 +81,32 @@ def limit(settings: FairCallQueue) -> Limit:
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
     return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
+
+
+def identities(settings: FairCallQueue) -> Identify:
+    """Return whose cost a request adds to. Principals that are folded are one.
+
+    A client without a login may have any number of client-ids, and is another identity with each. Without them all
+    clients of an address were one; the address keeps it from being an identity of another address.
+
+    Raises:
+        ValueError: The operator's function cannot be imported.
+    """
+    rules = PrincipalRules(Principals(fold=settings.fold))
+    provider = settings.identity_provider
+    own = load_identity_function(provider) if isinstance(provider, OwnIdentityProvider) else None
+
+    @lru_cache(_REMEMBERED)
+    def identity(principal: str, client_id: str, host: str) -> str:
+        user, _ = rules.charged_user(principal)
+        if own is not None:
+            found = own(user, client_id, host)
+            return bounded(found) if isinstance(found, str) else UNKNOWN
+        if user == ANONYMOUS:
+            return f"{client_id}@{host}"
+        return f"{user}/{client_id}" if provider is IdentityProvider.USER_CLIENT_ID else user
+
+    return identity
 
 
 def cost(settings: FairCallQueue) -> Cost:

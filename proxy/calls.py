@@ -17,7 +17,6 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
-from config.model import ANONYMOUS
 from protocol.api import ApiKey
 from proxy.asked import CONTROL, Asked
 from proxy.scheduling.decay import DecayScheduler
@@ -53,6 +52,9 @@ EXCLUSIVE: Final = frozenset(
     }
 )
 SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
+
+# The identity whose cost a request adds to: of its principal (``ANONYMOUS`` without a login), client-id and host.
+Identify = Callable[[str, str, str], str]
 
 
 class Cost(Protocol):
@@ -189,13 +191,13 @@ class Line:
         scheduler: The listener's: who is in which level.
         dispatcher: The broker's: its queue and its slots.
         cost: What is charged to a user.
-        identifies_clients: Whether each client-id of a user is somebody of his own.
+        identity: Whose cost a request adds to.
         tally: The listener's: what has become of its requests.
         watched: The broker's: who may have to give its slot back.
         wake: Called when connections may go on that waited, and when somebody is to be looked at sooner.
     """
 
-    __slots__ = ("cost", "dispatcher", "identifies_clients", "scheduler", "tally", "wake", "watched")
+    __slots__ = ("cost", "dispatcher", "identity", "scheduler", "tally", "wake", "watched")
 
     def __init__(
         self,
@@ -203,7 +205,7 @@ class Line:
         dispatcher: Dispatcher,
         cost: Cost,
         *,
-        identifies_clients: bool,
+        identity: Identify,
         tally: Tally,
         watched: Watched,
         wake: Callable[[], None],
@@ -211,14 +213,10 @@ class Line:
         self.scheduler = scheduler
         self.dispatcher = dispatcher
         self.cost = cost
-        self.identifies_clients = identifies_clients
+        self.identity = identity
         self.tally = tally
         self.wake = wake
         self.watched = watched
-
-    def identity(self, principal: str, client_id: str, host: str) -> str:
-        """Return whose cost a request adds to."""
-        return identity(principal, client_id, host, identifies_clients=self.identifies_clients)
 
     def is_awaited(self, *, is_control: bool) -> bool:
         """Whether anybody waits for a slot."""
@@ -229,23 +227,6 @@ class Line:
         """See to it that a slot is given back at ``at_us`` if it still is had."""
         if self.watched.add(call, at_us):
             self.wake()
-
-
-def identity(principal: str, client_id: str, host: str, *, identifies_clients: bool) -> str:
-    """Return whose cost a request adds to.
-
-    Who has not said who he is may have any number of client-ids, and is somebody else with each. Without them all that
-    come from one address were one; the address keeps him from being somebody elsewhere.
-
-    Args:
-        principal: The user, ``ANONYMOUS`` without a login.
-        client_id: Of the request.
-        host: Where it comes from.
-        identifies_clients: Whether each client-id of a user is somebody of his own.
-    """
-    if principal == ANONYMOUS:
-        return f"{client_id}@{host}"
-    return f"{principal}/{client_id}" if identifies_clients else principal
 
 
 class Call:

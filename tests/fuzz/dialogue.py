@@ -19,12 +19,23 @@ from contextlib import suppress
 from struct import pack, unpack_from
 from typing import Final
 
-from config.model import DEFAULT, MAX_BUCKETS, Enforcement, Principals, ProxyConfig, QuotaRule, Shaping
+from config.model import (
+    DEFAULT,
+    MAX_BUCKETS,
+    Enforcement,
+    FairCallQueue,
+    IdentityProvider,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+)
 from protocol.api import ApiKey
 from protocol.errors import ProtocolError
 from protocol.header import MAX_HEAD_BYTES
 from protocol.sasl import MAX_LOGIN_BYTES
 from proxy.addresses import MOVED, Addresses
+from proxy.call_settings import identities
 from proxy.calls import Done, Line, Tally, Watched
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
 from proxy.scheduling.concurrency import FixedLimit
@@ -608,9 +619,8 @@ def _line() -> Line:
     """Return a queue in front of a broker of one slot, for which the neighbours ask as well."""
     dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
     scheduler = DecayScheduler(DecayOptions(), now_ms=0)
-    return Line(
-        scheduler, dispatcher, _Cost(), identifies_clients=True, tally=Tally(), watched=Watched(), wake=lambda: None
-    )
+    identity = identities(FairCallQueue(identity_provider=IdentityProvider.USER_CLIENT_ID))
+    return Line(scheduler, dispatcher, _Cost(), identity=identity, tally=Tally(), watched=Watched(), wake=lambda: None)
 
 
 def _addresses() -> Addresses:

@@ -1,6 +1,8 @@
 """What the file says of the queue, and what is made of it."""
 
+import sys
 from dataclasses import fields
+from types import ModuleType
 
 import pytest
 
@@ -12,12 +14,15 @@ from config.model import (
     DecayPause,
     FairCallQueue,
     FairCallQueueMode,
+    Fold,
+    IdentityProvider,
+    OwnIdentityProvider,
     ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
 )
 from protocol.api import ApiKey
-from proxy.call_settings import cost, decay_options, dispatcher_options, limit
+from proxy.call_settings import UNKNOWN, cost, decay_options, dispatcher_options, identities, limit
 from proxy.calls import Done
 from proxy.scheduling.call_queue import Remainder
 from proxy.scheduling.call_queue import WithinLevel as Order
@@ -117,3 +122,39 @@ def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:
     assert made.on_arrival(500) == 1_500
     assert made.on_completion(FETCH) == 100 + 700
     assert made.on_refusal == 1_000
+
+
+# -- whose cost it is --
+
+APPS = (Fold(match="app-([a-z]+)-[0-9]+", to=r"app-\1"),)
+
+
+@pytest.mark.parametrize(
+    ("provider", "found"),
+    [
+        (IdentityProvider.USER, ["app-etl", "alice", "etl@10.0.0.7"]),
+        (IdentityProvider.USER_CLIENT_ID, ["app-etl/etl", "alice/etl", "etl@10.0.0.7"]),
+    ],
+)
+def test_an_identity_is_the_folded_user_or_an_address(provider: IdentityProvider, found: list[str]) -> None:
+    identity = identities(FairCallQueue(identity_provider=provider, fold=APPS))
+
+    assert [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "alice", "ANONYMOUS")] == found
+
+
+def test_a_function_of_the_operators_is_asked_once_for_the_folded_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, str]] = []
+    module = ModuleType("own_identities")
+
+    def team_of(user: str, client_id: str, host: str) -> object:
+        asked.append((user, client_id, host))
+        return {"app-etl": "data", "alice": None}.get(user, 7)
+
+    vars(module)["team_of"] = team_of
+    monkeypatch.setitem(sys.modules, "own_identities", module)
+    identity = identities(FairCallQueue(identity_provider=OwnIdentityProvider("own_identities", "team_of"), fold=APPS))
+
+    found = [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "app-etl-7", "alice", "bob")]
+
+    assert found == ["data", "data", UNKNOWN, UNKNOWN]
+    assert asked == [("app-etl", "etl", "10.0.0.7"), ("alice", "etl", "10.0.0.7"), ("bob", "etl", "10.0.0.7")]

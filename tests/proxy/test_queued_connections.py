@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from config.model import Address, CostProvider, FairCallQueue, IdentityProvider, ProxyConfig
+from config.model import Address, CostProvider, FairCallQueue, Fold, IdentityProvider, ProxyConfig
 from protocol.api import ApiKey
 from proxy import call_desk as call_desk_module
 from proxy.call_desk import CallDesk, CallScheduler
@@ -273,9 +273,11 @@ async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None
         for provider in (IdentityProvider.USER, IdentityProvider.USER_CLIENT_ID, IdentityProvider.USER):
             reload(server, replace(ONE_SLOT, identity_provider=provider))
             await client.ask(produce_request(2))
+        reload(server, replace(ONE_SLOT, fold=(Fold(match="ali.*", to="all"),)))
+        await client.ask(produce_request(2))
 
         costs = {one.identity: one.raw for one in calls.scheduler.top(10)}
-        assert (costs["alice"], costs["alice/etl"]) == (2, 1)
+        assert (costs["alice"], costs["alice/etl"], costs["all"]) == (2, 1, 1)
 
 
 @on_uvloop

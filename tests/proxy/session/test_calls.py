@@ -6,10 +6,11 @@ from struct import pack, unpack_from
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, QuotaRule
+from config.model import DEFAULT, Enforcement, FairCallQueue, QuotaRule
 from protocol.api import ApiKey
 from protocol.client_quotas import DescribeRequest, write_describe_request
 from proxy.administration import Administration, Ticket
+from proxy.call_settings import identities
 from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line, Tally, Watched
 from proxy.quota_changes.outcome import Origin
 from proxy.scheduling.concurrency import FixedLimit, VegasLimit
@@ -74,7 +75,7 @@ class Crowd:
             self.scheduler,
             self.dispatcher,
             self.cost,
-            identifies_clients=False,
+            identity=identities(FairCallQueue()),
             tally=self.tally,
             watched=self.watched,
             wake=lambda: None,

@@ -1,0 +1,27 @@
+"""A function of the operator's that says whose cost is added up in the fair call queue."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+from config.model import OwnIdentityProvider
+
+# User (``ANONYMOUS`` without a login), client-id and address to a name; None where they have none.
+IdentityFunction = Callable[[str, str, str], str | None]
+
+
+def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
+    """Import the function.
+
+    Raises:
+        ValueError: There is no such module, it fails when it is imported, or it has no such function.
+    """
+    try:
+        module = import_module(provider.module)
+    except Exception as error:  # it is not our code, and may raise anything
+        message = f"{provider.module} cannot be imported: {type(error).__name__}: {error}"
+        raise ValueError(f"{message}; is its directory on PYTHONPATH?") from error
+    function = getattr(module, provider.function, None)
+    if not callable(function):
+        raise ValueError(f"{provider.module} has no function {provider.function}")  # noqa: TRY004 - of the file
+    found: IdentityFunction = function
+    return found

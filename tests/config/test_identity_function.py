@@ -1,0 +1,54 @@
+"""A function of the operator's, as a file names it: taken where it is there, else a fault with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import load, load_bytes
+from config.model import Fold, OwnIdentityProvider
+
+OWN = (
+    "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"
+    "fair_call_queue:\n"
+    "  identity-provider.impl: "
+)
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (
+            "no_such_module:f",
+            "no_such_module cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("broken_identities:f", "broken_identities cannot be imported: ZeroDivisionError: division by zero"),
+        ("own_identities:f", "own_identities has no function f"),
+    ],
+)
+def test_a_function_that_is_not_there_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, said: str
+) -> None:
+    (tmp_path / "own_identities.py").write_text("f = 'no function'\n")
+    (tmp_path / "broken_identities.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "c.yaml"
+    path.write_text(OWN + provider)
+
+    with pytest.raises(ConfigError) as failed:
+        load(path)
+
+    (fault,) = failed.value.faults
+    assert str(fault).startswith(f"{path}:3: fair_call_queue.identity-provider.impl: {said}")
+    assert load_bytes(path.read_bytes(), file="c.yaml").warnings == ()
+
+
+def test_a_function_that_is_there_is_taken_and_principals_are_folded(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(f"{OWN}json:dumps\nprincipals: {{fold: [{{match: 'a-.*', to: a}}]}}\n")
+
+    queue = load(path).config.listeners[0].fair_call_queue
+
+    assert queue is not None
+    assert queue.identity_provider == OwnIdentityProvider("json", "dumps")
+    assert queue.fold == (Fold(match="a-.*", to="a"),)
