@@ -26,15 +26,17 @@ from protocol.primitives import Buffer, skip_compact_string
 _LIMITS: Final = Struct(">iii").unpack_from
 _LIMITS_BYTES: Final = 3 * 4
 _EPOCH_BYTES: Final = 4
+_FIRST_MAX_RECORDS: Final = 1
+_MAX_RECORDS_BYTES: Final = 4
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, which are neighbours as in a Fetch.
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, which are neighbours as in a Fetch, and find what follows.
 
     Args:
         data: Bytes of the connection, as many as have come.
         body: Where the request's body begins.
-        api_version: Of the request; the fields lie in the same place in each.
+        api_version: Of the request; one newer than 2 is read like 2.
         end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
 
     Returns:
@@ -50,13 +52,25 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
         if end > len(data):
             return None
         offset = end
-    needed = offset + _LIMITS_BYTES
+    needed = offset + _LIMITS_BYTES + (_MAX_RECORDS_BYTES if api_version >= _FIRST_MAX_RECORDS else 0)
     if needed > end:
-        raise FrameTooSmall(f"a ShareFetch request v{api_version} ends before its max_bytes")
+        raise FrameTooSmall(f"a ShareFetch request v{api_version} ends before its limits do")
     if needed > len(data):
         return None
     max_wait_ms, min_bytes, max_bytes = _LIMITS(data, offset)
     return FetchLimits(offset + 4, offset + 8, max_wait_ms, min_bytes, max_bytes)
+
+
+def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
+    """Return what to write where for a request to be answered at once, and without records: zero for each limit.
+
+    All else that it says the broker still hears. v0 has no ``max_records``: there one batch may come all the same.
+
+    Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
+    """
+    begin = limits.min_bytes_offset - 4  # max_wait_ms
+    end = limits.max_bytes_offset + 4 + (_MAX_RECORDS_BYTES if api_version >= _FIRST_MAX_RECORDS else 0)
+    return begin, end, bytes(end - begin)
 
 
 def charged_bytes(size_bytes: int) -> int:

@@ -228,9 +228,13 @@ class Account:
         Returns:
             Milliseconds that the answer says, at least 1: by them a client knows that it is no mistake.
         """
-        wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.requests += 1
         bucket.last_record_ms = now_ms
+        return self.put_off(bucket, wait_ms, now_ms=now_ms)
+
+    def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
+        """Do as ``answer_empty`` with a fetch that has been charged: its broker has answered it without records."""
+        wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
         self.listening.counters.throttled(bucket)
         if self.enforcement(bucket) is Enforcement.RESPOND:

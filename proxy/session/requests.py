@@ -665,7 +665,7 @@ class Requests(State):
         """Take up a fetch, capped to its quota; under one, one at a time: what it brings only its answer tells."""
         bucket, sent = habit.bucket, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
-        change, reserved_bytes = NOTHING, 0
+        change, reserved_bytes, is_put_off = NOTHING, 0, False
         if is_capped or sent is not None:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
@@ -681,12 +681,21 @@ class Requests(State):
                 has_waited = self._place is not None and self._place.is_waiting
                 if not self._has_turn(bucket, reserved_bytes, now_ms):
                     self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
-                    return self._answer_empty(habit, data, position, frame_end, correlation_id, limits, now_ms)
-                change = self._capped(habit, data, limits, room_bytes)
+                    if not self._is_overdue(bucket, limits, now_ms):
+                        return None
+                    if habit.api_key == FETCH:
+                        return self._answer_empty(habit, data, position, frame_end, correlation_id, limits, now_ms)
+                    # It may acknowledge records, and its session counts it: the broker has to hear of it.
+                    is_put_off, reserved_bytes = True, 0
+                    change = share_fetch.without_records(limits, habit.api_version)
+                else:
+                    change = self._capped(habit, data, limits, room_bytes)
             if sent is not None and (sent := self._may_poll(habit, sent, limits, size_bytes, now_ms)) is None:
                 return None
         bucket.reserve(reserved_bytes, now_ms=now_ms)
-        if self._place is not None:
+        if is_put_off:
+            self._is_put_off, self._is_in_line, self.is_blocked = True, False, False
+        elif self._place is not None:
             self._leave_line()
         self._fetches_in_flight += 1
         self._in_flight.append(
@@ -716,6 +725,19 @@ class Requests(State):
                 return without_session(data, change, session)
         return change
 
+    def _is_overdue(self, bucket: Bucket, limits: fetch.FetchLimits, now_ms: int) -> bool:
+        """Whether the turn of a fetch in line will not come while its client waits; else it stays in line."""
+        if not self._is_in_line:
+            return False
+        is_delayed = self.account.enforcement(bucket) is Enforcement.DELAY
+        patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
+        until_ms = self._waits_since_ms + max(0, patience_ms)
+        wait_ms = 0 if is_delayed else bucket.line_wait_ms(self._place, now_ms=now_ms)
+        if now_ms < until_ms if is_delayed else now_ms + wait_ms <= until_ms:
+            self._line_until_ms = min(self._line_until_ms or until_ms, until_ms)
+            return False
+        return True
+
     def _answer_empty(
         self,
         habit: Habit,
@@ -726,20 +748,11 @@ class Requests(State):
         limits: fetch.FetchLimits,
         now_ms: int,
     ) -> Change | None:
-        """Answer a fetch without records if its turn will not come while its client waits; None: it stays in line.
+        """Answer a Fetch without records; None: its rest is to come, or it has to wait for what is in front of it.
 
         So it is with Kafka: over the quota a consumer is told at once how long to be silent. Its place is kept.
         """
-        if not self._is_in_line or habit.api_key != FETCH:
-            return None
         bucket, api_version = habit.bucket, habit.api_version
-        wait_ms = bucket.line_wait_ms(self._place, now_ms=now_ms)
-        is_delayed = self.account.enforcement(bucket) is Enforcement.DELAY
-        patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
-        until_ms = self._waits_since_ms + max(0, patience_ms)
-        if now_ms < until_ms if is_delayed else now_ms + wait_ms <= until_ms:
-            self._line_until_ms = min(self._line_until_ms or until_ms, until_ms)
-            return None
         is_readable = api_version <= HIGHEST_VERSION[FETCH] and frame_end - position <= MAX_REFUSED_BYTES
         if not is_readable or self._in_flight or self._is_being_answered:
             return None
@@ -751,7 +764,8 @@ class Requests(State):
         is_in_session = session is not None and session.session_id != 0
         error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
         self._is_sessionless = True
-        told_ms = self.account.answer_empty(bucket, max(wait_ms, LEAST_EMPTY_MS), now_ms=now_ms)
+        wait_ms = max(bucket.line_wait_ms(self._place, now_ms=now_ms), LEAST_EMPTY_MS)
+        told_ms = self.account.answer_empty(bucket, wait_ms, now_ms=now_ms)
         self._is_in_line = self.is_blocked = False
         self.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))
         return position, frame_end, b""

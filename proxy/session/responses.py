@@ -29,7 +29,7 @@ from proxy.quota.client import Bucket
 from proxy.quota.entity import QuotaKind
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, NOTHING, Change, response_change
 from proxy.service_time import NO_TIME
-from proxy.session.requests import Requests
+from proxy.session.requests import LEAST_EMPTY_MS, Requests
 from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Answer
 
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
@@ -246,7 +246,7 @@ class Responses(Requests):
                 f"(api_key {api_key}, version {api_version})"
             )
         self.answered = api_key if self._exchange is None or api_key != EXCHANGED else self._exchange.api_key
-        wait_ms = 0
+        wait_ms = put_off_ms = 0
         is_login = api_key in LOGIN_APIS and not sasl.is_out_of_place(data, position, api_key, api_version)
         if is_login and sent is not None:
             sent.forget()  # a login is below the layer that charges
@@ -254,14 +254,11 @@ class Responses(Requests):
             sent = None
         if bucket is not None:
             bucket.settle(reserved_bytes)
-            charged_bytes = size_bytes
-            if api_key != PRODUCE:
-                self._fetches_in_flight -= 1
-                charged_bytes = self._fetched_bytes = _charged_bytes(response_bytes, api_key, api_version)
-            wait_ms = bucket.charge(charged_bytes, now_ms=now_ms)
-            if bucket.line is not None:
-                bucket.line.note(charged_bytes)
-                bucket.line.wake_first()
+            if api_key == PRODUCE:
+                wait_ms = _charge(bucket, size_bytes, now_ms)
+            else:
+                fetched_bytes = _charged_bytes(response_bytes, api_key, api_version)
+                wait_ms, put_off_ms = self._end_fetch(bucket, fetched_bytes, now_ms)
         elif sent is None and self._call is not None:
             self._move_up(self._call)  # a question of ours: what it was for waits anew
         if sent is not None:
@@ -270,7 +267,26 @@ class Responses(Requests):
             wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
             if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
                 return api_key, api_version, 4 + response_bytes, wait_ms, True
-        return api_key, api_version, 4 + response_bytes, wait_ms, False
+        return api_key, api_version, 4 + response_bytes, max(wait_ms, put_off_ms), False
+
+    def _end_fetch(self, bucket: Bucket, fetched_bytes: int, now_ms: int) -> tuple[int, int]:
+        """Charge the answer to a consumer.
+
+        Returns:
+            How long its bucket must be left alone for it, in milliseconds; and how long its client is to be silent if
+            the answer is without records, for its turn in the bucket's line had not come. One of them is 0.
+        """
+        self._fetches_in_flight -= 1
+        if not self._is_put_off:
+            self._fetched_bytes = fetched_bytes
+            return _charge(bucket, fetched_bytes, now_ms), 0
+        self._is_put_off = False
+        bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
+        wait_ms = max(bucket.line_wait_ms(self._place, now_ms=now_ms), LEAST_EMPTY_MS)
+        told_ms = self.account.put_off(bucket, wait_ms, now_ms=now_ms)
+        if self._place is not None:
+            self._place.line.step_aside(self._place, back_ms=now_ms + told_ms)
+        return 0, told_ms
 
     def _settle(
         self, sent: Sent, bucket: Bucket | None, wait_ms: int, request_bytes: int, response_bytes: int, now_ms: int
@@ -326,6 +342,15 @@ class Responses(Requests):
             return None
         correlation_id = _RESPONSE_HEAD(data, position)[1]
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
+
+
+def _charge(bucket: Bucket, amount: int, now_ms: int) -> int:
+    """Charge a request that has passed; return how long its bucket must be left alone for it, in milliseconds."""
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+    if bucket.line is not None:
+        bucket.line.note(amount)
+        bucket.line.wake_first()
+    return wait_ms
 
 
 def _charged_bytes(response_bytes: int, api_key: int, api_version: int) -> int:

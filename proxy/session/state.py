@@ -81,6 +81,7 @@ class State:
         "_is_client_full",
         "_is_in_line",
         "_is_metered",
+        "_is_put_off",
         "_is_refused",
         "_is_sessionless",
         "_is_unrefusable",
@@ -126,6 +127,7 @@ class State:
         self._most_in_flight = MAX_IN_FLIGHT  # 0: a login's request is unanswered, or one to change quotas
         self._fetches_in_flight = 0
         self._fetched_bytes = -1  # of the last fetch, what its answer was charged; -1: there was none
+        self._is_put_off = False  # the fetch in flight is a ShareFetch that asks for nothing: its turn has not come
         self._is_sessionless = False  # its fetches are kept out of the broker's sessions
         self._place: Place | None = None  # in the line of the bucket that its next request charges
         self._is_in_line = False  # and that is what it waits for

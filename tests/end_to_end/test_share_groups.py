@@ -34,9 +34,10 @@ _ONE_NODE: Final[dict[str, str | int]] = {
 
 
 class Reads(NamedTuple):
-    """What a share group's member saw."""
+    """What a share group saw."""
 
     bytes: list[int]  # of values, that had come after each second
+    each: list[int]  # of each member, in the end
     records: int
     different: int
     failed: int  # acknowledgements
@@ -58,11 +59,11 @@ def _kafka_of_records(size_bytes: int, *, windows: int) -> Iterator[tuple[Kafka,
         yield kafka, topic
 
 
-def _read(kafka: Kafka, topic: str, seconds: int, addresses: dict[str, str]) -> dict[str, Reads]:
-    """Let a group of one member read for each client-id, side by side."""
-    members = [word for member in addresses.items() for word in member]
+def _read(kafka: Kafka, topic: str, seconds: int, *members: tuple[str, str]) -> dict[str, Reads]:
+    """Let members read side by side, of each a client-id and an address; those of one client-id are a group."""
+    words = [word for member in members for word in member]
     out = kafka.run_java(
-        str(_READS), topic, str(seconds), kafka.bootstrap_servers, *members, timeout_s=seconds + 60
+        str(_READS), topic, str(seconds), kafka.bootstrap_servers, *words, timeout_s=seconds + 60
     ).splitlines()[-1]
     return {client_id: Reads(**reads) for client_id, reads in json.loads(out).items()}
 
@@ -86,7 +87,7 @@ def test_share_group_is_held_and_charged_what_its_broker_charges(tmp_path: Path)
         Proxy(settings, kafka) as proxy,
     ):
         quotas.replace({Entity(None, _OURS): {"consumer_byte_rate": 1e9}})
-        reads = _read(kafka, topic, 16, {_OURS: proxy.address()})[_OURS]
+        reads = _read(kafka, topic, 12, (_OURS, proxy.address()))[_OURS]
         rates = jmx(kafka, f"kafka.server:type=Fetch,client-id={_OURS}", "byte-rate")
         metrics = proxy.metrics()
         assert proxy.stop() == 0
@@ -104,6 +105,25 @@ def test_share_group_is_held_and_charged_what_its_broker_charges(tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(("shaping", "most"), [("sampled", 1.1), ("paced", 1.05)])
+def test_members_of_one_share_group_have_its_quota_together(shaping: str, most: float) -> None:
+    """Each waits for most of the time, and loses no acknowledgement by it."""
+    windows, seconds, count = 11, 61, 12
+    settings = {"shaping": shaping, "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
+    with (
+        _kafka_of_records(_QUOTA * (seconds + 2 * windows), windows=windows) as (kafka, topic),
+        Proxy(settings, kafka) as proxy,
+    ):
+        reads = _read(kafka, topic, seconds, *[(_OURS, proxy.address())] * count)[_OURS]
+
+    ratio = reads.rate(first_s=windows) / _QUOTA
+    _LOG.info("%s: %.3f of the quota, members %s", shaping, ratio, sorted(round(each / MIB, 1) for each in reads.each))
+    assert 0.9 <= ratio <= most
+    assert (reads.records, reads.failed) == (reads.different, 0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_share_group_gets_its_quota_beside_one_that_its_broker_holds() -> None:
     """Kafka takes a throttled fetch back and answers it empty; its records stay acquired until their lock ends."""
     windows, seconds = 11, 72
@@ -114,8 +134,7 @@ def test_share_group_gets_its_quota_beside_one_that_its_broker_holds() -> None:
         Proxy(settings, kafka) as proxy,
     ):
         quotas.replace({Entity(None, _THEIRS): {"consumer_byte_rate": _QUOTA}})
-        addresses = {_THEIRS: kafka.bootstrap_servers, _OURS: proxy.address()}
-        found = _read(kafka, topic, seconds, addresses)
+        found = _read(kafka, topic, seconds, (_THEIRS, kafka.bootstrap_servers), (_OURS, proxy.address()))
 
     ours, theirs = (found[name].rate(first_s=windows) / _QUOTA for name in (_OURS, _THEIRS))
     _LOG.info("of the quota: through the proxy %.3f, under the broker's own quota %.3f", ours, theirs)

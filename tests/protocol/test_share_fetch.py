@@ -1,14 +1,16 @@
 """ShareFetch: limits of requests and charge of responses, as kio writes them; v0, which kio has not, by hand."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.serial import entity_reader
 
 from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError
 from protocol.fetch import FetchLimits
-from protocol.share_fetch import charged_bytes, read_limits
+from protocol.share_fetch import charged_bytes, read_limits, without_records
 from protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import kio_messages
 
@@ -40,9 +42,10 @@ def test_limits_are_read_as_soon_as_they_have_come(version: int) -> None:
     limits = read_limits(body, 0, version, end=len(body))
 
     at = body.index(MAX_BYTES.to_bytes(4, "big"))
+    needed = at + (8 if version else 4)  # max_records is behind it
     assert limits == FetchLimits(at - 4, at, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
     for size in range(len(body)):
-        assert read_limits(body[:size], 0, version, end=len(body)) == (limits if size >= at + 4 else None)
+        assert read_limits(body[:size], 0, version, end=len(body)) == (limits if size >= needed else None)
     shifted = read_limits(b"before" + body + b"behind", 6, version, end=6 + len(body))
     assert shifted == FetchLimits(at + 2, at + 6, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
 
@@ -62,7 +65,7 @@ def test_limits_lie_behind_names_of_any_length(version: int, group_id: str | Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_limits_are_not_read_from_the_frame_behind(version: int) -> None:
     body = request_body(version)
-    needed = body.index(MAX_BYTES.to_bytes(4, "big")) + 4
+    needed = body.index(MAX_BYTES.to_bytes(4, "big")) + (8 if version else 4)
 
     for end in range(needed):
         with pytest.raises(FrameTooSmall):
@@ -88,6 +91,31 @@ def test_any_request_gives_limits_or_none_or_an_error(version: int, data: bytes,
         assert offset < limits.min_bytes_offset <= min(len(data), end) - 8
     else:
         assert end > len(data)
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+def test_request_without_records_says_all_else_as_before(version: int) -> None:
+    cls = kio_messages.request_class(SHARE_FETCH, version)
+    body = request_body(version)
+    limits = read_limits(body, 0, version)
+    assert limits is not None
+
+    begin, end, nothing = without_records(limits, version)
+    emptied, _ = entity_reader(cls)(body[:begin] + nothing + body[end:], 0)
+
+    before, _ = entity_reader(cls)(body, 0)
+    none = {"max_wait": kio_messages.milliseconds(0), "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    assert emptied == replace(before, **none) != before
+
+
+def test_request_of_early_access_without_records_has_no_max_records() -> None:
+    limits = read_limits(EARLY_ACCESS, 0, 0)
+    assert limits is not None
+
+    begin, end, nothing = without_records(limits, 0)
+
+    at = EARLY_ACCESS.index(MAX_BYTES.to_bytes(4, "big"))
+    assert (begin, end, nothing) == (at - 8, at + 4, bytes(12))
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)

@@ -5,6 +5,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
@@ -14,14 +15,14 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Share groups (KIP-932) of one member each, the client-id being the group, read a topic side by side for a while and
- * acknowledge what they read:
+ * Members of share groups (KIP-932) read a topic side by side for a while and acknowledge what they read. Those of one
+ * client-id are one group of that name:
  *
  *   ShareReads.java TOPIC SECONDS SETUP_BOOTSTRAP [CLIENT_ID BOOTSTRAP]...
  *
- * Ends with one JSON object on standard output: by client-id how many bytes of values had come after each second, how
- * many records were read, how many different ones, and how many acknowledgements failed. Or it ends with a stack trace
- * and exit status 1.
+ * Ends with one JSON object on standard output: by client-id how many bytes of values had come after each second since
+ * its first record, how many each member read, how many records were read, how many different ones, and how
+ * many acknowledgements failed. Or it ends with a stack trace and exit status 1.
  */
 public class ShareReads {
     private static final class Reader extends Thread {
@@ -30,12 +31,14 @@ public class ShareReads {
         final String topic;
         final int seconds;
         final List<Long> bytes = new ArrayList<>();
-        final Set<Long> offsets = new HashSet<>();
+        final Set<String> seen = new HashSet<>();
         long records;
+        final AtomicLong start;
         long failed;
         Exception error;
 
-        Reader(String clientId, String address, String topic, int seconds) {
+        Reader(String clientId, String address, String topic, int seconds, AtomicLong start) {
+            this.start = start;
             this.clientId = clientId;
             this.address = address;
             this.topic = topic;
@@ -63,15 +66,14 @@ public class ShareReads {
                 });
                 consumer.subscribe(Set.of(topic));
                 long sum = 0;
-                long start = 0;
-                while (start == 0 || System.nanoTime() - start < seconds * 1_000_000_000L) {
+                while (start.get() == 0 || System.nanoTime() - start.get() < seconds * 1_000_000_000L) {
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
-                        start = start == 0 ? System.nanoTime() : start;
+                        start.compareAndSet(0, System.nanoTime());
                         sum += record.value().length;
                         records++;
-                        offsets.add(record.offset());
+                        seen.add(record.partition() + "-" + record.offset());
                     }
-                    while (start != 0 && bytes.size() < (System.nanoTime() - start) / 1_000_000_000L) {
+                    while (start.get() != 0 && bytes.size() < (System.nanoTime() - start.get()) / 1_000_000_000L) {
                         bytes.add(sum);
                     }
                 }
@@ -83,9 +85,11 @@ public class ShareReads {
         String topic = arguments[0];
         int seconds = Integer.parseInt(arguments[1]);
         List<Reader> readers = new ArrayList<>();
+        Map<String, AtomicLong> starts = new HashMap<>();
         try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.servers", arguments[2]))) {
             for (int at = 3; at < arguments.length; at += 2) {
-                readers.add(new Reader(arguments[at], arguments[at + 1], topic, seconds));
+                AtomicLong start = starts.computeIfAbsent(arguments[at], name -> new AtomicLong());
+                readers.add(new Reader(arguments[at], arguments[at + 1], topic, seconds, start));
                 var group = new ConfigResource(ConfigResource.Type.GROUP, arguments[at]);
                 var earliest = new AlterConfigOp(
                     new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
@@ -95,18 +99,38 @@ public class ShareReads {
         for (Reader reader : readers) {
             reader.start();
         }
-        Map<String, String> said = new HashMap<>();
+        Map<String, List<Reader>> groups = new HashMap<>();
         for (Reader reader : readers) {
             reader.join();
             if (reader.error != null) {
                 throw reader.error;
             }
-            said.put(reader.clientId, String.format(
-                "{\"bytes\": %s, \"records\": %d, \"different\": %d, \"failed\": %d}",
-                reader.bytes, reader.records, reader.offsets.size(), reader.failed));
+            groups.computeIfAbsent(reader.clientId, name -> new ArrayList<>()).add(reader);
         }
-        StringBuilder out = new StringBuilder();
-        said.forEach((name, text) -> out.append(out.length() == 0 ? "" : ", ").append("\"" + name + "\": " + text));
-        System.out.println("{" + out + "}");
+        List<String> said = new ArrayList<>();
+        groups.forEach((name, members) -> said.add("\"" + name + "\": " + together(members)));
+        System.out.println("{" + String.join(", ", said) + "}");
+    }
+
+    private static String together(List<Reader> members) {
+        List<Long> bytes = new ArrayList<>();
+        List<Long> each = new ArrayList<>();
+        Set<String> seen = new HashSet<>();
+        long records = 0;
+        long failed = 0;
+        int common = members.stream().mapToInt(member -> member.bytes.size()).min().getAsInt();
+        for (int second = 0; second < common; second++) {
+            int at = second;
+            bytes.add(members.stream().mapToLong(member -> member.bytes.get(at)).sum());
+        }
+        for (Reader member : members) {
+            each.add(member.bytes.get(common - 1));
+            seen.addAll(member.seen);
+            records += member.records;
+            failed += member.failed;
+        }
+        return String.format(
+            "{\"bytes\": %s, \"each\": %s, \"records\": %d, \"different\": %d, \"failed\": %d}",
+            bytes, each, records, seen.size(), failed);
     }
 }

@@ -4,6 +4,7 @@ import pytest
 
 from config.model import DEFAULT, Enforcement, QuotaRule, Shaping
 from proxy.quota.client import Usage
+from proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,
@@ -128,3 +129,133 @@ def test_share_fetch_pays_for_its_time_too() -> None:
 
     assert wire.bucket("request").requests == 1
     assert 80_000 <= wire.bucket("request").amount < 100_000
+
+
+# -- a turn that does not come in time
+
+# 500 bytes a second, and a second's worth at once.
+PACED = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0, shaping=Shaping.PACED)
+
+
+def beside(wire: Wire) -> Wire:
+    """Return the end of another connection of the same client."""
+    other = Wire()
+    other.listening, other.now_ms = wire.listening, wire.now_ms
+    other.session = Session(wire.listening, owner=other)
+    return other
+
+
+def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
+    """Return a connection whose bucket owes for all of a response but what it may have at once."""
+    wire = Wire(PACED, enforcement=enforcement)
+    wire.client(share_fetch_request(1))
+    wire.broker(share_fetch_response(1, size_bytes=size_bytes + 1))
+    return wire
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(version: int) -> None:
+    other = beside(in_debt(5_500))
+    asked = share_fetch_request(2, version=version)
+
+    passed = other.client(asked)
+
+    limit = (50 * 1024 * 1024).to_bytes(4)
+    emptied = share_fetch_request(2, version=version, max_wait_ms=0, min_bytes=0, max_records=0)
+    # The first of them is the whole request's; in v0 a partition has one as well.
+    assert passed == emptied.replace(limit, bytes(4), 1)
+    assert len(passed) == len(asked)
+
+
+def test_its_answer_passes_and_tells_when_to_come_back() -> None:
+    """Acknowledgements are answered in it, and its session goes on."""
+    wire = in_debt(5_500)
+    other = beside(wire)
+    other.client(share_fetch_request(2))
+    other.wait(3)
+
+    answer = other.broker(share_fetch_response(2, size_bytes=61))
+
+    # 5,000 bytes are owed, and the 60 of this answer.
+    assert other.muted_for_ms == 10_000 - 3 + 120
+    assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
+    assert wire.bucket("fetch").usage == Usage(5_560, 2, 2, 10_000 + other.muted_for_ms)
+
+
+def test_it_has_its_turn_when_it_comes_back_as_told() -> None:
+    other = beside(in_debt(5_500))
+    other.client(share_fetch_request(2))
+    other.broker(share_fetch_response(2, size_bytes=61))
+    other.wait(other.muted_for_ms)
+
+    passed = other.client(share_fetch_request(3, max_bytes=50_000))
+
+    assert passed in {share_fetch_request(3, max_bytes=room) for room in range(1, 501)}
+
+
+def test_who_is_put_off_first_has_its_turn_first() -> None:
+    wire = in_debt(5_500)
+    first, second = beside(wire), beside(wire)
+    for other in (first, second):
+        other.client(share_fetch_request(2))
+        other.broker(share_fetch_response(2, size_bytes=61))
+
+    assert first.muted_for_ms < second.muted_for_ms
+
+
+def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records() -> None:
+    other = beside(in_debt(700))
+    assert other.client(share_fetch_request(2)) == b""
+
+    other.wait(450)
+
+    passed = other.to_broker()
+    assert passed in {share_fetch_request(2, max_bytes=room) for room in range(1, 501)}
+
+
+def test_share_fetch_that_only_renews_passes_at_once() -> None:
+    """KIP-1222: it asks for nothing, and its broker refuses one that asks for something beside it."""
+    other = beside(in_debt(5_500))
+    renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
+
+    assert other.client(renews) == renews
+
+
+def test_delay_holds_it_for_as_long_as_it_would_hold_an_answer() -> None:
+    wire = in_debt(5_500, enforcement=Enforcement.DELAY)
+    other = beside(wire)
+
+    assert other.client(share_fetch_request(2)) == b""
+    other.wait(9_000)
+    assert other.to_broker() == b""
+    other.wait(1_001)
+
+    assert other.to_broker() in {share_fetch_request(2, max_bytes=room) for room in range(1, 501)}
+
+
+def test_bytes_of_an_answer_without_records_are_not_what_the_next_is_expected_to_bring() -> None:
+    wire = Wire(PACED)
+    other = beside(wire)
+    other.client(share_fetch_request(1))
+    other.broker(share_fetch_response(1, size_bytes=201))
+    wire.client(share_fetch_request(2))
+    wire.broker(share_fetch_response(2, size_bytes=5_501))
+    other.client(share_fetch_request(3))
+    other.broker(share_fetch_response(3, size_bytes=61))
+    other.wait(other.muted_for_ms)
+
+    other.client(share_fetch_request(4))
+
+    assert wire.bucket("fetch").in_flight == 200
+
+
+def test_share_fetch_that_is_put_off_pays_for_being_a_request() -> None:
+    wire = Wire(PACED, QuotaRule(user=DEFAULT, request_rate=1_000.0))
+    wire.client(share_fetch_request(1))
+    wire.broker(share_fetch_response(1, size_bytes=5_501))
+    other = beside(wire)
+    other.client(share_fetch_request(2))
+    other.broker(share_fetch_response(2, size_bytes=61))
+
+    assert wire.bucket("request_rate").requests == 2
+    assert other.muted_for_ms >= 10_000
