@@ -19,10 +19,12 @@ import pytest
 
 from protocol.throttle_time import waits_as_told
 from tests.end_to_end.support import tools
+from tests.end_to_end.support.artifacts import KAFKA_1_1
 from tests.end_to_end.support.clients import QUIET, create_topic
-from tests.end_to_end.support.frames import raw_client, record_batch
+from tests.end_to_end.support.frames import PRODUCE, produce_body, raw_client, read_produce, record_batch
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
 from tests.end_to_end.support.load import KIB
+from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.proxy import Proxy
 
 _QUOTA: Final = 128 * KIB
@@ -30,6 +32,10 @@ _QUOTA: Final = 128 * KIB
 _RECORD_BYTES: Final = 3 * _QUOTA
 _RECORDS: Final = 4
 _WAIT_S: Final = 2
+# Beside a broker that holds its responses itself.
+_FLOOD_S: Final = 6
+_FLOOD_BYTES: Final = 16 * KIB
+_PRODUCE_OF_1_1: Final = 5
 _SETTINGS: Final = {"shaping": "paced", "max_throttle_time": None}
 _WAITS_AS_TOLD: Final = Path(__file__).parent / "java" / "WaitsAsTold.java"
 
@@ -190,3 +196,43 @@ def test_java_sits_out_the_throttle_times_that_it_is_taken_to_sit_out(kafka_4: K
 
     assert len(says) > 250
     assert {key: waits_as_told(*key) for key in says} == says
+
+
+class Flood(NamedTuple):
+    """What came of a client that asks again as soon as it is answered."""
+
+    held_s: list[float]  # of each response that tells a throttle time: how long it took
+    told_s: list[float]  # and what it tells
+    sent_bytes: int
+
+
+def _flood(port: int, topic: str) -> Flood:
+    """Flood with the newest Produce of a broker of 1.1."""
+    held_s, told_s, sent_bytes = [], [], 0
+    body = produce_body(topic, record_batch([bytes(_FLOOD_BYTES)]), acks=1)
+    with raw_client(port, client_id="floods") as client:
+        end_s = time.monotonic() + _FLOOD_S
+        while (began_s := time.monotonic()) < end_s:
+            answer = read_produce(client.ask(PRODUCE, _PRODUCE_OF_1_1, body).body)
+            assert answer.error_code == 0
+            sent_bytes += len(body)
+            if answer.throttle_time_ms:
+                held_s.append(time.monotonic() - began_s)
+                told_s.append(answer.throttle_time_ms / 1_000)
+    return Flood(held_s, told_s, sent_bytes)
+
+
+def test_a_response_is_held_as_a_broker_before_2_0_holds_it(kafka_4: Kafka) -> None:
+    windows = {"quota.window.num": 3, "quota.producer.default": _QUOTA}
+    settings = {"enforcement": "delay", "max_throttle_time": None, "kafka": windows}
+    with OldKafka(KAFKA_1_1, config=windows) as old, Proxy(settings, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:
+        sides = [(old.listener(DIRECT).port, create_topic(old)), (proxy.port(), create_topic(kafka_4))]
+        theirs, ours = (flood.result() for flood in [pool.submit(_flood, *side) for side in sides])
+
+    for flood in (theirs, ours):
+        assert len(flood.told_s) > 5
+        for held_s, told_s in zip(flood.held_s, flood.told_s, strict=True):
+            assert held_s > told_s - 0.01
+        assert sum(flood.held_s) == pytest.approx(sum(flood.told_s), rel=0.15)
+    assert ours.sent_bytes / theirs.sent_bytes == pytest.approx(1, abs=0.2)
+    assert sum(ours.held_s) / sum(theirs.held_s) == pytest.approx(1, abs=0.2)

@@ -11,6 +11,8 @@ from typing import Final
 
 from tests.end_to_end.support.processes import HarnessError, run
 
+# The last that held responses back for their throttle time (before KIP-219).
+KAFKA_1_1: Final = "1.1.1"
 KAFKA_2_8: Final = "2.8.2"
 KAFKA_3_9: Final = "3.9.1"
 KAFKA_4: Final = "4.3.1"
@@ -21,8 +23,8 @@ CLIENTS_2_6: Final = "2.6.3"
 _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 # Without a binding slf4j drops what a broker says when it does not come up. 1.7 is what Kafka's jars bring.
 _LOG_BINDING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
-# Kafka 3.9 brings this one, which says nothing without a file of its own.
-_OTHER_BINDING: Final = "slf4j-reload4j"
+# Kafka 3.9 and 1.1 bring these, which say nothing without a file of their own.
+_OTHER_BINDINGS: Final = "slf4j-reload4j,slf4j-log4j12"
 # What the connector needs beside Spark's own jars, each without what it names itself: most of that is in Spark, and
 # some of it is in no repository of Maven's own. The token provider is for delegation tokens only.
 _SPARK_CONNECTOR: Final = (
@@ -61,8 +63,9 @@ def kafka_classpath(version: str) -> str:
     Raises:
         HarnessError: Java or Maven is missing, or Maven could not resolve the release.
     """
-    wanted = [("org.apache.kafka", "kafka_2.13", version), _LOG_BINDING]
-    if version != KAFKA_2_8:  # its tools are among the others
+    scala = "2.12" if version == KAFKA_1_1 else "2.13"
+    wanted = [("org.apache.kafka", f"kafka_{scala}", version), _LOG_BINDING]
+    if version not in (KAFKA_1_1, KAFKA_2_8):  # whose tools are among the others
         wanted.append(("org.apache.kafka", "kafka-tools", version))
     return _classpath(f"kafka-{version}", wanted)
 
@@ -96,7 +99,7 @@ def _resolve(project: str, libraries: Path) -> None:
     try:
         pom = download / "pom.xml"
         pom.write_text(project)
-        settings = [f"-DoutputDirectory={download / 'jars'}", f"-DexcludeArtifactIds={_OTHER_BINDING}"]
+        settings = [f"-DoutputDirectory={download / 'jars'}", f"-DexcludeArtifactIds={_OTHER_BINDINGS}"]
         run([maven, "-q", "-B", "-f", pom, _COPY_DEPENDENCIES, *settings], timeout_s=_PATIENCE_S)
         try:
             (download / "jars").rename(libraries)

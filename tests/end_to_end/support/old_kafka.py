@@ -1,4 +1,4 @@
-"""A Kafka whose followers fetch as brokers of 0.10.1 do: 2.8.2 with ZooKeeper, told to speak to its peers like that."""
+"""Kafka with ZooKeeper: 2.8.2, whose followers are told to fetch as brokers of 0.10.1 do, and older releases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, java
+from tests.end_to_end.support.artifacts import KAFKA_2_8, java, kafka_classpath
 from tests.end_to_end.support.kafka import DIRECT, REPLICATION, Broker, Endpoint, Kafka
 from tests.end_to_end.support.processes import Process, free_port, wait_until
 from tests.end_to_end.support.quick_java import class_archive, reading
@@ -27,6 +27,7 @@ class OldKafka(Kafka):
 
     def __init__(
         self,
+        version: str = KAFKA_2_8,
         *,
         nodes: int = 1,
         inter_broker_proxied: bool = False,
@@ -35,7 +36,7 @@ class OldKafka(Kafka):
     ) -> None:
         """Only remember what is wanted; entering the ``with`` block starts it."""
         super().__init__(
-            KAFKA_2_8,
+            version,
             nodes=nodes,
             proxied=(),
             inter_broker_proxied=inter_broker_proxied,
@@ -60,11 +61,13 @@ class OldKafka(Kafka):
             "admin.enableServer=false\n"
             "maxClientCnxns=0\n"
         )
-        options = reading(class_archive(self.classpath))
+        # The one of 2.8: those before 3.5 do not start on Java 17.
+        classpath = kafka_classpath(KAFKA_2_8)
+        options = reading(class_archive(classpath))
         command = [java(), *options, "-Xmx128m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         main_class = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         log = self._directory / "zookeeper.log"
-        self._zookeeper = Process([*command, "-cp", self.classpath, main_class, properties], log=log)
+        self._zookeeper = Process([*command, "-cp", classpath, main_class, properties], log=log)
         wait_until(self._is_up, timeout_s=_START_TIMEOUT_S, what="ZooKeeper listens")
 
     def _is_up(self) -> bool:
@@ -75,7 +78,7 @@ class OldKafka(Kafka):
         """Nothing: it makes its data directory itself."""
 
     def _trainee(self) -> Kafka:
-        return OldKafka()
+        return OldKafka(self.version)
 
     def _listeners(self) -> dict[str, Endpoint]:
         port = free_port()
