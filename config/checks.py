@@ -11,6 +11,7 @@ from config.document import Document, Location, key_path
 from config.errors import Fault, Severity, UnitError
 from config.fair_call_queue_checks import check_fair_call_queue
 from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
+from config.one_broker_checks import check_one_broker
 from config.quota_checks import check_quotas, warn_of_expired
 from config.quotas_from_checks import check_quotas_from
 from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
@@ -54,6 +55,7 @@ def check(document: Document, *, now_ms: int | None = None) -> list[Fault]:
     _check_broker_ports(document, say)
     _check_tls(document, say)
     _check_shared_upstreams(document, say)
+    check_one_broker(document, warn)
     check_quotas(document, say, warn)
     if now_ms is not None:
         warn_of_expired(document, warn, now_ms=now_ms)

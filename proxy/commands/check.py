@@ -2,16 +2,18 @@
 
 import argparse
 import json
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from config.document import Document, fault_at, parse
+from config.document import Document, Location, fault_at, parse
 from config.errors import ConfigError, Fault, Severity
 from config.load import load_read, read
 from config.model import ProxyConfig, QuotasFromBroker
+from config.one_broker_checks import check_one_broker, hosts_to_find
 from proxy.commands.checked_places import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from proxy.commands.checked_store import StoreReport, report_on
 
@@ -69,7 +71,7 @@ def _check(path: str) -> _Checked:
     more = f"{_elsewhere(config)}{_stored(config, report)}"
     return _Checked(
         file,
-        tuple(sorted((*loaded.warnings, *of_disk), key=lambda finding: finding.line)),
+        tuple(sorted((*loaded.warnings, *of_disk, *_of_names(document)), key=lambda finding: finding.line)),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 
@@ -107,6 +109,25 @@ def _of_disk(report: StoreReport | None, config: ProxyConfig, document: Document
         yield Fault(
             file=document.file, line=line, key=f"quotas[{rules[line]}]", message=message, severity=Severity.WARNING
         )
+
+
+def _of_names(document: Document) -> list[Fault]:
+    """Return what the addresses of hosts tell, which are looked up where two names may be one broker's."""
+    hosts = {name: found for name in hosts_to_find(document) if (found := _addresses_of(name))}
+    faults: list[Fault] = []
+
+    def warn(location: Location, message: str) -> None:
+        faults.append(fault_at(document, location, message, Severity.WARNING))
+
+    check_one_broker(document, warn, hosts=hosts)
+    return faults
+
+
+def _addresses_of(host: str) -> frozenset[str]:
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return frozenset()
 
 
 def _elsewhere(config: ProxyConfig) -> str:

@@ -1,0 +1,78 @@
+"""Two listeners that may lead to one broker under different names are warned of."""
+
+import pytest
+
+from config.document import parse
+from config.errors import Severity
+from config.load import load_bytes
+from config.one_broker_checks import check_one_broker, hosts_to_find
+
+SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
+CLUSTER = "  - {{name: l{}, bind: 127.0.0.1:{}, bootstrap_servers: '{}', broker_ports: {}-{}}}\n"
+
+
+def file_of(*servers: str) -> bytes:
+    """A file with a listener in front of each; ``cluster:`` before the servers of a cluster."""
+    text = "listeners:\n"
+    for number, address in enumerate(servers):
+        port = 9100 + 100 * number
+        kind, _, rest = address.partition(" ")
+        if kind == "cluster":
+            text += CLUSTER.format(number, port, rest, port + 1, port + 50)
+        else:
+            text += SIDECAR.format(number, port, address)
+    return text.encode()
+
+
+def warned(*servers: str) -> list[str]:
+    warnings = load_bytes(file_of(*servers), file="f.yaml").warnings
+    assert {warning.severity for warning in warnings} <= {Severity.WARNING}
+    return [str(warning) for warning in warnings if "share its quotas" in str(warning)]
+
+
+def test_the_warning_names_both_and_what_to_do() -> None:
+    (warning,) = warned("127.0.0.1:19092", "localhost:19092")
+    assert warning == (
+        "f.yaml:3: listeners[1].upstream: warning: localhost:19092 may be the broker at 127.0.0.1:19092 in line 2: "
+        "both listeners then share its quotas, and the shaping of that line holds; write it alike in both"
+    )
+
+
+@pytest.mark.parametrize(
+    ("servers", "count"),
+    [
+        (("127.0.0.1:19092", "[::1]:19092"), 1),
+        (("Broker.example:9092", "broker.example.:9092"), 1),
+        (("127.0.0.1:19092", "localhost:19092", "[::1]:19092"), 2),
+        (("cluster a:9092,b:9092", "cluster b:9092,c:9092"), 1),
+        (("cluster a:9092,b:9092", "b:9092"), 1),
+        (("localhost:19092", "cluster 127.0.0.1:19092"), 1),
+        # Written alike they are one without a question, and other ports and hosts are others.
+        (("127.0.0.1:19092", "127.0.0.1:19092"), 0),
+        (("cluster a:9092,b:9092", "cluster b:9092,a:9092"), 0),
+        (("127.0.0.1:19092", "localhost:19093"), 0),
+        (("127.0.0.1:19092", "127.0.0.2:19092"), 0),
+        (("a:9092", "b:9092"), 0),
+    ],
+)
+def test_what_texts_tell(servers: tuple[str, ...], count: int) -> None:
+    assert len(warned(*servers)) == count
+
+
+def test_what_addresses_of_hosts_tell() -> None:
+    document = parse(file_of("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093").decode(), file="f")
+    assert hosts_to_find(document) == {"a.example", "b.example", "c.example"}
+    found: list[str] = []
+
+    hosts = {"a.example": ["10.0.0.1"], "b.example": ["10.0.0.2", "10.0.0.1"], "c.example": ["10.0.0.3"]}
+    check_one_broker(document, lambda _, message: found.append(message), hosts=hosts)
+
+    assert len(found) == 1
+    assert "b.example:9092 may be the broker at a.example:9092" in found[0]
+    # What the texts tell is said already.
+    check_one_broker(
+        parse(file_of("127.0.0.1:1", "localhost:1").decode(), file="f"),
+        lambda _, message: found.append(message),
+        hosts={"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"]},
+    )
+    assert len(found) == 1
