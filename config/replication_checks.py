@@ -23,7 +23,7 @@ _AT: Final = ("replication",)
 
 def check_replication(document: Document, say: Say, warn: Say) -> None:
     """Tell of every fault of the section that concerns more than one key, and of ``node_id`` beside it."""
-    _check_node_ids(document, say)
+    _check_node_ids(document, say, warn)
     replication = mapping_at(document, *_AT)
     if replication is None:
         return
@@ -33,6 +33,7 @@ def check_replication(document: Document, say: Say, warn: Say) -> None:
     _check_who_is_asked(document, replication, say, warn)
     _warn_of_rates(document, replication, warn)
     _warn_of_nothing(document, replication, warn)
+    _warn_of_part_of_a_follower(document, replication, warn)
 
 
 def _check_sources(replication: Mapping[str, object], say: Say, warn: Say) -> None:
@@ -61,8 +62,8 @@ def _check_paths(document: Document, say: Say) -> None:
             say((*_AT, "paths", index), f"this path has a rate in line {line} already; keep one of them")
 
 
-def _check_node_ids(document: Document, say: Say) -> None:
-    """A node id is one broker's, and a broker has one."""
+def _check_node_ids(document: Document, say: Say, warn: Say) -> None:
+    """A broker has one node id. Two addresses may be one broker's, or have equal node ids in two clusters."""
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for index, listener in elements(document, "listeners"):
@@ -77,7 +78,7 @@ def _check_node_ids(document: Document, say: Say) -> None:
         other_upstream, first = upstream_of.setdefault(node_id, (upstream, line))
         if other_upstream != upstream:
             message = f"{node_id} is also the node id of the broker in line {first}, which has another address"
-            say(location, f"{message}; give each its own")
+            warn(location, f"{message}: the two have one set of quotas if their cluster is one; else give each its own")
         other_node_id, first = node_id_of.setdefault(upstream, (node_id, line))
         if other_node_id != node_id:
             say(location, f"the same upstream has node id {other_node_id} in line {first}; a broker has one")
@@ -162,6 +163,16 @@ def _warn_of_nothing(document: Document, replication: Mapping[str, object], warn
         warn(_AT, f"{message}inter_broker: true, and as one of principals.brokers; there are neither")
     if not any(key in replication for key in (*_RATES, "paths")) and replication.get("from_cluster") is not True:
         warn(_AT, f"nothing is throttled, for there is no rate; give {_RATES[0]}, paths or from_cluster: true")
+
+
+def _warn_of_part_of_a_follower(document: Document, replication: Mapping[str, object], warn: Say) -> None:
+    """A follower fetches from the leaders of all its partitions; this proxy knows of what comes through it."""
+    believed = [listener for _, listener in _listeners(document) if listener.get("inter_broker") is True]
+    upstreams = {address for listener in believed for address in addresses_of(listener.get("upstream"))}
+    if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in believed):
+        message = f"holds for what a follower fetches from {next(iter(upstreams))} alone, the one broker behind this "
+        message += "proxy: from several leaders behind a proxy each, a follower may fetch that much from every one"
+        warn((*_AT, _RATES[1]), f"{message}; let one proxy serve all brokers, or give each proxy its share of the rate")
 
 
 def _listeners(document: Document) -> list[tuple[int, dict[str, object]]]:

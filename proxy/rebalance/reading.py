@@ -24,6 +24,7 @@ from proxy.rebalance.throttles import (
     bursts,
     cluster_limits,
     file_limits,
+    spread,
     unlisted,
     untold,
 )
@@ -99,6 +100,7 @@ class Reader:
         self._admin = admin
         self._replication = config.replication
         self._leaders = _leaders_behind(config)
+        self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
         self._clock_ms = clock_ms
         self._ask_racks = racks
         self._moves: Mapping[Move, Sizes] = {}
@@ -142,6 +144,7 @@ class Reader:
                 *untold(self._throttles),
                 *unlisted(moves, self._throttles),
                 *bursts(moves, limits, self._throttles),
+                *self._spread(moves),
             ),
         )
 
@@ -149,6 +152,11 @@ class Reader:
         yield from cluster_limits(moves, self._throttles)
         if self._replication is not None:
             yield from file_limits(moves, self._replication, leaders=self._leaders, racks=self._racks)
+
+    def _spread(self, moves: Mapping[Move, Sizes]) -> Iterable[str]:
+        if self._replication is None:
+            return ()
+        return spread(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
 
     def _partitions(self, topics: Iterable[str]) -> dict[_Partition, _Fields]:
         names = sorted(topics)

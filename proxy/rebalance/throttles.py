@@ -125,6 +125,31 @@ def unlisted(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator
             )
 
 
+def spread(
+    moves: Mapping[Move, Sizes], replication: Replication, *, leaders: Collection[int] | None, proxied: int
+) -> Iterator[str]:
+    """Yield a sentence for each follower that the file's throttle may hold for in part only.
+
+    Args:
+        moves: What is on its way.
+        replication: The section of the file.
+        leaders: Node ids of the brokers behind the proxy; None: they are not known.
+        proxied: How many brokers are behind it.
+    """
+    if replication.follower_rate is None:
+        return
+    for follower in sorted({move.follower for move in moves}):
+        of = sorted({sizes.leader for move, sizes in moves.items() if move.follower == follower})
+        past = of if leaders is None else [leader for leader in of if leader not in leaders]
+        if len(of) > 1 and (past if leaders is not None else len(of) > proxied):
+            rate = rate_text(replication.follower_rate)
+            yield (
+                f"broker {follower} fetches from {len(of)} leaders, and this file's throttle of it, {rate}, holds at "
+                f"each proxy for itself: behind proxies of their own it may be up to {len(of)} times that; give each "
+                "proxy its share, or let one proxy serve all brokers"
+            )
+
+
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
     """Yield a sentence for each follower whose first responses do not fit into its quota's window (KIP-73)."""
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}

@@ -47,7 +47,8 @@ def test_no_section_throttles_nobody() -> None:
 def test_every_key_reaches_the_model() -> None:
     found = loaded(
         """\
-        listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true, node_id: 1}]
+        listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true, node_id: 1},
+          {name: b, bind: '127.0.0.1:2', upstream: 'k:2', inter_broker: true, node_id: 2}]
         kafka: {replication.quota.window.num: 5, replication.quota.window.size.seconds: 2}
         replication:
           leader.replication.throttled.rate: 50MiB
@@ -81,8 +82,8 @@ def test_every_key_reaches_the_model() -> None:
         leader_replicas={"orders": parse("0:1")},
         follower_replicas={"orders": parse("0:3"), "a.b-c_D": ALL_REPLICAS},
         paths=(
-            ReplicationPath(leader=1, follower=4, rate=10_485_760.0, source="f.yaml:9"),
-            ReplicationPath(leader_rack="a", follower_rack="b", rate=5_242_880.0, source="f.yaml:10"),
+            ReplicationPath(leader=1, follower=4, rate=10_485_760.0, source="f.yaml:10"),
+            ReplicationPath(leader_rack="a", follower_rack="b", rate=5_242_880.0, source="f.yaml:11"),
         ),
         poll_interval_ms=5_000,
         admin_client=AdminClient(
@@ -139,7 +140,8 @@ def test_the_documented_section_is_valid() -> None:
         "use them, from Kafka 3.1 on, go free; give admin_client.bootstrap_servers, or inter_broker: true to the "
         "listener in front of a broker"
     )
-    assert loaded(text.replace("19092}", "19092, inter_broker: true}")).warnings == ()
+    (warning,) = map(str, loaded(text.replace("19092}", "19092, inter_broker: true}")).warnings)
+    assert "a follower fetches from 127.0.0.1:19092 alone" in warning
 
 
 def test_paths_of_files_start_from_the_configurations_directory(tmp_path: Path) -> None:
@@ -310,7 +312,6 @@ def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
 @pytest.mark.parametrize(
     ("others", "fault"),
     [
-        ("{name: b, bind: 'h:2', upstream: 'k:2', node_id: 1}", "1 is also the node id of the broker in line 2"),
         ("{name: b, bind: 'h:2', upstream: 'k:1', node_id: 2}", "the same upstream has node id 1 in line 2"),
         ("{name: b, bind: 'h:2', bootstrap_servers: 'k:2', broker_ports: 5-9, node_id: 1}", "belongs to upstream"),
         ("{name: b, bind: 'h:2', upstream: 'k:2', node_id: x}", "must be a whole number from 0"),
@@ -321,6 +322,32 @@ def test_a_node_id_is_one_brokers(others: str, fault: str) -> None:
 
     assert found.startswith("f.yaml:3: listeners[1].node_id: ")
     assert fault in found
+
+
+def test_two_addresses_with_one_node_id_are_warned_of() -> None:
+    """They may be one broker's, or brokers of two clusters."""
+    text = (
+        "listeners:\n"
+        "  - {name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}\n"
+        "  - {name: b, bind: 'h:2', upstream: 'k:2', node_id: 1}\n"
+    )
+
+    (warning,) = map(str, loaded(text).warnings)
+
+    assert warning.startswith("f.yaml:3: listeners[1].node_id: warning: 1 is also the node id of the broker in line 2")
+
+
+def test_a_followers_limit_behind_a_proxy_of_one_broker_is_warned_of() -> None:
+    rate = "follower.replication.throttled.rate: 50MiB"
+
+    (warning,) = warnings(rate)
+
+    assert "holds for what a follower fetches from k:1 alone" in warning
+    assert warnings(RATE) == []
+    second = ", {name: b, bind: '127.0.0.1:2', upstream: 'k:2', inter_broker: true}]"
+    assert warnings(rate, LISTENERS.replace("]", second)) == []
+    cluster = ", {name: b, bind: '127.0.0.1:2', bootstrap_servers: 'k:2', inter_broker: true}]"
+    assert not any("alone" in warning for warning in warnings(rate, LISTENERS.replace("]", cluster)))
 
 
 def test_listeners_in_front_of_one_broker_may_both_name_it() -> None:

@@ -13,6 +13,7 @@ from proxy.rebalance.throttles import (
     bursts,
     cluster_limits,
     file_limits,
+    spread,
     unlisted,
     untold,
 )
@@ -172,6 +173,27 @@ def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
         "whether broker 1 has a throttle is no",
         "whether broker 4 has a throttle is no",
     ]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "proxied", "is_said"),
+    [
+        (None, 1, True),
+        (None, 2, False),
+        (frozenset({1}), 1, True),
+        (frozenset({2, 3}), 2, True),
+        (frozenset({1, 2}), 2, False),
+    ],
+)
+def test_a_followers_throttle_that_several_proxies_hold_each_for_itself_is_told(
+    leaders: frozenset[int] | None, proxied: int, is_said: bool
+) -> None:
+    """Broker 4 fetches from leaders 1 and 2, broker 5 from leader 2 alone."""
+    notes = list(spread(_MOVES, Replication(follower_rate=5 * MB), leaders=leaders, proxied=proxied))
+
+    assert len(notes) == is_said
+    assert all("broker 4 fetches from 2 leaders" in note and "up to 2 times" in note for note in notes)
+    assert list(spread(_MOVES, Replication(leader_rate=5 * MB), leaders=leaders, proxied=proxied)) == []
 
 
 def test_the_file_brings_no_bursts_for_the_proxy_narrows_what_a_fetch_may_bring() -> None:
