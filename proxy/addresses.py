@@ -1,6 +1,6 @@
 """Where clients are told that the brokers are: which responses say so, and what they say instead.
 
-A client must never hear of a broker's own address, so whatever cannot be read here raises, and closes the connection.
+A client must never be led to a broker's own address, so whatever cannot be read here raises, and closes the connection.
 """
 
 from collections.abc import Callable, Mapping
