@@ -15,7 +15,7 @@ from tests.end_to_end.support.frames import METADATA, raw_client, string
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-_RATE: Final = 40
+_RATE: Final = 20
 _SECONDS: Final = 10
 _WINDOWS: Final = 3
 # What may pass at once, in seconds of the rate: a paced burst, or all but one of the windows.
@@ -32,8 +32,8 @@ class Asked(NamedTuple):
     counted: float = 0.0  # by the proxy
 
 
-def _ask(port: int, topic: str, client_id: str, connections: int) -> Asked:
-    """Ask for the topic on each connection, again and again, each time as soon as the throttle time is over."""
+def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Asked:
+    """Ask for the topic on each connection, again and again, each time as soon as its throttle time is over."""
     end_s = time.monotonic() + _SECONDS
     question = struct.pack(">i", 1) + string(topic) + b"\0"
 
@@ -43,7 +43,7 @@ def _ask(port: int, topic: str, client_id: str, connections: int) -> Asked:
             while time.monotonic() < end_s:
                 throttle_time_ms = int.from_bytes(client.ask(METADATA, _METADATA_VERSION, question).body[:4])
                 answered += time.monotonic() < end_s
-                time.sleep(max(0, min(throttle_time_ms / 1_000, end_s - time.monotonic())))
+                time.sleep(max(0, min(pause_s + throttle_time_ms / 1_000, end_s - time.monotonic())))
         return answered
 
     with ThreadPoolExecutor(connections) as pool:
@@ -80,7 +80,7 @@ def asked(kafka_4: Kafka) -> dict[str, Asked]:
             else pool.submit(_ask, proxy.port(), topic, f"{shaping}-{name}", _CONNECTIONS[name])
             for shaping, name in names
         }
-        running[_FREE] = pool.submit(_ask, proxy.port(), topic, _FREE, 1)
+        running[_FREE] = pool.submit(_ask, proxy.port(), topic, _FREE, 1, pause_s=1 / _RATE / 10)
         done = {name: one.result() for name, one in running.items()}
         metrics = proxy.metrics()
     counted = "kafka_quota_proxy_requests_total"
@@ -98,13 +98,15 @@ def test_a_client_gets_its_rate_of_requests_over_all_its_connections(
     answered = asked[f"{shaping}-{name}"].answered
     connections = _CONNECTIONS.get(name, 1)
 
-    # Each connection has a request that passes before the client is first told to wait.
-    assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + connections
-    assert answered >= 0.9 * _RATE * _SECONDS
+    # A request passes that has nothing unanswered in front of it, as at a broker under its request quota: those of all
+    # connections come at once when a wait is over. Paced, that is owed for ever; sampled, until it leaves the windows.
+    times = 1 if shaping == "paced" else _SECONDS / _WINDOWS
+    assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + times * connections
+    assert answered >= 0.85 * _RATE * _SECONDS
 
 
 def test_a_client_without_a_rate_is_not_held(asked: dict[str, Asked]) -> None:
-    assert asked[_FREE].answered > 3 * _RATE * _SECONDS
+    assert asked[_FREE].answered > 2 * _RATE * _SECONDS
 
 
 def test_each_answered_request_is_counted_once(asked: dict[str, Asked]) -> None:

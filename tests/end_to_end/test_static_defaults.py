@@ -20,7 +20,7 @@ from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_floo
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.proxy import Proxy
 
-_QUOTA: Final = 512 * KIB
+_QUOTA: Final = 256 * KIB
 _SIZE_BYTES: Final = 32 * KIB
 _SECONDS: Final = 10
 _DEFAULTS: Final[dict[str, str | int]] = {
@@ -60,12 +60,23 @@ def _side(kafka: Kafka, port: int) -> Side:
     side = Side(port, create_topic(kafka), create_topic(kafka))
     with raw_client(kafka.listener(DIRECT).port) as client:
         assert client.produce(side.read, batch_of(_SIZE_BYTES)).error_code == 0
+    # Until the broker's Java code is somewhat compiled.
+    produce_flood(port, side.written, client_id="warms up", request_bytes=_SIZE_BYTES, seconds=1)
     return side
 
 
 def _floods(side: Side) -> dict[str, Callable[[], list[Answer]]]:
-    def produce(client_id: str, seconds: float = _SECONDS) -> list[Answer]:
-        return produce_flood(side.port, side.written, client_id=client_id, request_bytes=_SIZE_BYTES, seconds=seconds)
+    left = iter(range(4 * _QUOTA // _SIZE_BYTES))
+
+    def produce(client_id: str, is_over: Callable[[], bool] = lambda: False) -> list[Answer]:
+        return produce_flood(
+            side.port,
+            side.written,
+            client_id=client_id,
+            request_bytes=_SIZE_BYTES,
+            seconds=_SECONDS,
+            is_over=is_over,
+        )
 
     return {
         "one": lambda: produce("one"),
@@ -73,7 +84,7 @@ def _floods(side: Side) -> dict[str, Callable[[], list[Answer]]]:
         "reads": lambda: fetch_flood(
             side.port, side.read, client_id="reads", max_bytes=2 * _SIZE_BYTES, seconds=_SECONDS
         ),
-        _NAMED: lambda: produce(_NAMED, 1),
+        _NAMED: lambda: produce(_NAMED, lambda: next(left, None) is None),
     }
 
 
@@ -98,7 +109,7 @@ def test_each_client_has_the_default_for_itself_as_at_the_old_broker(
     theirs, ours = outcomes
     share = ours.bytes_of(client_id) / _SECONDS / _QUOTA
 
-    assert 0.9 < share < 1.1
+    assert 0.8 < share < 1.1
     # Brokers before 3.8 measure over fewer windows: their bursts are larger, up to a fifth here.
     assert ours.bytes_of(client_id) / theirs.bytes_of(client_id) == pytest.approx(0.9, abs=0.2)
     assert ours.throttled_s(client_id) / theirs.throttled_s(client_id) == pytest.approx(1, abs=0.3)
@@ -106,5 +117,5 @@ def test_each_client_has_the_default_for_itself_as_at_the_old_broker(
 
 def test_a_quota_of_its_own_goes_before_the_default(outcomes: tuple[Outcome, Outcome]) -> None:
     for outcome in outcomes:
-        assert len(outcome.answers[_NAMED]) > 10
+        assert outcome.bytes_of(_NAMED) > 3 * _QUOTA  # more than the default lets pass at once
         assert outcome.throttled_s(_NAMED) == 0
