@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -128,14 +128,13 @@ def _crowd(port: int, topic: str, client_id: str, end: Event) -> None:
     size = int(_QUOTA * _CALM * _CROWD_EVERY_S / _CROWD)
     body = produce_body(topic, record_batch([os.urandom(size)]), acks=1)
     begin_s = time.monotonic()
-    with suppress(OSError, EOFError):  # the proxy goes first
-        while not end.is_set():
-            for client in clients:
-                client.send(PRODUCE, PRODUCE_VERSION, body)
-            for client in clients:
-                client.receive()
-            begin_s += _CROWD_EVERY_S
-            end.wait(max(0.0, begin_s - time.monotonic()))
+    while not end.is_set():
+        for client in clients:
+            client.send(PRODUCE, PRODUCE_VERSION, body)
+        for client in clients:
+            client.receive()
+        begin_s += _CROWD_EVERY_S
+        end.wait(max(0.0, begin_s - time.monotonic()))
     for client in clients:
         client.close()
 
@@ -201,13 +200,15 @@ def record(seconds: int = _SECONDS) -> None:
         for start in processes:
             stack.callback(start().kill)
         time.sleep(_WARM_UP_S)
-        scrapes = list(_scrapes(proxy, seconds))
+        _write(list(_scrapes(proxy, seconds)))
         end.set()
-        proxy.kill()
         for one in running:
             one.result()
+
+
+def _write(scrapes: list[dict[str, float]]) -> None:
     names = sorted(scrapes[-1])
-    lines = [f"{json.dumps(name)}: {json.dumps([one.get(name) for one in scrapes])}" for name in names]
+    lines = [f"{json.dumps(name)}: {json.dumps([one[name] for one in scrapes])}" for name in names]
     RECORDING.parent.mkdir(exist_ok=True)
     RECORDING.write_text(f'{{"interval_s": {_INTERVAL_S}, "series": {{\n' + ",\n".join(lines) + "\n}}\n")
 
