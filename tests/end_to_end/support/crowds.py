@@ -123,9 +123,11 @@ class Outcome:
 
 def topic_to_write(kafka: Kafka, *, partitions: int = 4) -> Topic:
     """Make a topic; what a long flood writes is bounded."""
-    name = create_topic(
-        kafka, partitions=partitions, config={"segment.bytes": str(16 * MIB), "retention.bytes": str(32 * MIB)}
-    )
+    return _topic(kafka, partitions, {"segment.bytes": str(16 * MIB), "retention.bytes": str(32 * MIB)})
+
+
+def _topic(kafka: Kafka, partitions: int, config: dict[str, str]) -> Topic:
+    name = create_topic(kafka, partitions=partitions, config=config)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     uuid = admin.describe_topics(TopicCollection([name]))[name].result(timeout=30).topic_id
     topic_id = struct.pack(">qq", uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
@@ -134,7 +136,7 @@ def topic_to_write(kafka: Kafka, *, partitions: int = 4) -> Topic:
 
 def topic_to_read(kafka: Kafka, *, partitions: int = 4, size_bytes: int = 32 * MIB) -> Topic:
     """Make a topic of so many bytes in batches of 16 KiB."""
-    topic = topic_to_write(kafka, partitions=partitions)
+    topic = _topic(kafka, partitions, {})
     batch = record_batch([os.urandom(BATCH_BYTES)])
     bodies = [old_produce_body(topic.name, batch, acks=1, partition=number) for number in range(partitions)]
     client = RawClient(kafka.listener(DIRECT).port, client_id="prefill")
