@@ -30,6 +30,7 @@ class Asked(NamedTuple):
 
     answered: int  # in time
     counted: float = 0.0  # by the proxy
+    throttled: float = 0.0  # of these
 
 
 def _ask(port: int, topic: str, client_id: str, connections: int, *, pause_s: float = 0) -> Asked:
@@ -83,9 +84,12 @@ def asked(kafka_4: Kafka) -> dict[str, Asked]:
         running[_FREE] = pool.submit(_ask, proxy.port(), topic, _FREE, 1, pause_s=1 / _RATE / 10)
         done = {name: one.result() for name, one in running.items()}
         metrics = proxy.metrics()
-    counted = "kafka_quota_proxy_requests_total"
+
+    def total(name: str, client_id: str) -> float:
+        return metrics.total(f"kafka_quota_proxy_{name}_total", kind="request_rate", client_id=client_id)
+
     return {
-        name: one._replace(counted=metrics.total(counted, kind="request_rate", client_id=name))
+        name: one._replace(counted=total("requests", name), throttled=total("throttled_requests", name))
         for name, one in done.items()
     }
 
@@ -102,11 +106,13 @@ def test_a_client_gets_its_rate_of_requests_over_all_its_connections(
     # connections come at once when a wait is over. Paced, that is owed for ever; sampled, until it leaves the windows.
     times = 1 if shaping == "paced" else _SECONDS / _WINDOWS
     assert answered <= 1.05 * _RATE * (_SECONDS + _AT_ONCE_S[shaping]) + times * connections
-    assert answered >= 0.85 * _RATE * _SECONDS
+    # A machine that does other things as well holds the client without a rate, too.
+    assert answered >= 0.8 * min(_RATE * _SECONDS, asked[_FREE].answered)
 
 
 def test_a_client_without_a_rate_is_not_held(asked: dict[str, Asked]) -> None:
-    assert asked[_FREE].answered > 2 * _RATE * _SECONDS
+    assert asked[_FREE].throttled == 0
+    assert all(one.throttled > 0 for name, one in asked.items() if name != _FREE)
 
 
 def test_each_answered_request_is_counted_once(asked: dict[str, Asked]) -> None:
