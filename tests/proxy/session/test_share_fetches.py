@@ -193,14 +193,41 @@ def test_it_has_its_turn_when_it_comes_back_as_told() -> None:
     assert passed in {share_fetch_request(3, max_bytes=room) for room in range(1, 501)}
 
 
-def test_who_is_put_off_first_has_its_turn_first() -> None:
+def put_off(other: Wire) -> None:
+    assert other.client(share_fetch_request(2)) != b""
+    other.broker(share_fetch_response(2, size_bytes=61))
+    assert other.muted_for_ms > 0
+
+
+def test_share_fetch_that_is_put_off_first_has_its_turn_first() -> None:
     wire = in_debt(5_500)
     first, second = beside(wire), beside(wire)
-    for other in (first, second):
-        other.client(share_fetch_request(2))
-        other.broker(share_fetch_response(2, size_bytes=61))
+    put_off(first)
+    put_off(second)
+    for other in (second, first):
+        other.wait(15_000)
+    bucket = wire.bucket("fetch")
+    bucket.silence(bucket.charge(700, now_ms=second.now_ms), now_ms=second.now_ms)
 
-    assert first.muted_for_ms < second.muted_for_ms
+    for other in (second, first):
+        assert other.client(share_fetch_request(3)) == b""
+    for other in (second, first):
+        other.now_ms += 450
+        other.take_turn()
+
+    assert first.to_broker() != b"" == second.to_broker()
+
+
+def test_share_fetch_that_is_put_off_is_waited_for_while_its_client_is_away() -> None:
+    wire = in_debt(5_500)
+    first = beside(wire)
+    put_off(first)
+    line = wire.bucket("fetch").line
+    assert line is not None
+
+    line.sweep(now_ms=first.now_ms + first.muted_for_ms)
+
+    assert len(line) == 1
 
 
 def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records() -> None:
