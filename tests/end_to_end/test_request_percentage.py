@@ -26,13 +26,13 @@ def ask_to_scale() -> Iterator[Ask]:
 
 def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
     """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size."""
-    with limited_alike(percent=1) as ask:
-        ratio = ask(LOADS[0], 1, 6)
-        handshakes = ask(HANDSHAKE, 1, 6)
+    with limited_alike() as ask:
+        ratio = ask(LOADS[0], 1, 8)
+        handshakes = ask(HANDSHAKE, 1, 4)
 
     assert 0.4 < ratio.median < 3, str(ratio)
     # Both charge for a login where the broker wants none. Were it free here, its client would get ten times as much.
-    assert 0.3 < handshakes.median < 4, str(handshakes)
+    assert 0.1 < handshakes.median < 4, str(handshakes)
 
 
 @pytest.mark.long

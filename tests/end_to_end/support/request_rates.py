@@ -35,6 +35,8 @@ LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 WINDOWS: Final = 3
 # A login where the broker wants none: its answer is ILLEGAL_SASL_STATE.
 HANDSHAKE: Final = "SaslHandshake"
+# Where one client alone would not use up ``PERCENT``.
+_PERCENT_OF: Final[dict[str, float]] = {HANDSHAKE: 1}
 _THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
 _SASL_HANDSHAKE: Final = 17
 _WARM_UP_S: Final = 2
@@ -115,21 +117,20 @@ def measured_scale() -> float:
 
 
 @contextmanager
-def limited_alike(scale: float = 1, percent: float = PERCENT) -> Iterator[Ask]:
+def limited_alike(scale: float = 1) -> Iterator[Ask]:
     """Start a broker and a proxy with the same quota for a client each.
 
     Args:
         scale: The proxy's ``request_time_scale``.
-        percent: Of a thread, which each of the two may have.
 
     Yields:
         A function that lets both ask, first one and then the other: at the same time they would wait for each other,
         which only the proxy takes for work. It takes the name of a question, how many rounds, and how many seconds
         each of the two has in a round.
     """
-    limit = {"request_percentage": percent}
+    limits = {percent: {"request_percentage": percent} for percent in (PERCENT, *_PERCENT_OF.values())}
     settings = {
-        "quotas": [{"client-id": _OURS, **limit}],
+        "quotas": [{"client-id": f"{_OURS} {percent}", **limit} for percent, limit in limits.items()],
         "request_time_scale": scale,
         "kafka": {"quota.window.num": WINDOWS},
     }
@@ -138,7 +139,7 @@ def limited_alike(scale: float = 1, percent: float = PERCENT) -> Iterator[Ask]:
         BrokerQuotas(kafka) as quotas,
         Proxy(settings, kafka) as proxy,
     ):
-        quotas.replace({Entity(None, _THEIRS): limit})
+        quotas.replace({Entity(None, f"{_THEIRS} {percent}"): limit for percent, limit in limits.items()})
         questions = _questions(kafka)
         ports = {_THEIRS: kafka.listener(DIRECT).port, _OURS: proxy.port()}
         asked: set[str] = set()
@@ -149,7 +150,8 @@ def limited_alike(scale: float = 1, percent: float = PERCENT) -> Iterator[Ask]:
             pairs = []
             for _ in range(rounds):
                 rates = []
-                for client_id, port in ports.items():
+                for side, port in ports.items():
+                    client_id = f"{side} {_PERCENT_OF.get(name, PERCENT)}"
                     if client_id in asked:
                         time.sleep(WINDOWS + 1)  # those of the last round are still full
                     asked.add(client_id)
