@@ -165,8 +165,7 @@ class HiddenEndpoints:
         """
         rest = b""
         if self._pieces is not None:
-            self._pieces.lacks_bytes = 0
-            rest = self._pass_on(self._pieces.add(b""))
+            rest = self._pass_on(self._pieces.join())
         if self._held or self._skip_bytes or not self._walk.is_done:
             raise FrameTooSmall("a response that names moved leaders ends before its fields do")
         return rest

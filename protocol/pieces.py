@@ -56,4 +56,8 @@ class Pieces:
         else:
             self._pieces.append(bytearray(data))  # an object for each two bytes would take many times as much
         self.lacks_bytes -= len(data)
-        return b"" if self.lacks_bytes > 0 else b"".join(self._pieces)
+        return b"" if self.lacks_bytes > 0 else self.join()
+
+    def join(self) -> bytes:
+        """Return all that has come."""
+        return b"".join(self._pieces)

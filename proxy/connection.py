@@ -28,6 +28,7 @@ from proxy.addresses import Addresses
 from proxy.call_desk import CallDesk, CallScheduler
 from proxy.counters import Counters
 from proxy.isolation import INTERNAL_ERROR, isolated
+from proxy.late_answers import LateAnswers
 from proxy.late_close import LateClose
 from proxy.latency import Latency
 from proxy.limits import (
@@ -44,6 +45,7 @@ from proxy.limits import (
 from proxy.quota.connections import ListenerQuota
 from proxy.quota.line import Waiter
 from proxy.session import Session
+from proxy.session.unanswered import Unanswered
 from proxy.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -92,6 +94,7 @@ class Port:
         self.connections: set[ClientConnection] = set()
         self.occupancy = Occupancy()  # of connections from when they are accepted until their transport is gone
         self.late_close = LateClose()  # of those who are not served
+        self.late_answers = LateAnswers()  # to those who are gone
         self.broker_count = 0  # transports to brokers
         self.watch: Watch[ClientConnection] = Watch(now_ms=monotonic_ns() // 1_000_000)
         self.spread = Spread()
@@ -420,14 +423,24 @@ class ClientConnection(asyncio.Protocol):
         has_passed = not cause.startswith("upstream_") and self._broker is not None and not self.session.to_broker
         self._let_go()
         self.port.counters.disconnect(cause)
+        unanswered = None
+        try:
+            unanswered = self.session.close(now_ms=self._now_ms(), has_passed=has_passed)
+        finally:
+            self._close_transports(unanswered)
+
+    def _close_transports(self, unanswered: Unanswered | None) -> None:
         for transport in (self._client, self._broker):
             if transport is not None and not transport.is_closing():
                 # Who does not take what was written is not waited for for ever.
                 with suppress(OSError):
                     sock = transport.get_extra_info("socket")
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
-                transport.close()
-        self.session.close(now_ms=self._now_ms(), has_passed=has_passed)
+                if transport is not self._broker or unanswered is None:
+                    transport.close()
+        if unanswered is not None and self._broker is not None:
+            self.port.late_answers.keep(self._broker, unanswered, is_paused=not self._reads_broker)
+            self._forget_broker()
 
     def fail(self) -> None:
         """End it at once, for a fault of this program. Harmless when repeated."""
@@ -455,8 +468,9 @@ class ClientConnection(asyncio.Protocol):
 
     def drop(self, cause: str) -> None:
         """Close both sides now, and forget what was to be written."""
+        transports = (self._client, self._broker)
         self.close(cause)
-        for transport in (self._client, self._broker):
+        for transport in transports:
             if transport is not None:
                 transport.abort()
 

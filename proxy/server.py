@@ -410,6 +410,8 @@ class Server:
         for port in self.ports:
             port.late_close.close()
         await self._drain()
+        for port in self.ports:
+            port.late_answers.close()
         self._dialler.cancel()
         self._finder.close()
         self._follow_cluster(None)

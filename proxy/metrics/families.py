@@ -181,6 +181,20 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     yield _counter("unknown_api", "Requests whose API or version is not known here; they pass.", unknown.items())
     yield _counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
     yield _counter("disconnects", "Ends of client connections.", disconnects)
+    yield _gauge(
+        "awaited_answers",
+        "Connections to brokers that are kept for an answer whose client is gone.",
+        [(labels(listener=port.name), len(port.late_answers)) for port in ports],
+    )
+    yield _counter(
+        "late_answers",
+        "Ends of connections to brokers that were kept for an answer whose client is gone.",
+        [
+            (labels(listener=port.name, result=result), count)
+            for port in ports
+            for result, count in port.late_answers.counts.items()
+        ],
+    )
     yield _counter("logins", "Ends of SASL logins; unknown: accepted, and it cannot be told whom.", logins)
 
 

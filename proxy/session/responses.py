@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Final
 
 from config.model import Enforcement
-from protocol import api_versions, fetch, sasl, share_fetch
+from protocol import api_versions, sasl
 from protocol.api import ApiKey
 from protocol.api_versions import CEILINGS, Versions
 from protocol.errors import (
@@ -30,7 +30,15 @@ from proxy.quota.entity import QuotaKind
 from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, NOTHING, Change, response_change
 from proxy.service_time import NO_TIME
 from proxy.session.requests import LEAST_EMPTY_MS, Requests
-from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Answer
+from proxy.session.state import (
+    API_VERSIONS,
+    EXCHANGED,
+    FETCH,
+    MAX_IN_FLIGHT,
+    PRODUCE,
+    Answer,
+    charged_bytes,
+)
 
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 _RESPONSE_HEAD_BYTES: Final = 8
@@ -257,7 +265,7 @@ class Responses(Requests):
             if api_key == PRODUCE:
                 wait_ms = _charge(bucket, size_bytes, now_ms)
             else:
-                fetched_bytes = _charged_bytes(response_bytes, api_key, api_version)
+                fetched_bytes = charged_bytes(response_bytes, api_key, api_version)
                 wait_ms, put_off_ms = self._end_fetch(bucket, fetched_bytes, now_ms)
         elif sent is None and self._call is not None:
             self._move_up(self._call)  # a question of ours: what it was for waits anew
@@ -351,13 +359,6 @@ def _charge(bucket: Bucket, amount: int, now_ms: int) -> int:
         bucket.line.note(amount)
         bucket.line.wake_first()
     return wait_ms
-
-
-def _charged_bytes(response_bytes: int, api_key: int, api_version: int) -> int:
-    """Return what a consumer's response is charged."""
-    if api_key == SHARE_FETCH:
-        return share_fetch.charged_bytes(response_bytes)
-    return fetch.charged_bytes(response_bytes, api_version)
 
 
 def _throttled(front: Change, position: int, throttle: Change) -> Change:

@@ -24,6 +24,7 @@ from proxy.counters import FAILED
 from proxy.quota.client import Bucket
 from proxy.session.responses import Responses
 from proxy.session.state import PRODUCE
+from proxy.session.unanswered import Unanswered, is_awaited
 
 
 class Session(Responses):
@@ -147,18 +148,28 @@ class Session(Responses):
             if not self._in_flight:
                 self._leave_queue()
 
-    def close(self, *, now_ms: int, has_passed: bool) -> None:
-        """Settle what will not be answered any more.
+    def close(self, *, now_ms: int, has_passed: bool) -> Unanswered | None:
+        """Settle what will not be answered any more, but for fetches that are charged when the broker has answered.
 
         Args:
             now_ms: when the connection ended.
             has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
-                Produce whose client did not wait for the answer, too; else who resets his connections never pays.
+                request whose client did not wait for the answer, too; else a client that resets its connections never
+                pays.
+
+        Returns:
+            What the broker's answers are to be given to from now on; None: nothing awaits them.
         """
-        for index, (_, api_key, _, size_bytes, bucket, sent, reserved_bytes) in enumerate(self._in_flight):
-            is_whole = not self._request_left or index < len(self._in_flight) - 1 or self._acks0 is not None
-            is_charged = has_passed and is_whole
-            if bucket is not None:
+        is_cut_off = self._request_left and self._acks0 is None
+        whole = self._in_flight[:-1] if is_cut_off else self._in_flight
+        unanswered = None
+        if has_passed and any(map(is_awaited, whole)):
+            begun, skip_bytes = self._unread()
+            unanswered = Unanswered(self.account, whole, begun=begun, skip_bytes=skip_bytes)
+        for index, flight in enumerate(self._in_flight):
+            _, api_key, _, size_bytes, bucket, sent, reserved_bytes = flight
+            is_charged = has_passed and index < len(whole)
+            if bucket is not None and not (is_charged and is_awaited(flight)):
                 bucket.settle(reserved_bytes)
                 if is_charged and api_key == PRODUCE:
                     self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
@@ -183,6 +194,12 @@ class Session(Responses):
         if self._login is not None and self._login.is_awaited:
             self.account.listening.counters.login(self._login.mechanism, FAILED)
         self.account.close(now_ms=now_ms)
+        return unanswered
+
+    def _unread(self) -> tuple[bytes, int]:
+        """Return what of the broker's answers has come and waits here, and how much of an answer has been taken up."""
+        begun = self._broker_data[self._broker_at :] if self._broker_pieces is None else self._broker_pieces.join()
+        return begun, self._response_left if self._answer is None else self._answer[2]
 
     def _wake_lines(self) -> None:
         """Have those look again that wait for what this connection has in flight."""

@@ -5,6 +5,7 @@ What happens to it is in ``requests`` and ``responses``.
 
 from typing import Final, NamedTuple
 
+from protocol import fetch, share_fetch
 from protocol.api import ApiKey
 from protocol.node_endpoints import HiddenEndpoints
 from protocol.pieces import Pieces
@@ -37,6 +38,13 @@ InFlight = tuple[int, int, int, int, Bucket | None, Sent | None, int]
 Answer = tuple[int, int, int, int, bool]
 # A mute that does not end: no further request is taken up.
 _FOR_EVER: Final = 1 << 62
+
+
+def charged_bytes(response_bytes: int, api_key: int, api_version: int) -> int:
+    """Return what a consumer's response of so many bytes, without its size prefix, is charged."""
+    if api_key == SHARE_FETCH:
+        return share_fetch.charged_bytes(response_bytes)
+    return fetch.charged_bytes(response_bytes, api_version)
 
 
 class Habit(NamedTuple):

@@ -17,6 +17,7 @@ from proxy.account import Listening, Policy
 from proxy.counters import Counters
 from proxy.quota.broker import BrokerQuotas
 from proxy.session import Session
+from proxy.session.unanswered import Unanswered
 from tests.support.frames import FETCH, fetch_request, fetch_response, produce_request, produce_response
 
 START_MS: Final = 86_400_000
@@ -49,6 +50,7 @@ class Member:
         self.request_bytes = request_bytes
         self.session = Session(crowd.listening, owner=self)
         self.has_left = False
+        self._unanswered: Unanswered | None = None  # of what it asked before it left
         self.is_stalled = False  # its broker answers no more
         self.passed_bytes = 0
         self.empty_answers = 0
@@ -59,8 +61,8 @@ class Member:
         self._correlation_id = 0
 
     def leave(self) -> None:
-        """Close the connection."""
-        self.session.close(now_ms=self.crowd.now_ms, has_passed=True)
+        """Close the connection; a fetch that is unanswered is charged when its answer is ready."""
+        self._unanswered = self.session.close(now_ms=self.crowd.now_ms, has_passed=True)
         self.has_left = True
 
     def ask(self) -> None:
@@ -96,16 +98,19 @@ class Member:
 
     def answer(self) -> None:
         """Let the broker answer the oldest request that it has."""
-        if self.has_left or self.is_stalled:
+        if self.is_stalled or (self.has_left and self._unanswered is None):
             return
         size_bytes = self._answers.pop(0)
         if self.role == "consumer":
             data = fetch_response(self._correlation_id, size_bytes=size_bytes)
         else:
             data = produce_response(self._correlation_id)
-        self.session.now_ns = self.crowd.now_ms * 1_000_000
-        self.session.receive_from_broker(data, now_ms=self.crowd.now_ms)
-        self.settle()
+        if self._unanswered is not None:
+            assert self._unanswered.receive(data, now_ms=self.crowd.now_ms)
+        else:
+            self.session.now_ns = self.crowd.now_ms * 1_000_000
+            self.session.receive_from_broker(data, now_ms=self.crowd.now_ms)
+            self.settle()
         self.passed_bytes += size_bytes
         self.crowd.note(size_bytes)
 
