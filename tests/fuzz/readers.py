@@ -32,6 +32,7 @@ from protocol import (
 )
 from protocol.api import HIGHEST_VERSION, ApiKey
 from protocol.api_versions import CEILINGS
+from protocol.brokers import MAX_CLUSTER_ID_BYTES
 from protocol.errors import ProtocolError
 from protocol.header import RequestHead, read_request_head, read_response_head
 from protocol.node_endpoints import (
@@ -267,6 +268,9 @@ def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> 
 def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None:
     found = _same_anywhere(metadata.find_brokers, frame, version, size, margin)
     if found is not None:
+        with suppress(ProtocolError):
+            cluster_id = metadata.find_cluster_id(margin + frame, len(margin), found, version)
+            assert cluster_id is None or 0 < len(cluster_id.encode()) <= 4 * MAX_CLUSTER_ID_BYTES
         front = metadata.replace_brokers(margin + frame, len(margin), found, TOLD)
         after = front + frame[found.end - len(margin) :]
         _check_size(after, frame)

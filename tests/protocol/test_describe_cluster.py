@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from protocol import describe_cluster
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
     DESCRIBE_CLUSTER,
@@ -35,3 +36,14 @@ def test_describe_cluster_names_other_brokers_and_no_controller(
     listed = brokers if endpoint_type == 1 or version == 0 else ()
     expected = tuple(as_told(broker, "broker_id") for broker in listed if broker.broker_id in TOLD)
     assert after == replace(message, brokers=expected)
+
+
+@pytest.mark.parametrize("version", versions(DESCRIBE_CLUSTER))
+def test_the_id_of_the_cluster_is_read(version: int) -> None:
+    kind = kio_messages.response_class(DESCRIBE_CLUSTER, version)
+    frame = kio_messages.response_frame(kio_messages.example(kind, {"cluster_id": "vPeOCWypqUOSepEvx0cbog"}))
+
+    found = describe_cluster.find_endpoints(frame, 0, version)
+
+    assert found
+    assert found.cluster_id == "vPeOCWypqUOSepEvx0cbog"

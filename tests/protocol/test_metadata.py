@@ -44,3 +44,19 @@ def test_topics_are_not_looked_at() -> None:
     cut = frame[: brokers.end]
 
     assert metadata.find_brokers(cut, 0, 13) == brokers
+
+
+@pytest.mark.parametrize("version", versions(METADATA))
+@pytest.mark.parametrize("cluster_id", ["vPeOCWypqUOSepEvx0cbog", "a", "x" * 256, None, "", "x" * 257])
+def test_the_id_of_the_cluster_is_read_where_there_is_one(version: int, cluster_id: str | None) -> None:
+    kind = kio_messages.response_class(METADATA, version)
+    values = {"cluster_id": cluster_id} if version >= 2 else {}
+    frame = kio_messages.response_frame(kio_messages.example(kind, values, array_length=2))
+    data, start = b"before" + frame, 6
+    brokers = metadata.find_brokers(data, start, version)
+    assert brokers
+
+    known = cluster_id if version >= 2 and cluster_id and len(cluster_id) <= 256 else None
+    assert metadata.find_cluster_id(data, start, brokers, version) == known
+    # It is not waited for, and what lies behind the frame is not read.
+    assert metadata.find_cluster_id(data[: brokers.end], start, brokers, version) is None
