@@ -831,9 +831,10 @@ class Requests(State):
             self._let_go(now_ms)
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None
-            sent.begin()
         claim = account.listening.policy.oauthbearer_claim
         login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)
+        if sent is not None:
+            sent.begin()
         self._in_flight.append((correlation_id, api_key, api_version, size_bytes, None, sent, 0))
         self._await_login()
         return NOTHING

@@ -8,6 +8,7 @@ import pytest
 
 from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
 from protocol.api import ApiKey
+from protocol.errors import ProtocolError
 from protocol.throttle_time import throttle_time_offset
 from proxy.quota.client import Usage
 from proxy.quota.entity import QuotaKind
@@ -21,6 +22,7 @@ from tests.support.frames import (
     other_response,
     produce_request,
     produce_response,
+    request_header,
 )
 from tests.support.rules_in_force import update
 from tests.support.wire import Wire
@@ -356,6 +358,18 @@ def test_an_exempt_user_is_counted_and_not_held_up() -> None:
         ask(wire, number)
 
     assert wire.muted_for_ms == 0
+
+
+def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    ask(wire)
+    broken = framed(request_header(ApiKey.SASL_HANDSHAKE, 1, 2, "etl", is_flexible=False) + b"\x7f\xffshort")
+
+    with pytest.raises(ProtocolError):
+        wire.client(broken)
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    assert wire.bucket("request_rate").in_flight == 0
 
 
 # -- rules that come and go
