@@ -87,6 +87,7 @@ class Account:
         "_payers",
         "_produce_bucket",
         "_slows_nothing",
+        "asked_ms",
         "is_known",
         "left",
         "listening",
@@ -99,6 +100,7 @@ class Account:
         self.listening = listening
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
+        self.asked_ms = 0  # when the broker could begin with the oldest request that is charged to an observed bucket
         self.is_known = False  # whether it has said as whom its connection counts; the first that it comes as stays
         self.refusal = ""  # why the connection is to end: it is one too many
         self._counted_as: Identity | None = None
@@ -202,17 +204,17 @@ class Account:
             Milliseconds that the client is told; 0 where it is only observed.
         """
         enforcement = self.enforcement(bucket)
-        is_enforced = enforcement is not Enforcement.OBSERVE
-        if is_enforced:
-            bucket.silence(wait_ms, now_ms=now_ms)
-            if enforcement is Enforcement.RESPOND and bucket.line:
-                # The client's next request will find others in front of it; better told now than waited for then.
-                wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
-            wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
-        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)
         self.listening.counters.throttled(bucket)
-        if not is_enforced:
+        if enforcement is Enforcement.OBSERVE:
+            took_ms = now_ms - self.asked_ms if bucket.holders <= 1 else 0  # else another goes on meanwhile
+            bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
+        bucket.silence(wait_ms, now_ms=now_ms)
+        if enforcement is Enforcement.RESPOND and bucket.line:
+            # The client's next request will find others in front of it: it is better announced than waited for.
+            wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
+        wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
+        bucket.throttled(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND or not has_answer:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
@@ -235,7 +237,7 @@ class Account:
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
         """Do as ``answer_empty`` with a fetch that has been charged: its broker has answered it without records."""
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
-        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
+        bucket.throttled(wait_ms, now_ms=now_ms)
         self.listening.counters.throttled(bucket)
         if self.enforcement(bucket) is Enforcement.RESPOND:
             self.mute(wait_ms, now_ms=now_ms)

@@ -89,7 +89,7 @@ def longest(account: Account, charges: Iterable[Charge], *, now_ms: int) -> Char
     """Return the charge whose wait counts, which is the longest; None where nobody has to wait.
 
     Where two are equal it is the later one, as in Kafka the request quota's. The waits of those that only observe are
-    counted, and hide nobody's.
+    counted, and hide none of the others. What is owed is owed to each bucket, whichever wait the client is told.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:
@@ -97,6 +97,8 @@ def longest(account: Account, charges: Iterable[Charge], *, now_ms: int) -> Char
             continue
         if account.observes(bucket):
             account.slow_down(bucket, wait_ms, now_ms=now_ms)
-        elif found is None or wait_ms >= found[1]:
+            continue
+        bucket.silence(wait_ms, now_ms=now_ms)
+        if found is None or wait_ms >= found[1]:
             found = bucket, wait_ms
     return found

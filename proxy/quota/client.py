@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
 from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
 from proxy.quota.line import Line, Place
+from proxy.quota.observed import Shadow
 from proxy.quota.pacing import TokenBucket
 from proxy.quota.places import Places
 from proxy.quota.rate import Average, Rate
@@ -26,6 +27,8 @@ SHARED: Final = "<shared>"
 # Some 10 MB at each broker for each kind, while names are made up faster than the usage log is written.
 MAX_DEPARTED: Final = 10_000
 _MAX_INT32: Final = 2**31 - 1
+# What a fetch may always ask for, in milliseconds of its limit.
+_LEAST_FETCH_MS: Final = 50
 
 
 class Usage(NamedTuple):
@@ -80,11 +83,14 @@ class Bucket:
     """
 
     __slots__ = (
+        "_charged",
         "_longest_wait_ms",
         "_reserved_until_ms",
         "_room",
         "_sampled_room",
+        "_shadow",
         "_spread",
+        "_throttled_until_ms",
         "_tokens",
         "_used",
         "also",
@@ -155,6 +161,9 @@ class Bucket:
         self._room = float(UNLIMITED)
         self._tokens: TokenBucket | None = None
         self._spread: TokenBucket | None = None
+        self._shadow: Shadow | None = None
+        self._throttled_until_ms = 0  # when the last wait ends that a response has told
+        self._charged = 0  # by the last request that was over the limit
         self._reserved_until_ms = 0.0
         self._longest_wait_ms = _MAX_INT32
 
@@ -324,6 +333,7 @@ class Bucket:
                 return 0
             window_ms = rate.window_ms(now_ms=now_ms)
             wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
+        self._charged = amount
         return min(wait_ms, self._longest_wait_ms)
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
@@ -403,8 +413,9 @@ class Bucket:
     def fetch_room(self, *, now_ms: int) -> int:
         """Return how many bytes a fetch may ask for now; at least 1, for which a broker gives one batch.
 
-        Of what the limit allows at once, each connection that holds the bucket may ask for its share: all of them may
-        wait at the broker for data, and get it at the same moment.
+        It is what there is room for, and no less than ``_LEAST_FETCH_MS`` of the limit: one batch after the other would
+        cost a client more time than the quota does. Of what the limit allows at once, each connection that holds the
+        bucket may ask for its share: all of them may wait at the broker for data, and get it at the same moment.
         """
         share = self._room / max(1, self.holders)
         if self._tokens is not None:
@@ -414,7 +425,11 @@ class Bucket:
             if self._spread is not None:
                 share *= self._spread.burst_ms / 1_000 * self.limit / self._room
                 room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
-        return max(1, int(min(room - self.in_flight, share, _MAX_INT32)))
+        return max(1, int(min(max(room - self.in_flight, self._least_fetch), share, _MAX_INT32)))
+
+    @property
+    def _least_fetch(self) -> float:
+        return self.limit * _LEAST_FETCH_MS / 1_000
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
         """Take back what was charged and then not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""
@@ -465,18 +480,45 @@ class Bucket:
             return 0
         return self.rate.over_until_ms(0.0 if has_new_rules else self._sampled_room, now_ms=now_ms)
 
-    def throttled(self, wait_ms: int, *, now_ms: int, is_enforced: bool) -> None:
-        """Count one throttled request, of which a response says that it is to wait ``wait_ms``."""
+    def throttled(self, wait_ms: int, *, now_ms: int) -> None:
+        """Count one throttled request, of which a response says that its client is to wait ``wait_ms``.
+
+        Time that passes is counted once, however many connections wait in it.
+        """
         if self.heir is not None:
-            self.heir.throttled(wait_ms, now_ms=now_ms, is_enforced=is_enforced)
+            self.heir.throttled(wait_ms, now_ms=now_ms)
             return
-        if is_enforced:
-            self.throttled_requests += 1
-            self.throttle_time_ms += wait_ms
-            self.throttle_time.record(wait_ms, now_ms=now_ms)
+        self.throttled_requests += 1
+        self.throttle_time.record(wait_ms, now_ms=now_ms)
+        until_ms = now_ms + wait_ms
+        if until_ms > self._throttled_until_ms:
+            self.throttle_time_ms += until_ms - max(now_ms, self._throttled_until_ms)
+            self._throttled_until_ms = until_ms
+
+    def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
+        """Count what enforcement would have done to the request that has just been charged.
+
+        Args:
+            wait_ms: What the charge said; above 0.
+            took_ms: How long the broker took to answer it.
+            now_ms: The time.
+        """
+        if self.heir is not None:
+            self.heir.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
+            return
+        shadow, limit, amount = self._shadow, self.limit, self._charged
+        if self.kind is QuotaKind.FETCH:
+            amount = min(amount, max(1, int(self._least_fetch)))  # it would have been capped
+        if shadow is None or shadow.requests != self.requests - 1:
+            # Since the last one there was a request for which there was room: by then nobody would have waited.
+            waits_ms = [wait_ms]
+            shadow = self._shadow = Shadow(self.rate, self._tokens, wait_ms=wait_ms, now_ms=now_ms)
         else:
-            self.observed_throttled_requests += 1
-            self.observed_throttle_time_ms += wait_ms
+            waits_ms = shadow.charge(amount, limit=limit, took_ms=took_ms, now_ms=now_ms)
+        shadow.requests = self.requests
+        self.observed_throttled_requests += len(waits_ms)
+        for one_ms in waits_ms:
+            self.observed_throttle_time_ms += min(one_ms, self._longest_wait_ms, self.max_throttle_time_ms)
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
         """Let no request pass for ``wait_ms``, whichever connection it comes on."""

@@ -23,6 +23,12 @@ class TokenBucket:
         self._tokens = burst_ms / 1000 * byte_rate_limit
         self._last_ms = now_ms
 
+    def copy(self) -> "TokenBucket":
+        """Return another one with as many tokens."""
+        other = TokenBucket(burst_ms=self.burst_ms, byte_rate_limit=0.0, now_ms=self._last_ms)
+        other._tokens = self._tokens
+        return other
+
     def record(self, value: int, *, byte_rate_limit: float, now_ms: int) -> float:
         """Take ``value`` bytes (negative: put back) and return what is left, negative where bytes are owed."""
         burst = self.burst_ms / 1000 * byte_rate_limit

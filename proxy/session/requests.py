@@ -525,6 +525,8 @@ class Requests(State):
         Else it waits: for what is in front of it on its own connection, or in the line of the bucket.
         """
         if self.account.observes(bucket) or now_ms < self._refuses_until_ms:
+            if not self._in_flight:
+                self.account.asked_ms = now_ms
             return True
         place = self._place
         if place is not None and place.line is not bucket.line:
@@ -666,6 +668,8 @@ class Requests(State):
         bucket, sent = habit.bucket, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
         change, reserved_bytes, is_put_off = NOTHING, 0, False
+        if bucket.is_limited and not is_capped and not self._in_flight:
+            self.account.asked_ms = now_ms
         if is_capped or sent is not None:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True

@@ -273,6 +273,7 @@ class Responses(Requests):
             bucket, wait_ms = self._settle(sent, bucket, wait_ms, size_bytes, response_bytes, now_ms)
         if wait_ms > 0 and bucket is not None:
             wait_ms = self.account.slow_down(bucket, wait_ms, now_ms=now_ms)
+            self.account.asked_ms = now_ms
             if wait_ms and self.account.enforcement(bucket) is Enforcement.DELAY:
                 return api_key, api_version, 4 + response_bytes, wait_ms, True
         return api_key, api_version, 4 + response_bytes, max(wait_ms, put_off_ms), False

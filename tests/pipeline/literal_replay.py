@@ -146,7 +146,7 @@ class LiteralReplay:
             hour.delayed_amount += amount
             hour.longest_delay_ms = max(hour.longest_delay_ms, now_ms - came_ms)
         if wait_ms > 0:
-            self._bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
+            self._bucket.throttled(wait_ms, now_ms=now_ms)
             hour.throttled_requests += 1
             hour.throttle_time_ms += wait_ms
             hour.silent_ms += max(0, now_ms + wait_ms - max(now_ms, self._silent_until_ms))

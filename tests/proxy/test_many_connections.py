@@ -150,3 +150,22 @@ def test_connections_that_leave_give_their_places_back() -> None:
     assert len(bucket.line) <= 1
     assert bucket.holders == 1
     assert sum(crowd.passed) - before_bytes >= LEAST * 30 * LIMIT
+
+
+@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize("number", [1, 30])
+def test_observed_throttle_time_is_what_enforcement_gives_the_same_load(
+    role: str, shaping: Shaping, number: int
+) -> None:
+    """Time counts once for a bucket, however many of its requests wait."""
+    times_ms = []
+    for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):
+        crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: 4)
+        crowd.run(60)
+        quotas = crowd.listening.quotas
+        (bucket,) = quotas.fetch if role == "consumer" else quotas.produce
+        times_ms.append(bucket.throttle_time_ms + bucket.observed_throttle_time_ms)
+
+    enforced_ms, observed_ms = times_ms
+    assert enforced_ms > 40_000
+    assert observed_ms == pytest.approx(enforced_ms, rel=0.1)

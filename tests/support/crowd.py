@@ -133,7 +133,7 @@ class Member:
     def _take_request(self, data: bytes) -> None:
         size_bytes, api_key = unpack_from(">ih", data)
         if api_key == FETCH:
-            max_bytes = unpack_from(">i", data, 4 + 8 + 2 + len("etl") + 12)[0]
+            max_bytes: int = unpack_from(">i", data, 4 + 8 + 2 + len("etl") + 12)[0]
             batch_bytes = self.request_bytes()
             # As many batches as there is room for, and one whatever there is (KIP-74).
             size_bytes = batch_bytes * max(1, min(max_bytes, self.crowd.partition_bytes) // batch_bytes)
@@ -198,7 +198,7 @@ class Crowd:
         policy = Policy(104_857_600, enforcement, False, "sub")
         self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
         self.listening.quotas.turns.wake = lambda waiter: self.at(self.now_ms, waiter.take_turn)
-        self.answer_ms = lambda: answer_ms(self.random)
+        self.answer_ms: Callable[[], int] = lambda: answer_ms(self.random)
         self.passed_ms: list[int] = []
         self.passed: list[int] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []

@@ -85,8 +85,8 @@ def test_a_bucket_has_its_counters_in_base_units() -> None:
     bucket = bucket_of(server, QuotaKind.PRODUCE)
     bucket.charge(2_300, now_ms=NOW_MS)
     bucket.charge(700, now_ms=NOW_MS)
-    bucket.throttled(1_500, now_ms=NOW_MS, is_enforced=True)
-    bucket.throttled(250, now_ms=NOW_MS, is_enforced=False)
+    bucket.throttled(1_500, now_ms=NOW_MS)
+    bucket.observe(250, took_ms=0, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -149,7 +149,7 @@ def test_kafkas_family_has_kafkas_names_and_units() -> None:
     server = Server(config(LIMIT))
     bucket = bucket_of(server, QuotaKind.PRODUCE)
     bucket.charge(5_000_000, now_ms=NOW_MS)
-    bucket.throttled(1_500, now_ms=NOW_MS, is_enforced=True)
+    bucket.throttled(1_500, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
@@ -210,7 +210,7 @@ def test_request_time_is_in_seconds_and_in_kafkas_family_in_per_cent() -> None:
     server = Server(config(KINDS))
     bucket = bucket_of(server, QuotaKind.REQUEST)
     bucket.charge(2_500_000_000, now_ms=NOW_MS)
-    bucket.throttled(300, now_ms=NOW_MS, is_enforced=True)
+    bucket.throttled(300, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 

@@ -24,7 +24,7 @@ def charge(quotas: BrokerQuotas, client_id: str, amount: int, now_ms: int = NOW_
     bucket = quotas.produce.bucket(user="ANONYMOUS", client_id=client_id, now_ms=now_ms)
     wait_ms = bucket.charge(amount, now_ms=now_ms)
     if wait_ms > 0:
-        bucket.throttled(wait_ms, now_ms=now_ms, is_enforced=True)
+        bucket.throttled(wait_ms, now_ms=now_ms)
 
 
 def rows_of(*quotas: BrokerQuotas, now_ms: int = NOW_MS) -> list[Row]:

@@ -108,7 +108,7 @@ def test_what_was_in_flight_is_charged_where_the_sum_is() -> None:
     one.absorb(other, now_ms=NOW_MS)
     wait_ms = theirs.charge(20_000, now_ms=NOW_MS)
     theirs.silence(wait_ms, now_ms=NOW_MS)
-    theirs.throttled(wait_ms, now_ms=NOW_MS, is_enforced=True)
+    theirs.throttled(wait_ms, now_ms=NOW_MS)
     one.release(theirs, now_ms=NOW_MS)
 
     assert wait_ms == 10_000

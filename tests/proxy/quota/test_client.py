@@ -325,9 +325,9 @@ def test_a_paced_client_is_even_to_the_second_where_a_sampled_one_waits_for_ten(
 def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:
     bucket = alices(manager_of(rule("alice")))
 
-    bucket.throttled(40, now_ms=0, is_enforced=True)
-    bucket.throttled(60, now_ms=1_000, is_enforced=True)
-    bucket.throttled(7, now_ms=2_000, is_enforced=False)
+    bucket.throttled(40, now_ms=0)
+    bucket.throttled(60, now_ms=1_000)
+    bucket.observe(7, took_ms=0, now_ms=2_000)
 
     assert bucket.throttled_requests == 2
     assert bucket.throttle_time_ms == 100

@@ -71,7 +71,7 @@ def test_a_record_says_what_was_used_under_which_rule() -> None:
     bucket = charge(quotas, 30_000)
     charge(quotas, 12_000)
     quotas.hold(bucket)
-    bucket.throttled(310, now_ms=0, is_enforced=True)
+    bucket.throttled(310, now_ms=0)
 
     assert read(one, Broker(3, quotas, enforces=True)) == {
         Identity(3, "produce", "", "etl"): Used(
@@ -139,7 +139,7 @@ def test_whether_it_is_enforced_the_rule_says_and_else_the_listener(
 
 def test_waits_that_are_only_observed_are_logged_as_such() -> None:
     quotas = BrokerQuotas(CONFIG)
-    charge(quotas, 10).throttled(400, now_ms=0, is_enforced=False)
+    charge(quotas, 10).observe(400, took_ms=0, now_ms=0)
 
     (used,) = read(meter(), Broker(3, quotas, enforces=True)).values()
 
@@ -152,7 +152,7 @@ def test_a_wait_that_is_told_in_a_later_interval_is_in_its_record() -> None:
     broker = Broker(3, quotas, enforces=True)
     bucket = charge(quotas, 4, kind=QuotaKind.MUTATION)
     read(one, broker)
-    bucket.throttled(70, now_ms=1_500, is_enforced=True)
+    bucket.throttled(70, now_ms=1_500)
     bucket.uncharge(3, now_ms=1_500)
 
     (used,) = read(one, broker, now_ms=2_000).values()
@@ -385,9 +385,14 @@ class Sums(RuleBasedStateMachine):
         bucket = charge(quotas, amount, kind=kind, user=user or "bob", client_id=client_id, now_ms=self.now_ms)
         self._count(bucket, amount, 1)
         if wait_ms:
-            bucket.throttled(wait_ms, now_ms=self.now_ms, is_enforced=bool(wait_ms % 2))
-            self.charged[kind.label][2] += 1
-            self.charged[kind.label][3] += wait_ms
+            before = bucket.usage
+            if wait_ms % 2:
+                bucket.throttled(wait_ms, now_ms=self.now_ms)
+            else:
+                bucket.observe(wait_ms, took_ms=0, now_ms=self.now_ms)
+            counted = bucket.usage.minus(before)  # time that other waits have counted is not counted once more
+            self.charged[kind.label][2] += counted.throttled_requests + counted.observed_throttled_requests
+            self.charged[kind.label][3] += counted.throttle_time_ms + counted.observed_throttle_time_ms
         if is_held:
             quotas.hold(bucket)
             self.held.append((quotas, bucket))

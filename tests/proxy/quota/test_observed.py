@@ -1,0 +1,74 @@
+"""What enforcement would have done, counted without it."""
+
+from config.model import QuotaRule, Shaping
+from proxy.quota.client import Bucket, ClientQuotaManager
+from proxy.quota.entity import QuotaKind
+
+
+def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int | None = None) -> Bucket:
+    """Return a bucket of 500 B/s."""
+    rule = QuotaRule(client_id="etl", producer_byte_rate=500.0)
+    manager = ClientQuotaManager(QuotaKind.PRODUCE, [rule], shaping=shaping, max_throttle_time_ms=max_throttle_time_ms)
+    return manager.bucket(user="ANONYMOUS", client_id="etl", now_ms=0)
+
+
+def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
+    """Charge a request, and observe it where it is over the limit."""
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+    if wait_ms > 0:
+        bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
+
+
+def test_one_request_over_the_limit_would_have_waited_once() -> None:
+    bucket = bucket_of()
+    send(bucket, 6_000, now_ms=0)
+
+    assert bucket.observed_throttled_requests == 1
+    assert bucket.observed_throttle_time_ms == 2_000
+
+
+def test_requests_that_come_while_the_client_would_wait_count_no_time() -> None:
+    bucket = bucket_of()
+    send(bucket, 6_000, now_ms=0)
+    for now_ms in range(10, 2_000, 10):
+        send(bucket, 1_000, now_ms=now_ms)
+
+    assert bucket.observed_throttled_requests == 1
+    assert bucket.observed_throttle_time_ms == 2_000
+
+
+def test_one_request_goes_out_when_the_wait_would_have_ended() -> None:
+    bucket = bucket_of()
+    send(bucket, 6_000, now_ms=0)
+    send(bucket, 500, now_ms=1_000)
+    send(bucket, 500, now_ms=2_500)
+
+    # 6,500 B in ten seconds are 30 % over 500 B/s: three seconds from 2,000 ms on. The last one would wait for that.
+    assert bucket.observed_throttled_requests == 2
+    assert bucket.observed_throttle_time_ms == 2_000 + 3_000
+
+
+def test_a_broker_that_takes_long_makes_the_next_charge_later() -> None:
+    bucket = bucket_of(Shaping.PACED)
+    send(bucket, 1_000, now_ms=0)
+    send(bucket, 250, now_ms=500, took_ms=400)
+    send(bucket, 250, now_ms=1_400, took_ms=400)
+
+    # 500 B owed: one second. What waited is charged at 1,400 ms, when 200 B have flowed in.
+    assert bucket.observed_throttle_time_ms == 1_000 + 100
+
+
+def test_no_wait_counts_for_more_than_a_response_may_say() -> None:
+    bucket = bucket_of(max_throttle_time_ms=25_000)
+    send(bucket, 100_000, now_ms=0)
+
+    assert bucket.observed_throttle_time_ms == 25_000
+
+
+def test_after_a_request_for_which_there_was_room_the_count_begins_with_what_was_used() -> None:
+    bucket = bucket_of(Shaping.PACED)
+    send(bucket, 1_000, now_ms=0)
+    send(bucket, 100, now_ms=60_000)
+    send(bucket, 500, now_ms=60_000)
+
+    assert bucket.observed_throttle_time_ms == 1_000 + 200
