@@ -179,9 +179,10 @@ class AdminPort:
 
     def _forget(self, one: "_Waiting") -> None:
         """Leave the connection to its thread, or to its end."""
+        if self._waiting.pop(one.connection, None) is None:
+            return
         if one.timer is not None:
             one.timer.cancel()
-        self._waiting.pop(one.connection, None)
         self._loop.remove_reader(one.connection)
         self._loop.remove_writer(one.connection)
 

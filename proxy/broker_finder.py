@@ -24,6 +24,7 @@ from proxy.brokers import Brokers
 from proxy.connection import Gate
 from proxy.discovery import ask
 from proxy.host_finder import Lookups
+from proxy.isolation import alone
 from proxy.quota_topic.own_address import own_bind
 from proxy.same_broker import Identity, node_at
 from proxy.upstream import Upstream
@@ -132,6 +133,6 @@ class BrokerFinder:
         )
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.get_running_loop().create_task(alone(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

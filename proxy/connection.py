@@ -733,14 +733,22 @@ class _Parting(asyncio.Protocol):
 class BrokerConnection(asyncio.Protocol):
     """The broker's transport; all it hears goes to its ``ClientConnection``, which has it once the dial is done."""
 
-    __slots__ = ("_owner",)
+    __slots__ = ("_owner", "_transport")
 
     def __init__(self, owner: ClientConnection) -> None:
         self._owner = owner
+        self._transport: asyncio.BaseTransport | None = None
 
     def fail(self) -> None:
         """See ``ClientConnection.fail``."""
+        if self._transport is not None:
+            cast(asyncio.Transport, self._transport).abort()
         self._owner.fail()
+
+    @isolated
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember the transport, which is the owner's once the dial is done."""
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         """See ``ClientConnection.broker_received``."""

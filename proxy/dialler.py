@@ -12,7 +12,7 @@ from typing import Final
 
 from config.model import Address
 from proxy.connection import BrokerConnection, ClientConnection, Dialling
-from proxy.isolation import INTERNAL_ERROR, alone, repeated
+from proxy.isolation import alone, repeated
 from proxy.tls import broker_fault
 from proxy.tls_transport import TlsTransport
 from proxy.upstream import Upstream, local_address, numeric
@@ -61,9 +61,8 @@ class Dialler:
         """Give turns to those that wait, as far as there are any."""
         while line.waiting and len(line.running) < _MAX_DIALS:
             dial, _ = line.waiting.popitem(last=False)
-            dial.task = self._tasks.create_task(
-                alone(self._dial(dial.connection), fail=partial(dial.connection.broker_failed, INTERNAL_ERROR))
-            )
+            broker = BrokerConnection(dial.connection)
+            dial.task = self._tasks.create_task(alone(self._dial(dial.connection, broker), fail=broker.fail))
             dial.task.add_done_callback(partial(self._end, line, dial))
             line.running.add(dial)
 
@@ -74,17 +73,17 @@ class Dialler:
         if not line.running and self._lines.get(line.address) is line:
             del self._lines[line.address]
 
-    async def _dial(self, connection: ClientConnection) -> None:
+    async def _dial(self, connection: ClientConnection, broker: BrokerConnection) -> None:
         upstream = connection.gate.upstream
         address = upstream.address
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
                 if upstream.tls is None:
                     transport, _ = await asyncio.get_running_loop().create_connection(
-                        lambda: BrokerConnection(connection), address.host, address.port, local_addr=self._local_addr
+                        lambda: broker, address.host, address.port, local_addr=self._local_addr
                     )
                 else:
-                    transport = await self._dial_tls(connection, upstream, upstream.tls.context)
+                    transport = await self._dial_tls(broker, upstream, upstream.tls.context)
         except TimeoutError:
             _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
             connection.broker_failed("upstream_timeout")
@@ -98,23 +97,19 @@ class Dialler:
         else:
             upstream.failures = 0
             upstream.is_reachable = True
-            try:
-                # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and does not
-                # tell its protocol.
-                connection.broker_connected(transport)
-            except Exception:
-                transport.abort()
-                raise
+            # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and does not tell
+            # its protocol.
+            connection.broker_connected(transport)
 
     async def _dial_tls(
-        self, connection: ClientConnection, upstream: Upstream, context: ssl.SSLContext
+        self, broker: BrokerConnection, upstream: Upstream, context: ssl.SSLContext
     ) -> asyncio.Transport:
         address = upstream.address
         done = asyncio.get_running_loop().create_future()
 
         def welcome(_: ssl.SSLObject) -> BrokerConnection:
             done.set_result(None)
-            return BrokerConnection(connection)
+            return broker
 
         def fail(_: TlsTransport, error: Exception) -> None:
             if not done.done():

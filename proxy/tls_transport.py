@@ -141,23 +141,20 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on."""
-        self._is_closing = True
-        self._cancel_timer()
-        if self.is_up:
-            self._above.connection_lost(self.error or exc)
-        elif self.error is None:
-            self._note(exc or self._hung_up())
+        self._end_above(exc)
 
     def fail(self) -> None:
         """Close at once, for a fault of this program, and tell whom it belongs to. Harmless when repeated."""
         self.abort()
-        self.connection_lost(RuntimeError(INTERNAL_ERROR))
+        self._end_above(RuntimeError(INTERNAL_ERROR))
 
     # -- what the protocol above asks --
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base class has it
         """Return what is known of the connection; ``ssl_object`` is the ``ssl.SSLObject``."""
-        return self._tls if name == "ssl_object" else self._below.get_extra_info(name, default)
+        if name == "ssl_object":
+            return self._tls
+        return self._below.get_extra_info(name, default) if hasattr(self, "_below") else default
 
     def is_closing(self) -> bool:
         """Whether the connection is closed or about to be."""
@@ -329,6 +326,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             self._flush()
             self._below.close()
+
+    def _end_above(self, error: Exception | None) -> None:
+        self._is_closing = True
+        self._cancel_timer()
+        if self.is_up:
+            self._above.connection_lost(self.error or error)
+        elif self.error is None:
+            self._note(error or self._hung_up())
 
     def _note(self, error: Exception) -> None:
         self._cancel_timer()

@@ -65,14 +65,19 @@ class QuotaBroker:
         head = frame[8:12] + pack(">hB", 0, len(known) + 1)
         return framed(head + keys + pack(">iB", 0, 0))
 
-    def _describe(self, frame: bytes) -> bytes:
-        request = read_describe_request(frame)
+    def told_now(self) -> dict[Entity, StoredRule]:
+        """Return what it tells when it is asked now."""
         self.asked += 1
         if self._late:
             self._late -= 1
         else:
             self.told = dict(self.rules)
-        response = refuse_describe(self.error_code, "No.") if self.error_code else describe(self.told, request)
+        return self.told
+
+    def _describe(self, frame: bytes) -> bytes:
+        request = read_describe_request(frame)
+        told = self.told_now()
+        response = refuse_describe(self.error_code, "No.") if self.error_code else describe(told, request)
         return write_describe_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
     def _alter(self, frame: bytes) -> bytes:

@@ -1,0 +1,869 @@
+"""Each callback, task and thread of the proxy raises once, while a client goes on being served.
+
+Which there are is not written here. ``tests.support.faults`` watches what the loop and threads call while a proxy with
+all that it can have is busy, and reads in the source what is given to the loop. What the source has and the proxy was
+not seen to call fails the test: then a part of ``PARTS`` is missing.
+"""
+
+import asyncio
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from pathlib import Path
+from struct import unpack_from
+from time import monotonic
+from types import FrameType
+from typing import Final, cast
+
+import pytest
+
+from config.load import load
+from config.model import (
+    DEFAULT,
+    Address,
+    Admin,
+    AdminClient,
+    ClientTls,
+    FairCallQueue,
+    IpRule,
+    KafkaSettings,
+    Listener,
+    Principals,
+    ProxyConfig,
+    ProxyProtocol,
+    QuotaRule,
+    QuotasFromBroker,
+    Replication,
+    Store,
+    UpstreamTls,
+    UsageFiles,
+    UsageLog,
+)
+from config.quota_record import Rule
+from protocol.client_quotas import (
+    Alteration,
+    AlterRequest,
+    DescribeRequest,
+    Op,
+    write_alter_request,
+    write_describe_request,
+)
+from proxy import isolation
+from proxy.admin import AdminServer
+from proxy.broker_quotas.told import Told
+from proxy.connection import ClientConnection
+from proxy.isolation import internal_errors
+from proxy.reload import Reloader
+from proxy.server import Server
+from tests.proxy.quota_topic.test_reader import Cluster
+from tests.proxy.test_broker_finder import Node
+from tests.proxy.test_fleet import client_at, cluster_of, front_of, port_of
+from tests.proxy.test_replication_watcher import Script
+from tests.support.certificates import Authority
+from tests.support.faults import Entry, Faults, expected
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    metadata_request,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.quota_broker import QuotaBroker
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    deaf_broker,
+    eventually,
+    free_port,
+    free_ports,
+    listener_to,
+    on_uvloop,
+    stub_broker,
+)
+from tests.support.topic_cluster import SETTINGS
+from tests.support.topic_log import TopicLog, made_up
+
+# How long after its end the proxy may still be at work for a part of what clients do.
+SETTLES_S: Final = 0.03
+P: Final = "producer_byte_rate"
+BIG_BYTES: Final = 6 * 1024 * 1024
+# Of one of these the system takes so much, and the rest is read at once and fills a transport.
+PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
+# Whatever recurs does so every some milliseconds here, and what is waited for long is given up soon.
+HURRIED: Final = {
+    "proxy.isolation._AGAIN_S": 0.02,
+    "proxy.server._SWEEP_EVERY_S": 0.02,
+    "proxy.server._EXPIRY_EVERY_S": 0.02,
+    "proxy.dialler._PROBE_EVERY_S": 0.02,
+    "proxy.dialler._DIAL_TIMEOUT_S": 0.3,
+    "proxy.fleet._ASK_EVERY_S": 0.02,
+    "proxy.tls._POLL_S": 0.02,
+    "proxy.tls_transport.HANDSHAKE_TIMEOUT_S": 0.5,
+    "proxy.connection._PARTING_S": 0.15,
+    "proxy.late_answers.LONGEST_S": 0.05,
+    "proxy.admin_port._WAIT_TIMEOUT_S": 0.1,
+    "proxy.admin_port._DEADLINE_S": 0.3,
+    "proxy.admin_port._REST_S": 0.02,
+    "proxy.acceptor._REST_S": 0.02,
+    "proxy.calls.UPLOAD_GRACE_US": 20_000,
+    "proxy.quota_desk._SUMMED_UP_AFTER_S": 0.02,
+    "proxy.quota_store.directory._LEAST_JOURNAL_BYTES": 500,
+    "proxy.replication_watcher._LEAST_BETWEEN_S": 0.02,
+    "proxy.broker_quotas.follower._LONGEST_WAIT_S": 0.1,
+    "proxy.fleet._ASK_AGAIN_S": 0.02,
+    "proxy.quota_topic.reader._BACKOFF_S": 0.01,
+    "proxy.quota_topic.reader._MOST_BACKOFF_S": 0.01,
+    "proxy.quota_topic.reader._LOOK_S": 0.02,
+    "proxy.quota_topic.watcher._AGAIN_S": 0.02,
+    "proxy.quota_keeper.topic._LOOK_S": 0.02,
+    "proxy.quota_timer._AGAIN_S": 0.02,
+}
+
+
+def answers(frame: bytes) -> bytes:
+    api_key: int = unpack_from(">h", frame, 4)[0]
+    if api_key == 0:
+        return produce_response(correlation_id(frame)) if unpack_from(">h", frame, 8) else b""
+    if api_key == 1:
+        if b"unanswered" in frame:
+            return b""
+        asked = re.search(rb"parting-([0-9]+)", frame)
+        return fetch_response(correlation_id(frame), size_bytes=int(asked[1]) if asked else BIG_BYTES)
+    return other_response(correlation_id(frame))
+
+
+@dataclass
+class Bed:
+    """A proxy, and what is around it."""
+
+    server: Server
+    path: Path
+    admin: AdminServer | None = None
+    quota_broker: QuotaBroker = field(default_factory=QuotaBroker)
+    topic: TopicLog | Cluster | None = None
+    node: Node = field(default_factory=Node)
+    restarts: StubBroker | None = None  # with that node
+    begun: set[Entry] = field(default_factory=set)  # what was called before there was a client
+    names: int = 0
+    asked: int = 0
+    wrong: list[bytes] = field(default_factory=list)
+    witness: ClientConnection | None = None
+
+    def spares(self, frame: FrameType) -> bool:
+        """Whether a frame is at work for the witness."""
+        if self.witness is None:
+            return False
+        one = frame.f_locals.get("self")
+        return self.witness in (one, getattr(one, "_owner", None), frame.f_locals.get("connection"))
+
+    def listener(self, name: str) -> int:
+        return [port.name for port in self.server.ports].index(name)
+
+    @asynccontextmanager
+    async def client(self, listener: str, *, tls: bool = False) -> AsyncIterator[Client]:
+        context = ssl.create_default_context(cafile=str(self.path / "ca.pem")) if tls else None
+        async with client_of(self.server, port=self.listener(listener), tls=context) as client:
+            yield client
+
+    def new_name(self) -> str:
+        self.names += 1
+        return f"client-{self.names}"
+
+    async def witness_on(self) -> None:
+        """Ask all the time, as a client to which nothing is to happen."""
+        async with self.client("plain") as client:
+            await client.ask(other_request(0, client_id="witness"))
+            (self.witness,) = self.server.ports[self.listener("plain")].connections
+            while True:
+                self.asked += 1
+                number = self.asked
+                answer = await client.ask(produce_request(number, client_id="witness"))
+                if answer != produce_response(number):
+                    self.wrong.append(answer)
+                await asyncio.sleep(0.002)
+
+    def has_nothing_left(self, sockets: int) -> bool:
+        """Whether nothing is left of what came and went, but for the witness."""
+        ports = self.server.ports
+        return (
+            {connection for port in ports for connection in port.connections} == {self.witness}
+            and sum(port.occupancy.total for port in ports) == 1
+            and sum(port.broker_count for port in ports) == 1
+            and not any(len(port.late_close) or len(port.late_answers) for port in ports)
+            and not any(door.shaking for door in self.server._tls_doors)
+            and not self.server._dialler._lines
+            and not any(
+                desk.dispatcher.in_flight or len(desk.dispatcher.queue) for _, desk in self.server.desks_by_name
+            )
+            and open_sockets() <= sockets
+        )
+
+    def left(self) -> str:
+        """Return what is left, for who reads of it."""
+        ports = [
+            (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.late_close))
+            for port in self.server.ports
+            if port.connections or port.occupancy.total or port.broker_count or len(port.late_close)
+        ]
+        shaking = [len(door.shaking) for door in self.server._tls_doors]
+        desks = [(desk.dispatcher.in_flight, len(desk.dispatcher.queue)) for _, desk in self.server.desks_by_name]
+        return f"{ports=} {shaking=} {desks=} dials={self.server._dialler._lines}"
+
+
+def open_sockets() -> int:
+    """Return how many this process has."""
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile, as that of the directory is
+            count += descriptor.is_socket()
+    return count
+
+
+Part = Callable[[Bed], Coroutine[None, None, None]]
+PARTS: Final[dict[str, list[Part]]] = {"whole": [], "broker": [], "topic": [], "store": []}
+
+
+def part(*kinds: str) -> Callable[[Part], Part]:
+    """Make what follows a part of what clients do at proxies of these kinds."""
+
+    def add(function: Part) -> Part:
+        for kind in kinds:
+            PARTS[kind].append(function)
+        return function
+
+    return add
+
+
+@part(*PARTS)
+async def idle(_: Bed) -> None:
+    await asyncio.sleep(0.1)
+
+
+@part("whole")
+async def closes_its_side(bed: Bed) -> None:
+    async with bed.client("plain") as client:
+        await client.ask(other_request())
+        client.writer.write_eof()
+        await client.answer()
+
+
+@part("whole")
+async def resets(bed: Bed) -> None:
+    async with bed.client("plain") as client:
+        await client.ask(other_request())
+        client.reset()
+        await asyncio.sleep(0.01)
+
+
+@part("whole")
+async def waits_for_its_throttle_time(bed: Bed) -> None:
+    name = bed.new_name()
+    async with bed.client("plain") as client:
+        await client.ask(produce_request(1, client_id=name, size_bytes=1_050))
+        await client.ask(produce_request(2, client_id=name))
+
+
+@part("whole")
+async def reads_slowly(bed: Bed) -> None:
+    async with bed.client("plain") as client:
+        await client.send(fetch_request(client_id="reader"))
+        await asyncio.sleep(0.05)
+        await client.answer()
+
+
+@part("whole")
+async def sends_what_the_broker_reads_slowly(bed: Bed) -> None:
+    async with bed.client("slow") as client:
+        await client.send(produce_request(client_id="writer", size_bytes=BIG_BYTES))
+        await client.answer()
+
+
+@part("whole")
+async def comes_with_tls(bed: Bed) -> None:
+    async with bed.client("tls", tls=True) as client:
+        await client.send(fetch_request(client_id="reader"))
+        await asyncio.sleep(0.05)
+        await client.answer()
+        client.writer.close()
+        await asyncio.sleep(0.02)
+
+
+@part("whole")
+async def sends_slowly_with_tls(bed: Bed) -> None:
+    async with bed.client("slow tls", tls=True) as client:
+        await client.send(produce_request(client_id="writer", size_bytes=BIG_BYTES))
+        await client.answer()
+
+
+@part("whole")
+async def leaves_behind_what_is_throttled_with_tls(bed: Bed) -> None:
+    name = bed.new_name()
+    async with bed.client("tls", tls=True) as client:
+        await client.ask(produce_request(1, client_id=name, size_bytes=1_050))
+        client.writer.write(produce_request(2, client_id=name))
+        client.writer.close()
+        await asyncio.sleep(0.15)
+
+
+@part("whole")
+async def shakes_no_hands(bed: Bed) -> None:
+    async with bed.client("tls") as silent, bed.client("tls") as rude:
+        await rude.ask(other_request())
+        await silent.answer()
+
+
+@part("whole")
+async def is_refused(bed: Bed) -> None:
+    async with bed.client("refused") as client:
+        await client.ask(other_request())
+
+
+@part("whole")
+async def is_not_answered(bed: Bed) -> None:
+    async with bed.client("deaf") as client:
+        await client.ask(other_request())
+
+
+@part("whole")
+async def is_bid_to_leave(bed: Bed) -> None:
+    for size_bytes in PARTING_BYTES:
+        async with bed.client("parting") as client:
+            await client.ask(other_request())
+            (connection,) = bed.server.ports[bed.listener("parting")].connections
+            transports = (client.writer.transport, cast(asyncio.Transport, connection._client))
+            for transport, option in zip(transports, (socket.SO_RCVBUF, socket.SO_SNDBUF), strict=True):
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 4_096)
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined] # uvloop's has it
+            await client.send(fetch_request(client_id=f"parting-{size_bytes}"))
+            await asyncio.sleep(0.05)
+            is_full = connection._client_is_full and connection.session.is_idle
+            connection.leave("max_connection_age")
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            await client.answer()
+            await client.ask(other_request(2))
+            await asyncio.sleep(0.2)
+            if is_full:
+                return
+
+
+@part("whole")
+async def leaves_before_it_is_answered(bed: Bed) -> None:
+    for listener in ("slow", "plain"):
+        async with bed.client(listener) as client:
+            await client.send(fetch_request(client_id="unanswered"))
+            await asyncio.sleep(0.015)
+            client.reset()
+            await asyncio.sleep(0.1)
+
+
+@part("whole")
+async def says_nothing(bed: Bed) -> None:
+    async with bed.client("impatient") as client:
+        await client.answer()
+
+
+@part("whole")
+async def queues_up(bed: Bed) -> None:
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(bed.client("queue")) for _ in range(3)]
+        await asyncio.gather(*(client.ask(produce_request(client_id="queued")) for client in clients))
+
+
+@part("whole")
+async def keeps_a_slot(bed: Bed) -> None:
+    frame = produce_request(client_id="queued", size_bytes=4_000)
+    async with bed.client("queue") as client:
+        await client.send(frame[:2_000])
+        await asyncio.sleep(0.08)
+        await client.ask(frame[2_000:])
+
+
+@part("whole")
+async def comes_by_a_balancer(bed: Bed) -> None:
+    async with bed.client("proxied") as client:
+        client.writer.write(b"PROXY TCP4 8.8.8.8 127.0.0.1 1 2\r\n")
+        await client.ask(other_request())
+
+
+@part("whole")
+async def comes_too_often(bed: Bed) -> None:
+    async with AsyncExitStack() as stack:
+        for name in ("rated", "proxied"):
+            for _ in range(8):
+                client = await stack.enter_async_context(bed.client(name))
+                client.writer.write(b"PROXY TCP4 9.9.9.9 127.0.0.1 1 2\r\n" if name == "proxied" else b"")
+        await asyncio.sleep(0.6)
+
+
+@part("whole")
+async def asks_a_cluster(bed: Bed) -> None:
+    listener = bed.server.config.listeners[bed.listener("cluster")]
+    async with client_at(listener.bind.port) as client, client_at(port_of(listener, 1)) as other:
+        await client.ask(metadata_request())
+        await other.ask(other_request(2, api_key=11))
+
+
+@part("whole", "store")
+async def changes_quotas(bed: Bed) -> None:
+    entities = ((("client-id", bed.new_name()),), (("ip", "made-up.example"),))
+    keys = ("producer_byte_rate", "connection_creation_rate")
+    async with bed.client("plain") as client:
+        for entity, key in zip(entities, keys, strict=True):
+            for limit in (5.0, -1.0, -1.0, None):
+                request = AlterRequest(1, 7, (Alteration(entity, (Op(key, limit),)),), False)
+                await client.ask(write_alter_request(request, client_id="admin"))
+        await client.ask(write_describe_request(DescribeRequest(1, 9, (), False), client_id="admin"))
+        await asyncio.sleep(0.1)
+
+
+@part("whole")
+async def asks_the_admin_port(bed: Bed) -> None:
+    assert bed.admin is not None
+    port = bed.admin.port
+    body = '{"changes": [{"entity": {"client-id": "etl"}, "set": {"producer_byte_rate": 5}}]}'
+    headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+
+    def ask() -> None:
+        for method, path in [
+            *(("GET", path) for path in ("/livez", "/metrics", "/quotas", "/nothing")),
+            ("POST", "/quotas"),
+        ]:
+            client = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            with suppress(http.client.HTTPException, OSError):
+                client.request(method, path, body if method == "POST" else None, headers)
+                client.getresponse().read()
+            client.close()
+
+    await asyncio.to_thread(ask)
+
+
+@part("whole")
+async def keeps_the_admin_port_waiting(bed: Bed) -> None:
+    assert bed.admin is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.admin.port)
+    await reader.read()
+    writer.close()
+    reader, writer = await asyncio.open_connection("127.0.0.1", bed.admin.port)
+    writer.write(b"POST /quotas HTTP/1.1\r\nContent-Length: 9\r\nContent-Type: application/json\r\n"
+                 b"Authorization: Bearer secret\r\n\r\n")  # fmt: skip
+    await reader.read()
+    writer.close()
+
+
+@part("whole")
+async def writes_the_file(bed: Bed) -> None:
+    file = bed.path / "config.yaml"
+    file.write_text(file.read_text() + "\n")
+    bed.server.apply(bed.server._file)
+    await asyncio.sleep(0.15)
+
+
+@part("whole")
+async def holds_too_much(bed: Bed) -> None:
+    config = bed.server.config
+    bed.server.config = replace(config, max_buffered_bytes=1_000)
+    port = bed.server.ports[bed.listener("plain")]
+    async with bed.client("plain") as client:
+        await client.send(fetch_request(client_id="reader"))
+        with suppress(TimeoutError):
+            await eventually(lambda: len(port.connections) == 2, timeout_s=1)
+            await eventually(lambda: len(port.connections) == 1, timeout_s=2)
+    bed.server.config = config
+
+
+@part("whole")
+async def comes_to_a_broker_that_restarts(bed: Bed) -> None:
+    assert bed.restarts is not None
+    await bed.restarts.stop()
+    await asyncio.sleep(0.05)
+    bed.node.brokers = {1: Address(host=bed.new_name(), port=bed.restarts.address.port)}
+    await bed.restarts.start()
+    await asyncio.sleep(0.05)
+
+
+@part("broker")
+async def changes_a_brokers_quotas(bed: Bed) -> None:
+    async with bed.client("plain") as client:
+        for lag in (0, 10**6):
+            bed.quota_broker.lag = lag
+            request = AlterRequest(1, 7, (Alteration((("client-id", bed.new_name()),), (Op(P, 5.0),)),), False)
+            await client.ask(write_alter_request(request, client_id="admin"))
+    bed.quota_broker._late = 0
+
+
+@part("topic", "store")
+async def writes_a_topic(bed: Bed) -> None:
+    record = Rule(user=bed.new_name(), limits={P: 1.0})
+    if isinstance(bed.topic, Cluster):
+        bed.topic.append(record)
+    elif bed.topic is not None:
+        bed.topic.write(record)
+    await asyncio.sleep(0.05)
+
+
+class SlowBroker:
+    """Takes its time before it reads and before it answers."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.address = Address(host="127.0.0.1", port=free_port())
+        self._tls = tls
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Address]:
+        server = await asyncio.start_server(self._serve, self.address.host, self.address.port, ssl=self._tls)
+        async with server:
+            yield self.address
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            while True:
+                size = await reader.readexactly(4)
+                await asyncio.sleep(0.03)
+                frame = size + await reader.readexactly(unpack_from(">i", size)[0])
+                writer.write(produce_response(correlation_id(frame)))
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def bed_of(kind: str, path: Path, patched: pytest.MonkeyPatch, faults: Faults) -> AsyncIterator[Bed]:
+    """Give a proxy of a kind that serves, and its witness, which is spared."""
+    async with AsyncExitStack() as stack:
+        make = {"whole": whole, "broker": of_broker, "topic": of_topic, "store": of_store}[kind]
+        bed, beside = await make(stack, path, patched)
+        serving = asyncio.ensure_future(bed.server.run(beside=beside))
+        try:
+            await eventually(lambda: bed.server.is_listening or serving.done())
+            assert not serving.done(), serving.exception()
+            await idle(bed)
+            bed.begun = set(faults.seen)
+            faults.spares = bed.spares
+            witness = asyncio.ensure_future(bed.witness_on())
+            await eventually(lambda: bed.asked or witness.done())
+            yield bed
+            witness.cancel()
+            await asyncio.wait([witness])
+        finally:
+            bed.server.stop()
+            bed.server.stop()
+            await serving
+
+
+def at_port(listener: Listener, port: int) -> Listener:
+    """Return a listener that is bound there; one in front of a cluster has the ports behind."""
+    cluster = listener.cluster and replace(listener.cluster, first_port=port + 1, last_port=port + 10)
+    return replace(listener, bind=replace(listener.bind, port=port), cluster=cluster)
+
+
+Made = tuple[Bed, Callable[[], Coroutine[None, None, None]] | None]
+WITNESS: Final = QuotaRule(client_id="witness", producer_byte_rate=1e12)
+
+
+async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
+    """Have every kind of listener, the admin port, a store, limits on replication, a usage log, and a file."""
+    patched.setattr("proxy.replication_watcher._connect", Script().connect)
+    certificate, key = str(path / "proxy.pem"), str(path / "proxy.key")
+    if not (path / "ca.pem").exists():
+        authority = Authority("all")
+        authority.save(path, "ca")
+        authority.issue("proxy", hosts=["127.0.0.1"]).save(path, "proxy")
+    brokers_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    brokers_tls.load_cert_chain(certificate, key)
+    client_tls, upstream_tls = ClientTls(certificate=certificate, key=key), UpstreamTls(ca=str(path / "ca.pem"))
+    broker = (await stack.enter_async_context(stub_broker(answers))).address
+    node = Node()
+    restarts = await stack.enter_async_context(stub_broker(node.script))
+    slow = await stack.enter_async_context(SlowBroker().serving())
+    slow_tls = await stack.enter_async_context(SlowBroker(brokers_tls).serving())
+    queue = await stack.enter_async_context(SlowBroker().serving())
+    cluster = await stack.enter_async_context(cluster_of(1))
+    stranger = await stack.enter_async_context(cluster_of(1))
+    stranger.answers_strangers = False
+    deaf = stack.enter_context(deaf_broker())
+    listeners: tuple[Listener, ...] = (
+        listener_to(broker, name="plain"),
+        listener_to(slow, name="slow"),
+        replace(listener_to(broker, name="tls"), client_tls=client_tls),
+        replace(listener_to(slow_tls, name="slow tls"), client_tls=client_tls, upstream_tls=upstream_tls),
+        listener_to(Address(host="127.0.0.1", port=free_port()), name="refused"),
+        listener_to(deaf, name="deaf"),
+        listener_to(broker, name="parting"),
+        replace(listener_to(broker, name="impatient"), login_timeout_ms=1),
+        replace(listener_to(queue, name="queue"), fair_call_queue=FairCallQueue(max_in_flight=1)),
+        replace(listener_to(broker, name="proxied"), proxy_protocol=ProxyProtocol()),
+        replace(listener_to(broker, name="rated"), max_connection_creation_rate=5),
+        listener_to(restarts.address, name="restarts"),
+        front_of(cluster, name="cluster"),
+        front_of(stranger, name="strangers"),
+    )
+    first = free_ports(20 * len(listeners))
+    listeners = tuple(at_port(one, first + 20 * number) for number, one in enumerate(listeners))
+    (path / "token").write_text("secret\n")
+    unlimited = [
+        QuotaRule(client_id=name, producer_byte_rate=1e12, consumer_byte_rate=1e12)
+        for name in (
+            "writer",
+            "queued",
+            "reader",
+            "unanswered",
+            *(f"parting-{size_bytes}" for size_bytes in PARTING_BYTES),
+        )
+    ]
+    asked = AdminClient(bootstrap_servers=(broker,))
+    config = ProxyConfig(
+        listeners=listeners,
+        kafka=KafkaSettings(quota_window_num=2),
+        quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0), WITNESS, *unlimited),
+        ip_quotas=(IpRule(ip="9.9.9.9", connection_creation_rate=5.0),),
+        principals=Principals(admins=frozenset({"ANONYMOUS"})),
+        store=Store(directory=str(path / "store"), audit_log=str(path / "audit.log"), changes_per_second=None),
+        replication=Replication(from_cluster=True, poll_interval_ms=20, lease_ms=None, admin_client=asked),
+        usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(path / "usage"))),
+    )
+    file = path / "config.yaml"
+    file.write_text(f"listeners: [{{name: a, bind: '127.0.0.1:1', upstream: '{broker}'}}]\n")
+    reloader = Reloader(file, load(file), on_loaded=lambda _: None, poll_s=0.02, settle_s=0.01)
+    server = Server(config)
+    admin = Admin(bind=Address(host="127.0.0.1", port=0), quotas_token_file=str(path / "token"))
+    admin_server = stack.enter_context(AdminServer(admin, server, Reloads()))
+    return Bed(server, path, admin_server, node=node, restarts=restarts), reloader.watch
+
+
+class BrokerReader:
+    """Asks a broker without a network."""
+
+    def __init__(self, broker: QuotaBroker) -> None:
+        self.server = Address(host="k", port=1)
+        self._broker = broker
+
+    def read(self) -> Told:
+        return Told(dict(self._broker.told_now()), ())
+
+    def close(self) -> None:
+        pass
+
+
+async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
+    """Follow the quotas of a broker."""
+    quotas = QuotaBroker()
+    patched.setattr("proxy.broker_quotas.follower._connect", lambda *_: BrokerReader(quotas))
+    broker = await stack.enter_async_context(stub_broker(quotas.script))
+    config = ProxyConfig(
+        listeners=(listener_to(broker.address, name="plain"),),
+        quotas=(WITNESS,),
+        quotas_from=QuotasFromBroker(every_ms=20),
+    )
+    return Bed(Server(config), path, quota_broker=quotas), None
+
+
+async def of_topic(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
+    """Follow the quotas of a topic."""
+    cluster = Cluster()
+    broker = await stack.enter_async_context(stub_broker(answers))
+
+    def client(**settings: object) -> object:
+        return cluster.client(**{**settings, "client_id": "me"})
+
+    patched.setattr("proxy.quota_topic.reader.AIOKafkaClient", client)
+    config = ProxyConfig(
+        listeners=(listener_to(broker.address, name="plain"),), quotas=(WITNESS,), quotas_from=SETTINGS
+    )
+    return Bed(Server(config), path, topic=cluster), None
+
+
+async def of_store(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
+    """Keep quotas in a topic, and what is known of it on a disk."""
+    log = made_up(patched)
+    broker = await stack.enter_async_context(stub_broker(answers))
+    config = ProxyConfig(
+        listeners=(listener_to(broker.address, name="plain"),),
+        quotas=(WITNESS,),
+        principals=Principals(admins=frozenset({"ANONYMOUS"})),
+        store=Store(topic=SETTINGS, directory=str(path / "last-known"), changes_per_second=None),
+    )
+    return Bed(Server(config), path, topic=log), None
+
+
+# What fails before a proxy has its rules ends its start, and says why.
+OPENINGS: Final = {"QuotaDesk.read", "Ledger.open", "StoreDirectory.open", "Server.run"}
+
+
+@dataclass
+class Seen:
+    """What was called at a proxy of a kind.
+
+    Attributes:
+        begun: As it started.
+        parts: In which parts each was, later, the quickest first.
+        all: These, and what was called at its end.
+    """
+
+    begun: set[Entry]
+    parts: dict[Entry, list[Part]]
+    all: set[Entry]
+
+
+_seen: dict[str, Seen] = {}
+
+
+async def seen_at(kind: str, path: Path, patched: pytest.MonkeyPatch) -> Seen:
+    """Return what there is to raise at a proxy of a kind."""
+    if kind not in _seen:
+        with Faults() as faults:
+            async with bed_of(kind, path, patched, faults) as bed:
+                took = []
+                for one in PARTS[kind]:
+                    faults.seen.clear()
+                    started_s = monotonic()
+                    await one(bed)
+                    await asyncio.sleep(SETTLES_S)
+                    took.append((monotonic() - started_s, one, set(faults.seen)))
+                assert bed.wrong == []
+        parts: dict[Entry, list[Part]] = {}
+        for _, one, entries in sorted(took, key=itemgetter(0)):
+            for entry in entries:
+                parts.setdefault(entry, []).append(one)
+        _seen[kind] = Seen(bed.begun, parts, bed.begun | parts.keys() | faults.seen)
+        assert not internal_errors
+    return _seen[kind]
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in HURRIED.items():
+        monkeypatch.setattr(name, value)
+    monkeypatch.setattr("proxy.host_finder._addresses_of", lambda _: ("7.7.7.7",))
+    internal_errors.clear()
+    isolation._said.clear()
+
+
+class Watcher:
+    """Sees what becomes of one fault at a time."""
+
+    def __init__(self, bed: Bed, faults: Faults, caplog: pytest.LogCaptureFixture) -> None:
+        self._bed = bed
+        self._faults = faults
+        self._caplog = caplog
+        self._sockets = 0
+        self.failures: list[str] = []
+
+    async def begin(self) -> None:
+        """Learn how it is when nothing has happened."""
+        counts = []
+        for _ in range(20):
+            counts.append(open_sockets())
+            await asyncio.sleep(0.005)
+        self._sockets = min(counts)
+
+    async def raised(self, entry: Entry, parts: list[Part]) -> None:
+        """Have it raise in a part of what clients do."""
+        internal_errors.clear()
+        self._caplog.clear()
+        self._faults.arm(entry)
+        for one in parts * 2:
+            with suppress(OSError, RuntimeError, asyncio.IncompleteReadError):  # of the loop's transports
+                async with asyncio.timeout(8):
+                    await one(self._bed)
+            await asyncio.sleep(SETTLES_S)
+            if self._faults.armed is None:
+                break
+        await self.look(entry)
+
+    async def look(self, entry: Entry) -> None:
+        """Note what is not as it should be."""
+        bed, asked = self._bed, self._bed.asked
+        faults: list[str] = []
+        if self._faults.armed is not None:
+            faults.append("it was not called again")
+            self._faults.armed = None
+        with suppress(TimeoutError):
+            await eventually(lambda: bed.asked > asked + 3, timeout_s=5)
+        if bed.asked <= asked + 3:
+            faults.append("the witness is not served")
+        with suppress(TimeoutError):
+            await eventually(lambda: self._tracebacks(), timeout_s=0.1 if entry.is_of_client else 2)
+        counts = (sum(internal_errors.values()), len(self._tracebacks()))
+        if counts != (1, 1) and not (entry.is_of_client and counts == (0, 0)):
+            faults.append(f"counted {internal_errors}, logged {self._tracebacks()}")
+        self._caplog.clear()
+        with suppress(TimeoutError):
+            await eventually(lambda: bed.has_nothing_left(self._sockets), timeout_s=3)
+        if not bed.has_nothing_left(self._sockets):
+            faults.append(f"left: {bed.left()}, {open_sockets()} sockets of {self._sockets}")
+            self._sockets = max(self._sockets, open_sockets())
+        if bed.wrong:
+            faults.append(f"the witness was told {bed.wrong}")
+            bed.wrong.clear()
+        self.failures += [f"{entry}: {fault}" for fault in faults]
+
+    def _tracebacks(self) -> list[str]:
+        return [record.getMessage() for record in self._caplog.records if record.exc_info]
+
+
+def test_all_that_the_source_gives_to_the_loop_and_to_threads_has_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        seen: set[Entry] = set()
+        for kind in PARTS:
+            (tmp_path / kind).mkdir()
+            seen |= (await seen_at(kind, tmp_path / kind, monkeypatch)).all
+        in_files = {(entry.file, name) for entry in seen for name in (entry.name, entry.name.split(".")[-1])}
+        names = {name for _, name in in_files}
+        missing = {one for one in expected() if one not in in_files and not (one[0] == "" and one[1] in names)}
+        assert missing == set()
+
+    on_uvloop(test)()
+
+
+@pytest.mark.parametrize(
+    ("kind", "turn", "turns"),
+    [("whole", 0, 3), ("whole", 1, 3), ("whole", 2, 3), ("broker", 0, 1), ("topic", 0, 1), ("store", 0, 1)],
+)
+def test_whatever_raises_once_ends_alone(
+    kind: str, turn: int, turns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        seen = await seen_at(kind, tmp_path, monkeypatch)
+        with Faults() as faults:
+            async with bed_of(kind, tmp_path, monkeypatch, faults) as bed:
+                watcher = Watcher(bed, faults, caplog)
+                await watcher.begin()
+                for entry, parts in sorted(seen.parts.items(), key=itemgetter(0))[turn::turns]:
+                    await watcher.raised(entry, parts)
+        assert "\n".join(watcher.failures) == ""
+
+    on_uvloop(test)()
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_whatever_raises_once_as_it_begins_is_begun_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        seen = await seen_at(kind, tmp_path, monkeypatch)
+        failures = []
+        for entry in sorted(seen.begun - seen.parts.keys()):
+            if entry.name in OPENINGS:
+                continue
+            internal_errors.clear()
+            caplog.clear()
+            with Faults() as faults:
+                faults.arm(entry)
+                async with bed_of(kind, tmp_path, monkeypatch, faults) as bed:
+                    watcher = Watcher(bed, faults, caplog)
+                    await watcher.begin()
+                    await watcher.look(entry)
+            failures += watcher.failures
+        assert "\n".join(failures) == ""
+
+    on_uvloop(test)()

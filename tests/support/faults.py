@@ -1,0 +1,245 @@
+"""Which functions of the proxy the loop, asyncio and threads call, found by watching it; and a fault in one of them.
+
+A function is an *entry* where no other function of the proxy has called it, or where ``proxy.isolation`` has: an
+exception that it raises meets no handler but those that are to be tested.
+"""
+
+import ast
+import asyncio
+import inspect
+import linecache
+import pkgutil
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final, NamedTuple, Self
+
+import proxy
+from proxy import in_thread, isolation
+
+_ROOT: Final = str(Path(proxy.__file__).parent)
+# What these call is called by whoever waits for it.
+_HANDED_ON: Final = (isolation.__file__, in_thread.__file__)
+_TESTS: Final = str(Path(__file__).parents[1])
+# Where the loop and threads begin: what is before it in the stack has nothing to do with what they call.
+_BEGINNINGS: Final = (asyncio.runners.__file__, threading.__file__)
+# Programs of their own that talk to a proxy, or start one.
+_OTHERS: Final = ("proxy.commands", "proxy.demo", "proxy.rebalance", "proxy.__main__")
+_CALLBACKS: Final = frozenset(
+    name
+    for kind in (asyncio.Protocol, asyncio.BufferedProtocol)
+    for name, _ in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("__")
+)
+# What takes a callback, a coroutine or what a thread does, and at which place; None: the keyword ``target``. Not those
+# whose caller awaits what comes of it.
+_TAKERS: Final = {
+    "call_soon": 0, "call_soon_threadsafe": 0, "call_later": 1, "call_at": 1, "add_done_callback": 0,
+    "add_reader": 1, "add_writer": 1, "add_signal_handler": 1,
+    "create_task": 0, "ensure_future": 0, "run_coroutine_threadsafe": 0,
+    "alone": 0, "kept_up": 0, "attempt": 0, "persisting": 0,
+    "Thread": None,
+}  # fmt: skip
+# Methods of what is not the proxy's.
+_FOREIGN: Final = frozenset({*dir(asyncio.Task), *dir(asyncio.Event), *dir(set)})
+
+
+class UnexpectedError(Exception):
+    """What no handler of the proxy expects."""
+
+
+class Entry(NamedTuple):
+    """A function, and whether it is meant to raise as it begins, or behind its first ``await``."""
+
+    file: str
+    name: str
+    line: int
+    is_resumed: bool
+
+    @property
+    def is_of_client(self) -> bool:
+        """Whether it belongs to a client of Kafka's: whatever is raised there, the cluster cannot be asked for now."""
+        return bool(
+            re.search(r"^(from|import) (aio)?kafka\b", Path(self.file).read_text(encoding="utf-8"), re.MULTILINE)
+        )
+
+    def __str__(self) -> str:
+        where = f"{Path(self.file).relative_to(_ROOT)}:{self.line} {self.name}"
+        return f"{where} (resumed)" if self.is_resumed else where
+
+
+class Faults:
+    """Watches all threads that begin in it, and this one.
+
+    Attributes:
+        spares: Whether a frame is none of those that are looked at.
+        seen: The entries so far.
+        armed: The entry that is to raise, once; None: none, or it has.
+    """
+
+    def __init__(self) -> None:
+        self.spares: Callable[[FrameType], bool] = lambda _: False
+        self.seen: set[Entry] = set()
+        self.armed: Entry | None = None
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        threading.settrace(self._see)
+        threading.setprofile(self._go_on)
+        sys.settrace(self._see)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        threading.settrace(self._before)
+        threading.setprofile(None)
+        sys.settrace(self._before)
+
+    def arm(self, entry: Entry) -> None:
+        """Have it raise the next time."""
+        self.armed = entry
+        sys.settrace(self._see)  # what raises in a trace function ends it
+
+    def _go_on(self, _: FrameType, event: str, __: object) -> None:
+        """Go on watching a thread that lives on after a fault."""
+        if event == "call" and sys.gettrace() is None:
+            sys.settrace(self._see)
+
+    def _see(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        code = frame.f_code
+        if event != "call" or not _may_be_entry(code):
+            return None
+        if not (code.co_name in _CALLBACKS or _is_entry(frame)) or self.spares(frame):
+            return None
+        return partial(self._raise, Entry(code.co_filename, code.co_qualname, code.co_firstlineno, _is_resumed(frame)))
+
+    def _raise(self, entry: Entry, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        """Raise at the first line that can: "try" alone cannot."""
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        if event != "line" or line.startswith("try:"):
+            return partial(self._raise, entry)
+        frame.f_trace = None
+        self.seen.add(entry)
+        if entry == self.armed:
+            self.armed = None
+            raise UnexpectedError
+        return None
+
+
+@cache
+def _may_be_entry(code: CodeType) -> bool:
+    file = code.co_filename
+    return file.startswith(_ROOT) and file not in _HANDED_ON and not code.co_name.startswith("<")
+
+
+def _is_resumed(frame: FrameType) -> bool:
+    code = frame.f_code
+    return bool(code.co_flags & (inspect.CO_COROUTINE | inspect.CO_GENERATOR)) and not _is_first(frame)
+
+
+def _is_first(frame: FrameType) -> bool:
+    # A coroutine stands at its first line, that of "def" or of a decorator, before it has begun.
+    return frame.f_lineno == frame.f_code.co_firstlineno
+
+
+def _is_entry(frame: FrameType) -> bool:
+    caller = frame.f_back
+    while caller is not None:
+        file = caller.f_code.co_filename
+        if file == isolation.__file__ or file in _BEGINNINGS:
+            return True
+        if file.startswith((_ROOT, _TESTS)):
+            return False  # also of in_thread: what is raised there is raised where it is awaited
+        caller = caller.f_back
+    return True
+
+
+# -- what there is, by the source --
+
+
+def expected() -> set[tuple[str, str]]:
+    """Return of each callback, task and thread that the source of the proxy has: its file, or "", and its name.
+
+    Those of protocols have the name of their class in front.
+    """
+    found: set[tuple[str, str]] = set()
+    names = set()
+    trees: dict[str, ast.Module] = {}
+    for module in _modules():
+        file = str(module.__file__)
+        trees[file] = ast.parse(Path(file).read_text(encoding="utf-8"))
+        names |= {
+            node.name for node in ast.walk(trees[file]) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and issubclass(kind, asyncio.BaseProtocol) and kind.__module__ == module.__name__:
+                found |= {(file, f"{kind.__name__}.{name}") for name in _CALLBACKS & vars(kind).keys()}
+    for file, tree in trees.items():
+        takers = _takers(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                taken = _taken(node, takers)
+                found |= {(file if is_own else "", name) for is_own, name in taken if name in names - _FOREIGN}
+    return found
+
+
+def _modules() -> Iterator[Any]:
+    for info in pkgutil.walk_packages(proxy.__path__, "proxy."):
+        if not info.name.startswith(_OTHERS) and info.name != isolation.__name__:
+            yield import_module(info.name)
+
+
+def _takers(tree: ast.Module) -> dict[str, int | None]:
+    """Return ``_TAKERS``, and the functions of a file that hand an argument on to one of them, and so on."""
+    takers = dict(_TAKERS)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    count = 0
+    while count < len(takers):
+        count = len(takers)
+        for function in functions:
+            place = _handed_on(function, takers)
+            if place is not None:
+                takers.setdefault(function.name, place)
+    return takers
+
+
+def _handed_on(function: ast.FunctionDef | ast.AsyncFunctionDef, takers: dict[str, int | None]) -> int | None:
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    given = {name for call in calls for is_own, name in _taken(call, takers) if not is_own}
+    arguments = [one.arg for one in function.args.args if one.arg != "self"]
+    return next((place for place, name in enumerate(arguments) if name in given), None)
+
+
+def _taken(call: ast.Call, takers: dict[str, int | None]) -> Iterator[tuple[bool, str]]:
+    name = _name(call.func)
+    if name not in takers:
+        return
+    place = takers[name]
+    given = (
+        [one.value for one in call.keywords if one.arg == "target"] if place is None else call.args[place : place + 1]
+    )
+    for one in given:
+        yield from _functions(one, takers)
+
+
+def _functions(node: ast.expr, takers: dict[str, int | None]) -> Iterator[tuple[bool, str]]:
+    """Yield what is called at last, and whether it is of the same file, as far as the source tells."""
+    if isinstance(node, ast.Lambda):
+        yield from _functions(node.body, takers)
+    elif isinstance(node, ast.Call):
+        inner = _name(node.func)
+        yield from _functions(
+            node.args[0] if node.args and (inner == "partial" or inner in takers) else node.func, takers
+        )
+    elif isinstance(node, ast.Attribute):
+        yield isinstance(node.value, ast.Name) and node.value.id == "self", node.attr
+    elif isinstance(node, ast.Name):
+        yield False, node.id
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
