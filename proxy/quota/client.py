@@ -84,6 +84,8 @@ class Bucket:
 
     __slots__ = (
         "_charged",
+        "_fetch_share",
+        "_least_fetch",
         "_longest_wait_ms",
         "_reserved_until_ms",
         "_room",
@@ -158,7 +160,7 @@ class Bucket:
         self.is_waiting = False
         self.heir: Bucket | None = None
         self._sampled_room = float(UNLIMITED)
-        self._room = float(UNLIMITED)
+        self._room = self._fetch_share = self._least_fetch = float(UNLIMITED)
         self._tokens: TokenBucket | None = None
         self._spread: TokenBucket | None = None
         self._shadow: Shadow | None = None
@@ -195,6 +197,9 @@ class Bucket:
         self._tokens = self._token_bucket(self._tokens, burst_ms, now_ms)
         self._spread = self._token_bucket(self._spread, spread_ms, now_ms)
         self._room = room if burst_ms is None else self.limit * burst_ms / 1_000
+        saved_ms = burst_ms or spread_ms
+        self._fetch_share = min(room if saved_ms is None else self.limit * saved_ms / 1_000, _MAX_INT32)
+        self._least_fetch = min(self.limit * _LEAST_FETCH_MS / 1_000, _MAX_INT32)
         if owed_ms > 0:
             self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0
 
@@ -342,18 +347,15 @@ class Bucket:
         While it is unanswered no other passes for which there is no room, for as long as it would have to be waited for
         had it been charged. So a request that never ends holds up its bucket's other requests no longer than it may.
         """
+        from_ms = max(self._reserved_until_ms, now_ms) if self.in_flight else now_ms
+        self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
         self.in_flight += amount
-        if self.is_limited:
-            from_ms = max(self._reserved_until_ms, now_ms)
-            self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
 
     def settle(self, amount: int) -> None:
         """Take it that such a request is answered, or never will be."""
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
             self._reserved_until_ms -= amount * 1_000 / self.limit
-        else:
-            self._reserved_until_ms = 0.0
 
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Whether a request may pass that is expected to charge ``amount``. A pure read.
@@ -398,38 +400,37 @@ class Bucket:
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
-    def fetch_bytes(self, last_bytes: int, most_bytes: int) -> int:
-        """Return what a fetch is expected to bring: as much as the last one of its connection.
+    def fetch_bytes(self, most_bytes: int) -> int:
+        """Return what the first fetch of a connection is expected to bring, of which nothing is known yet.
 
         Args:
-            last_bytes: What that one brought: hardly anything where it polls for news; below 0: there was none.
             most_bytes: What it asks for; a broker gives one batch at least, of the size that others had.
         """
-        if last_bytes >= 0:
-            return last_bytes
         known_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(known_bytes or self.max_fetch_bytes))
 
-    def fetch_room(self, *, now_ms: int) -> int:
-        """Return how many bytes a fetch may ask for now; at least 1, for which a broker gives one batch.
+    def fetch_room(self, *, now_ms: int) -> float:
+        """Return how many bytes fetches may bring now beside what is in flight; below 0 where there is no room."""
+        tokens = self._tokens
+        if tokens is not None:
+            return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
+        rate = self.rate
+        total = rate.total if now_ms < rate.exact_before_ms else rate.peek_sum(now_ms=now_ms)
+        room = self._sampled_room - total
+        if self._spread is not None:
+            room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
+        return room - self.in_flight
 
-        It is what there is room for, and no less than ``_LEAST_FETCH_MS`` of the limit: one batch after the other would
-        cost a client more time than the quota does. Of what the limit allows at once, each connection that holds the
-        bucket may ask for its share: all of them may wait at the broker for data, and get it at the same moment.
+    def fetch_cap(self, room: float) -> int:
+        """Return how many bytes a fetch may ask for where there is that much room; at least 1, which is one batch.
+
+        It is no less than ``_LEAST_FETCH_MS`` of the limit: one batch after the other would cost a client more time
+        than the quota does. Of what the limit allows at once, each connection that holds the bucket may ask for its
+        share: all of them may wait at the broker for data, and get it at the same moment.
         """
-        share = self._room / max(1, self.holders)
-        if self._tokens is not None:
-            room = self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
-        else:
-            room = self._sampled_room - self.rate.peek_sum(now_ms=now_ms)
-            if self._spread is not None:
-                share *= self._spread.burst_ms / 1_000 * self.limit / self._room
-                room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
-        return max(1, int(min(max(room - self.in_flight, self._least_fetch), share, _MAX_INT32)))
-
-    @property
-    def _least_fetch(self) -> float:
-        return self.limit * _LEAST_FETCH_MS / 1_000
+        holders = self.holders
+        share = self._fetch_share if holders <= 1 else self._fetch_share / holders
+        return max(1, int(min(max(room, self._least_fetch), share)))
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
         """Take back what was charged and then not delivered (``ClientQuotaManager.unrecordQuotaSensor``)."""

@@ -162,6 +162,11 @@ class Line:
         """Learn how much a request of this bucket is."""
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
+    def end_request(self, amount: int) -> None:
+        """Take it that a request has been charged ``amount``: the next may have its turn."""
+        self.note(amount)
+        self.wake_first()
+
     def wake_first(self) -> None:
         """Have the request whose turn is next look whether it may pass."""
         place = self.first()

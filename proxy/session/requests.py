@@ -502,15 +502,22 @@ class Requests(State):
     def _take_produce(self, habit: Habit, size_bytes: int, correlation_id: int, now_ms: int) -> Change | None:
         """Take up a Produce request, unless it has to wait in the line of its bucket."""
         bucket = habit.bucket
-        if bucket.is_limited and not self._has_turn(bucket, size_bytes, now_ms):
-            return None
+        is_limited = bucket.is_limited
+        if is_limited:
+            is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
+            has_room = is_calm and bucket.has_room(size_bytes, now_ms=now_ms)
+            if not has_room and not self._has_turn(bucket, size_bytes, now_ms):
+                return None
         sent = habit.sent
         if sent is not None:
             if not self._may_ask(sent, size_bytes, now_ms):
                 return None
             if sent.payers is not NOBODY:
                 sent.begin()
-        bucket.reserve(size_bytes, now_ms=now_ms)
+        if is_limited:
+            bucket.reserve(size_bytes, now_ms=now_ms)
+        else:
+            bucket.in_flight += size_bytes
         if self._place is not None:
             self._leave_line()
         if habit.acks:
@@ -524,18 +531,18 @@ class Requests(State):
 
         Else it waits: for what is in front of it on its own connection, or in the line of the bucket.
         """
+        line, place = bucket.line, self._place
         if self.account.observes(bucket) or now_ms < self._refuses_until_ms:
             if not self._in_flight:
                 self.account.asked_ms = now_ms
             return True
-        place = self._place
-        if place is not None and place.line is not bucket.line:
+        if place is not None and place.line is not line:
             self._leave_line()
             place = None
         if self._in_flight and not bucket.has_room(amount, now_ms=now_ms):
             self.is_blocked = True
             return False
-        first = None if bucket.line is None else bucket.line.first()
+        first = None if line is None else line.first()
         if (first is None or first is place) and bucket.is_free(amount, now_ms=now_ms):
             return True
         line = self.account.listening.quotas.line(bucket)
@@ -668,35 +675,29 @@ class Requests(State):
         bucket, sent = habit.bucket, habit.sent
         is_capped = bucket.is_limited and not self.account.observes(bucket)
         change, reserved_bytes, is_put_off = NOTHING, 0, False
-        if bucket.is_limited and not is_capped and not self._in_flight:
-            self.account.asked_ms = now_ms
         if is_capped or sent is not None:
             if is_capped and self._fetches_in_flight:
                 self.is_blocked = True
                 return None
             frame_end = position + 4 + size_bytes
-            at = body or position + habit.front_end
-            limits = _READ_LIMITS[habit.api_key](data, at, habit.api_version, end=frame_end)
+            limits = _READ_LIMITS[habit.api_key](
+                data, body or position + habit.front_end, habit.api_version, end=frame_end
+            )
             if limits is None:
                 return None
             if is_capped:
-                room_bytes = bucket.fetch_room(now_ms=now_ms)
-                reserved_bytes = bucket.fetch_bytes(self._fetched_bytes, min(limits.max_bytes, room_bytes))
-                has_waited = self._place is not None and self._place.is_waiting
-                if not self._has_turn(bucket, reserved_bytes, now_ms):
-                    self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
-                    if not self._is_overdue(bucket, limits, now_ms):
-                        return None
-                    if habit.api_key == FETCH:
+                turn = self._fetch_turn(habit, data, limits, now_ms)
+                if turn is None:
+                    if habit.api_key == FETCH and self._is_overdue(bucket, limits, now_ms):
                         return self._answer_empty(habit, data, position, frame_end, correlation_id, limits, now_ms)
-                    # It may acknowledge records, and its session counts it: the broker has to hear of it.
-                    is_put_off, reserved_bytes = True, 0
-                    change = share_fetch.without_records(limits, habit.api_version)
-                else:
-                    change = self._capped(habit, data, limits, room_bytes)
+                    return None
+                change, reserved_bytes, is_put_off = turn
             if sent is not None and (sent := self._may_poll(habit, sent, limits, size_bytes, now_ms)) is None:
                 return None
-        bucket.reserve(reserved_bytes, now_ms=now_ms)
+        if is_capped:
+            bucket.reserve(reserved_bytes, now_ms=now_ms)
+        elif bucket.is_limited and not self._in_flight:
+            self.account.asked_ms = now_ms
         if is_put_off:
             self._is_put_off, self._is_in_line, self.is_blocked = True, False, False
         elif self._place is not None:
@@ -706,6 +707,37 @@ class Requests(State):
             (correlation_id, habit.api_key, habit.api_version, size_bytes, bucket, sent, reserved_bytes)
         )
         return change
+
+    def _fetch_turn(
+        self, habit: Habit, data: bytes, limits: fetch.FetchLimits, now_ms: int
+    ) -> tuple[Change, int, bool] | None:
+        """Look whether a fetch has its turn in the line of its bucket.
+
+        Returns:
+            What is changed in it, what it reserves, and whether it is passed on to bring no records, for its turn is
+            too far off; None: it stays in line.
+        """
+        bucket = habit.bucket
+        room = bucket.fetch_room(now_ms=now_ms)
+        room_bytes = bucket.fetch_cap(room)
+        # What the last one brought this one is expected to bring: hardly anything where it polls for news.
+        reserved_bytes = self._fetched_bytes
+        if reserved_bytes < 0:
+            reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
+        if room < reserved_bytes or bucket.line is not None or now_ms < bucket.silent_until_ms:
+            has_waited = self._place is not None and self._place.is_waiting
+            if not self._has_turn(bucket, reserved_bytes, now_ms):
+                self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
+                if habit.api_key == FETCH or not self._is_overdue(bucket, limits, now_ms):
+                    return None
+                # It may acknowledge records, and its session counts it: the broker has to hear of it.
+                return share_fetch.without_records(limits, habit.api_version), 0, True
+        change = capped_fetch(limits, room_bytes)
+        if self._is_sessionless and habit.api_key == FETCH:
+            session = fetch.read_session(data, limits, habit.api_version)
+            if session is not None and session.epoch == fetch.OPENS_SESSION:
+                change = without_session(data, change, session)
+        return change, reserved_bytes, False
 
     def _may_poll(
         self, habit: Habit, sent: Sent, limits: fetch.FetchLimits, size_bytes: int, now_ms: int
@@ -719,15 +751,6 @@ class Requests(State):
         if sent.payers is not NOBODY:
             sent.begin()
         return sent
-
-    def _capped(self, habit: Habit, data: bytes, limits: fetch.FetchLimits, room_bytes: int) -> Change:
-        """Return what to change in a fetch: it asks for what there is room for, and opens no session it may lose."""
-        change = capped_fetch(limits, room_bytes)
-        if self._is_sessionless and habit.api_key == FETCH:
-            session = fetch.read_session(data, limits, habit.api_version)
-            if session is not None and session.epoch == fetch.OPENS_SESSION:
-                return without_session(data, change, session)
-        return change
 
     def _is_overdue(self, bucket: Bucket, limits: fetch.FetchLimits, now_ms: int) -> bool:
         """Whether the turn of a fetch in line will not come while its client waits; else it stays in line."""

@@ -261,9 +261,14 @@ class Responses(Requests):
             self._end_service()
             sent = None
         if bucket is not None:
-            bucket.settle(reserved_bytes)
+            if bucket.in_flight == reserved_bytes:
+                bucket.in_flight = 0
+            else:
+                bucket.settle(reserved_bytes)
             if api_key == PRODUCE:
-                wait_ms = _charge(bucket, size_bytes, now_ms)
+                wait_ms = bucket.charge(size_bytes, now_ms=now_ms)
+                if bucket.line is not None:
+                    bucket.line.end_request(size_bytes)
             else:
                 fetched_bytes = charged_bytes(response_bytes, api_key, api_version)
                 wait_ms, put_off_ms = self._end_fetch(bucket, fetched_bytes, now_ms)
@@ -288,7 +293,10 @@ class Responses(Requests):
         self._fetches_in_flight -= 1
         if not self._is_put_off:
             self._fetched_bytes = fetched_bytes
-            return _charge(bucket, fetched_bytes, now_ms), 0
+            wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
+            if bucket.line is not None:
+                bucket.line.end_request(fetched_bytes)
+            return wait_ms, 0
         self._is_put_off = False
         bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
         wait_ms = max(bucket.line_wait_ms(self._place, now_ms=now_ms), LEAST_EMPTY_MS)
@@ -351,15 +359,6 @@ class Responses(Requests):
             return None
         correlation_id = _RESPONSE_HEAD(data, position)[1]
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
-
-
-def _charge(bucket: Bucket, amount: int, now_ms: int) -> int:
-    """Charge a request that has passed; return how long its bucket must be left alone for it, in milliseconds."""
-    wait_ms = bucket.charge(amount, now_ms=now_ms)
-    if bucket.line is not None:
-        bucket.line.note(amount)
-        bucket.line.wake_first()
-    return wait_ms
 
 
 def _throttled(front: Change, position: int, throttle: Change) -> Change:
