@@ -264,7 +264,8 @@ class ClientConnection(asyncio.Protocol):
     @property
     def has_begun(self) -> bool:
         """Whether the client has done what a login timeout waits for: it has asked something, and is logged in."""
-        return (self._broker is not None or self._dial is not None) and not self.session.is_logging_in
+        has_asked = self._broker is not None or self._dial is not None or self.session.has_waited
+        return has_asked and not self.session.is_logging_in
 
     @property
     @isolated

@@ -549,7 +549,7 @@ class Requests(State):
         if place is None:
             place = self._place = line.take(self.owner)
         line.wait(place)
-        self.is_blocked = self._is_in_line = True
+        self.is_blocked = self._is_in_line = self.has_waited = True
         self._line_until_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
 

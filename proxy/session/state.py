@@ -109,6 +109,7 @@ class State:
         "account",
         "answered",
         "delayed_until_ms",
+        "has_waited",
         "is_blocked",
         "is_ending",
         "now_ns",
@@ -125,6 +126,7 @@ class State:
         self.to_broker: list[bytes] = []
         self.to_client: list[bytes] = []
         self.is_blocked = False  # do not read the client: what it sent waits here
+        self.has_waited = False  # a request has stood in the line of its bucket
         self.is_ending = False  # what has not been taken up will not be
         self.delayed_until_ms = 0  # do not read the broker: a response waits here; 0: none does
         self.now_ns = 0  # the shell's clock at its last call, where milliseconds are too coarse

@@ -780,6 +780,25 @@ async def test_who_asks_nothing_in_time_is_closed() -> None:
 
 
 @on_uvloop
+async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,
+        client_of(server) as first,
+    ):
+        await first.ask(produce_request(size_bytes=OVER_BYTES))
+        async with client_of(server) as second:
+            await second.send(produce_request())
+            await eventually(lambda: len(server.ports[0].connections) == 2)
+            await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert (await second.answer())[4:8] == produce_response()[4:8]
+            assert disconnects(server) == {}
+
+
+@on_uvloop
 async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
     ((token, answer),) = plain("alice").tokens
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
