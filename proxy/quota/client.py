@@ -371,6 +371,13 @@ class Bucket:
                 return tokens >= 0 and now_ms >= self._reserved_until_ms
         return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)
 
+    def spread_wait_ms(self, *, now_ms: int) -> int:
+        """Return how long the line holds the next fetch back though its windows have room. A pure read."""
+        if self._spread is None:
+            return 0
+        tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+        return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._longest_wait_ms)
+
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return when a request may pass that may not now, if nothing is charged until then. A pure read."""
         at_ms = float(self.silent_until_ms)

@@ -294,6 +294,8 @@ class Responses(Requests):
         if not self._is_put_off:
             self._fetched_bytes = fetched_bytes
             wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
+            if wait_ms <= 0 and bucket.is_limited and not self.account.observes(bucket):
+                wait_ms = bucket.spread_wait_ms(now_ms=now_ms)
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms, 0
