@@ -182,7 +182,9 @@ class Acceptor:
             return
         place = self._port.occupancy.enter(self._port.listener.max_connections)
         if place is not None:
-            self._tasks.create_task(alone(self._admit(arrival, place), fail=partial(_abandon, arrival.client, place)))
+            self._tasks.create_task(
+                alone(partial(self._admit, arrival, place), fail=partial(_abandon, arrival.client, place))
+            )
         else:
             arrival.client.close()
             self._refuse(MAX_CONNECTIONS, arrival.source[0])

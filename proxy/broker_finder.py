@@ -11,7 +11,7 @@ whose ``node_id`` the file gives.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -67,7 +67,7 @@ class BrokerFinder:
         self._brokers.reached(upstream, peer, is_back=is_back)
         # Where there is no other way, no other can lead to this broker.
         if is_back and len(self._brokers.upstreams) > 1:
-            self._start(self._ask(upstream))
+            self._start(partial(self._ask, upstream))
 
     def close(self) -> None:
         """Ask and look up nothing more."""
@@ -100,7 +100,7 @@ class BrokerFinder:
         elif (node_id := node_at(brokers, upstream.way.places, {})) is not None:
             self._conclude(upstream, cluster_id, node_id)
         else:
-            self._start(self._look_up(upstream, cluster_id, said))
+            self._start(partial(self._look_up, upstream, cluster_id, said))
 
     async def _look_up(self, upstream: Upstream, cluster_id: str, said: _Said) -> None:
         _, brokers, places = said
@@ -132,7 +132,7 @@ class BrokerFinder:
             for one in self._brokers.upstreams
         )
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         task = asyncio.get_running_loop().create_task(alone(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

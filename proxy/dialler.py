@@ -62,7 +62,7 @@ class Dialler:
         while line.waiting and len(line.running) < _MAX_DIALS:
             dial, _ = line.waiting.popitem(last=False)
             broker = BrokerConnection(dial.connection)
-            dial.task = self._tasks.create_task(alone(self._dial(dial.connection, broker), fail=broker.fail))
+            dial.task = self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))
             dial.task.add_done_callback(partial(self._end, line, dial))
             line.running.add(dial)
 

@@ -59,7 +59,7 @@ class Lookups:
         # Of one that is still being looked up the same answer is waited for.
         task = self._asked.get(host)
         if task is None or task.done():
-            task = self._asked[host] = asyncio.ensure_future(alone(self._look_up(host)))
+            task = self._asked[host] = asyncio.ensure_future(alone(partial(self._look_up, host)))
             task.add_done_callback(partial(self._end, host))
         return task
 

@@ -126,10 +126,13 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
         report(error)
 
 
-async def alone(work: Coroutine[Any, Any, T], *, fail: Callable[[], object] | None = None) -> T | None:
-    """Await ``work``; where it raises, call ``fail``, and return None."""
+async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
+    """Await what ``work`` begins; where it raises, call ``fail``, and return None.
+
+    It is begun here, so that a task that is cancelled before its turn leaves nothing that was never awaited.
+    """
     try:
-        return await work
+        return await work()
     except Exception as error:  # noqa: BLE001 - as above
         report(error)
         if fail is not None:

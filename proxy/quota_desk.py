@@ -213,7 +213,7 @@ class QuotaDesk:
                 while self._waiting:
                     ticket = self._waiting.popleft()
                     if not ticket.is_dropped:
-                        await alone(self._serve(ticket), fail=partial(_fail, ticket))
+                        await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
                 self._has_come.clear()
                 await self._has_come.wait()
 

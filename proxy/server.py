@@ -555,7 +555,7 @@ class Server:
         while True:
             await asyncio.sleep(_EXPIRY_EVERY_S)
             for quotas in self.quotas:
-                await alone(_expire_of(quotas))
+                await alone(partial(_expire_of, quotas))
 
 
 async def _expire_of(quotas: BrokerQuotas) -> None:

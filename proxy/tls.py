@@ -15,6 +15,7 @@ import os
 import ssl
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -201,7 +202,7 @@ async def watch(contexts: Collection[TlsContext]) -> None:
     while True:
         await asyncio.sleep(_POLL_S)
         for context in contexts:
-            await alone(_follow(context))
+            await alone(partial(_follow, context))
 
 
 async def _follow(context: TlsContext) -> None:

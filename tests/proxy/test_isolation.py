@@ -76,9 +76,9 @@ async def test_work_that_raises_is_tried_again_until_it_does_not() -> None:
 async def test_a_coroutine_that_raises_ends_alone() -> None:
     one = Faulty()
 
-    assert await alone(one.work(), fail=one.fail) is None
+    assert await alone(one.work, fail=one.fail) is None
     assert one.failed == 1
-    assert await alone(one.work(), fail=one.fail) == 2
+    assert await alone(one.work, fail=one.fail) == 2
     assert one.failed == 1
 
 
@@ -125,7 +125,10 @@ async def test_what_any_callback_of_the_loop_raises_is_reported(caplog: pytest.L
 
 @on_uvloop
 async def test_who_is_cancelled_has_no_fault() -> None:
-    tasks = [asyncio.ensure_future(alone(asyncio.sleep(9))), asyncio.ensure_future(kept_up(lambda: asyncio.sleep(9)))]
+    tasks = [
+        asyncio.ensure_future(alone(lambda: asyncio.sleep(9))),
+        asyncio.ensure_future(kept_up(lambda: asyncio.sleep(9))),
+    ]
     await asyncio.sleep(0)
     for task in tasks:
         task.cancel()
