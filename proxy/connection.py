@@ -373,7 +373,6 @@ class ClientConnection(asyncio.Protocol):
         self.session.restart_service()
         self._act(now_ms)
 
-    @isolated
     def broker_failed(self, cause: str) -> None:
         """Close: the broker could not be reached."""
         self._dial = None
@@ -400,13 +399,11 @@ class ClientConnection(asyncio.Protocol):
             session.answered = -1
             self.port.latency.observe(api_key, monotonic_ns() - started_ns + self._request_ns)
 
-    @isolated
     def broker_full(self, is_full: bool) -> None:
         """Do not read the client while its requests cannot be delivered."""
         self._broker_is_full = is_full
         self._steer()
 
-    @isolated
     def broker_lost(self, exc: Exception | None) -> None:
         """Close: the broker has gone."""
         self._forget_broker()

@@ -99,9 +99,10 @@ class Faults:
         threading.setprofile(None)
         sys.settrace(self._before)
 
-    def arm(self, entry: Entry) -> None:
-        """Have it raise the next time."""
+    def arm(self, entry: Entry | None) -> None:
+        """Have it raise the next time; None: none, and see what is called from now on."""
         self.armed = entry
+        self.seen.clear()
         sys.settrace(self._see)  # what raises in a trace function ends it
 
     def _go_on(self, _: FrameType, event: str, __: object) -> None:
