@@ -333,6 +333,7 @@ async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pyt
         assert (await asyncio.to_thread(ask, admin.port, "/livez")).status == 200
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_fault_in_a_scrape_is_logged_and_breaks_the_scrape_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -178,6 +178,7 @@ async def test_a_request_without_an_end_is_refused_at_its_bound() -> None:
     assert answer.startswith(b"HTTP/1.0 431 ")
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_fault_in_a_probe_ends_that_probe_alone(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

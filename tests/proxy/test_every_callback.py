@@ -93,6 +93,8 @@ from tests.support.stub_broker import (
 from tests.support.topic_cluster import SETTINGS
 from tests.support.topic_log import TopicLog, made_up
 
+pytestmark = pytest.mark.usefixtures("has_faults")
+
 # How long after its end the proxy may still be at work for a part of what clients do.
 SETTLES_S: Final = 0.03
 TOKEN: Final = "a-token-of-nobody-that-is-long-enough"  # noqa: S105

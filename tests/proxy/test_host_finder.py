@@ -31,6 +31,7 @@ async def test_the_system_is_asked_for_any_number() -> None:
     assert "no such host" not in found
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_who_is_not_there_is_said_once_and_found_when_he_is(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

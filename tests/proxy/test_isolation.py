@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,13 +10,13 @@ from proxy import isolation
 from proxy.isolation import alone, attempt, internal_errors, isolated, kept_up, persisting, repeated, report, watch
 from tests.support.stub_broker import eventually, on_uvloop
 
+pytestmark = pytest.mark.usefixtures("has_faults")
+
 
 @pytest.fixture(autouse=True)
-def afresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_AGAIN_S", 0.01)
     isolation._said.clear()
-    internal_errors.clear()
-    yield
     internal_errors.clear()
 
 

@@ -380,6 +380,7 @@ async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
     assert many.submit(b"small", ADMIN, Client()) is not None
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answered(
     caplog: pytest.LogCaptureFixture,
@@ -393,6 +394,7 @@ async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answ
         assert (await one.told(old)).entries == ()
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
@@ -412,6 +414,7 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
         assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_path: Path) -> None:
     many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(600))
@@ -487,6 +490,7 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
         assert one.desk.ledger.lost == 1
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

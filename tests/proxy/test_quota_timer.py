@@ -123,6 +123,7 @@ async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> Non
     assert Bed(rule("a")).timer._wait_s() is None
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_what_could_not_be_put_in_force_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

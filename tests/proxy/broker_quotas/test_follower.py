@@ -368,6 +368,7 @@ async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
     assert followed.follower.unconfirmed == 0
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_fault_here_is_said_and_what_was_told_is_in_force_a_little_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -420,6 +421,7 @@ async def test_any_number_of_hosts_is_found_before_anybody_is_served(known: dict
         assert {one.ip for one in followed.follower.ip_quotas} == {address for (address,) in known.values()}
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
     known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -447,6 +449,7 @@ async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
     assert followed.fails == 0
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_the_next_reading(
     known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -421,6 +421,7 @@ async def test_what_another_deletes_right_behind_was_understood() -> None:
         assert one.stored == {}
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     log = TopicLog()
@@ -482,6 +483,7 @@ async def test_a_topic_that_would_lose_quotas_is_said_to(
     assert said in "".join(warnings)
 
 
+@pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_a_fault_while_the_configuration_is_looked_at_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     log = TopicLog(config={"cleanup.policy": "delete"})

@@ -36,6 +36,7 @@ async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_
     assert (playbooks[0].is_stopped, playbooks[0].errors) == (True, [])
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_reader_meets_what_goes_wrong_with_what_it_tells() -> None:
     playbooks: list[Playbook] = []
 

@@ -174,6 +174,7 @@ async def test_a_reload_of_the_file_merges_anew() -> None:
         assert watched.changes == {}
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
     watched = Watched(Began(), read(alice(5.0)), AtEnd())
 
@@ -187,6 +188,7 @@ async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
     assert str(watched.playbook.errors[0]) == "broken"
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_rules_that_could_not_be_put_in_force_are_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

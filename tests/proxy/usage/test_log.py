@@ -201,6 +201,7 @@ async def test_a_broker_may_join_in_the_middle_of_a_reading(monkeypatch: pytest.
     assert sorted(used.amount for _, used in batch.records) == [5, 7]
 
 
+@pytest.mark.usefixtures("has_faults")
 async def test_a_reading_that_fails_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     quotas, sink = BrokerQuotas(CONFIG), Memory()
     async with logging(quotas, sink) as usage:
