@@ -91,3 +91,22 @@ def test_a_flood_fires_both_alerts_of_its_client_and_nothing_else_fires(tmp_path
     file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
     _promtool("test", "rules", file)
+
+
+def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> None:
+    series = 'kafka_quota_proxy_internal_errors_total{instance="proxy:9102",where="connection"}'
+    firing = {"labels": '{alertname="KafkaQuotaProxyFault"}', "value": 1}
+    expected = [
+        {"expr": _FIRING, "eval_time": f"{minute}m", "exp_samples": [firing] if is_firing else []}
+        for minute, is_firing in ((5, False), (12, True), (100, False), (160, True), (230, False))
+    ]
+    # Nothing for ten minutes, one error, and a second after two hours and a half.
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": "_x10 1x139 2x100"}],
+        "promql_expr_test": expected,
+    }
+    file = tmp_path / "faults.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
+
+    _promtool("test", "rules", file)
