@@ -9,6 +9,7 @@ from itertools import takewhile
 import pytest
 
 from tests.end_to_end.support import tools
+from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
@@ -83,16 +84,18 @@ def _first_wait_ms(port: int, topic: str, limit_anonymous: Callable[[], object])
         return client.produce(topic, batch_of(100)).throttle_time_ms
 
 
-def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka(kafka_4: Kafka) -> None:
-    topic = create_topic(kafka_4)
-    bob, anonymous = ({"user": name, "producer_byte_rate": 1_000} for name in ("bob", "ANONYMOUS"))
-    with BrokerQuotas(kafka_4) as quotas:
-        bobs = {Entity("bob", None): {"producer_byte_rate": 1_000.0}}
-        quotas.replace(bobs)
-        both = bobs | {Entity("ANONYMOUS", None): {"producer_byte_rate": 1_000.0}}
-        theirs_ms = _first_wait_ms(kafka_4.listener(DIRECT).port, topic, lambda: quotas.replace(both))
-    with Proxy({"quotas": [bob]}, kafka_4) as proxy:
-        ours_ms = _first_wait_ms(proxy.port(), topic, lambda: proxy.reload({"quotas": [bob, anonymous]}))
+def test_first_limit_of_a_user_counts_what_was_sent_before_it_as_in_kafka() -> None:
+    """On a Kafka of its own: one never forgets which kinds of quotas it has had."""
+    with Kafka(KAFKA_4) as kafka:
+        topic = create_topic(kafka)
+        bob, anonymous = ({"user": name, "producer_byte_rate": 1_000} for name in ("bob", "ANONYMOUS"))
+        with BrokerQuotas(kafka) as quotas:
+            bobs = {Entity("bob", None): {"producer_byte_rate": 1_000.0}}
+            quotas.replace(bobs)
+            both = bobs | {Entity("ANONYMOUS", None): {"producer_byte_rate": 1_000.0}}
+            theirs_ms = _first_wait_ms(kafka.listener(DIRECT).port, topic, lambda: quotas.replace(both))
+        with Proxy({"quotas": [bob]}, kafka) as proxy:
+            ours_ms = _first_wait_ms(proxy.port(), topic, lambda: proxy.reload({"quotas": [bob, anonymous]}))
 
     # The window that is assumed of a fresh rate goes from 10 s to 11 s in each second.
     assert theirs_ms == pytest.approx(15_000, abs=1_000)
