@@ -71,7 +71,8 @@ class Demand:
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
         if is_throttled:
-            counts_ms += min(used.throttle_time_ms // used.throttled_requests, _LONGEST_WAIT_MS)
+            # As much of the time that is counted, each moment once, lies behind the records.
+            counts_ms += min(max(0, used.throttle_time_ms - used.interval_ms), _LONGEST_WAIT_MS)
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def want(self, *, limit: int, now_ms: int) -> Want:

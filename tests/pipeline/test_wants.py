@@ -17,7 +17,7 @@ def used(amount: int, **given: int) -> Used:
 
 
 def throttled(amount: int, wait_ms: int = 0, **given: int) -> Used:
-    return used(amount, throttled_requests=2, throttle_time_ms=2 * wait_ms, **given)
+    return used(amount, **{"throttled_requests": 2, "throttle_time_ms": wait_ms} | given)
 
 
 def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None:
@@ -53,12 +53,13 @@ def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more
     assert demand.want(limit=LIMIT, now_ms=1).rate == pytest.approx(829.5)
 
 
-def test_whoever_was_told_to_wait_is_not_forgotten_while_he_does() -> None:
+@pytest.mark.parametrize("throttled_requests", [1, 30])
+def test_a_bucket_that_is_silent_is_not_forgotten_on_however_many_connections(throttled_requests: int) -> None:
     demand = Demand()
-    demand.take(throttled(256_000, wait_ms=25_000), share=10_000, now_ms=0)
+    demand.take(throttled(256_000, wait_ms=25_000, throttled_requests=throttled_requests), share=10_000, now_ms=0)
 
-    assert demand.want(limit=LIMIT, now_ms=27_999).is_throttled
-    assert demand.want(limit=LIMIT, now_ms=28_000) == Want(0)
+    assert demand.want(limit=LIMIT, now_ms=26_999).is_throttled
+    assert demand.want(limit=LIMIT, now_ms=27_000) == Want(0)
 
 
 def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> None:
