@@ -13,7 +13,7 @@ from pipeline.demand import LONGEST_SHAPED_MS, Rows, Whole
 
 # Of the numbers of a record.
 _START, _WHO, _INTERVAL, _AMOUNT = range(4)
-_NUMBERS: Final = 6
+_NUMBERS: Final = 5
 # A gap of half an interval is none: a client that was idle for one has no record of it, and clocks are right to some
 # milliseconds.
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
@@ -26,14 +26,12 @@ class Beside:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
         self._told = 0  # how many of those that are kept were returned already
 
-    def take(
-        self, start_ms: Whole, who: Whole, interval_ms: Whole, amount: Whole, requests: Whole, connections: Whole
-    ) -> Rows:
+    def take(self, start_ms: Whole, who: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
         """Add records that do not begin before the last ones, and return those of which all is known.
 
         ``who`` tells apart the clients that share the bucket.
         """
-        new = np.stack((start_ms, who, interval_ms, amount, requests, connections))
+        new = np.stack((start_ms, who, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._tell(is_end=False)
 

@@ -121,17 +121,21 @@ def _throttled(throttled: Mapping[Entity, Row]) -> str:
     figures = []
     for kind in BYTE_KINDS:
         waited = sorted(
-            ((entity, row) for entity, row in throttled.items() if entity[0] == kind and row["silent_ms"]),
-            key=lambda item: (-item[1]["silent_ms"], item[0]),
+            ((entity, row) for entity, row in throttled.items() if entity[0] == kind and row["throttle_time_ms"]),
+            key=lambda item: (-item[1]["throttle_time_ms"], item[0]),
         )
         if not waited:
             continue
         lines = [
-            Bar(label(*entity[1:]), row["silent_ms"], f"{duration(row['silent_ms'])}, {_share(row['throttled_share'])}")
+            Bar(
+                label(*entity[1:]),
+                row["throttle_time_ms"],
+                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}",
+            )
             for entity, row in waited[:_MOST_BARS]
         ]
         rest = len(waited) - len(lines)
-        all_of_it = duration(sum(row["silent_ms"] for _, row in waited))
+        all_of_it = duration(sum(row["throttle_time_ms"] for _, row in waited))
         words = f"{all_of_it} in all, of {len(waited)}" + (f"; the {len(lines)} longest" if rest else "")
         figures.append(figure(f"{kind}: silent for", words, bars(lines)))
     return plots(figures) if figures else "<p><b>Nobody.</b></p>"
@@ -188,7 +192,7 @@ def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled:
         limit, silent = limits.get(entity), throttled.get(entity)
         words = f"limit {_rate(limit)}" if limit is not None else "no limit"
         words += f", peak {_rate(max(peaks[entity].values()))}"
-        if silent and silent["silent_ms"]:
+        if silent and silent["throttle_time_ms"]:
             words += f", silent for {_share(silent['throttled_share'])} of its time"
         plot = rate_over_time(first, _HOUR_MS, [peaks[entity].get(hour) for hour in hours], limit)
         figures.append(figure(_named(entity), words, plot))
@@ -235,7 +239,7 @@ def _limits(
                 _rate(one.limit) or "none",
                 _rate(one.percentile),
                 _rate(one.peak),
-                duration(row["silent_ms"]) if row and row["silent_ms"] else "",
+                duration(row["throttle_time_ms"]) if row and row["throttle_time_ms"] else "",
                 _share(row["throttled_share"]) if row and row["throttled_share"] else "",
                 # Who falls by more than all of it is gone before.
                 "" if trend is None else f"{max(trend, -100):+.0f} %".replace("-", "−"),

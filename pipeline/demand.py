@@ -38,7 +38,7 @@ _MOST_PARTS: Final = 1 << 20
 
 
 class Rows(NamedTuple):
-    """Records of one bucket by ``start_ms``. ``connections`` is at least 1.
+    """Records of one bucket by ``start_ms``.
 
     ``before`` and ``after`` are the rates of the same client's records right before and right after each: 0 where there
     was none, infinite where that is not known.
@@ -48,7 +48,6 @@ class Rows(NamedTuple):
     interval_ms: Whole
     amount: Whole
     requests: Whole
-    connections: Whole
     before: Rates
     after: Rates
 
@@ -61,18 +60,6 @@ class Parts(NamedTuple):
 
 
 NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-class Due(NamedTuple):
-    """Parts that nothing that is still to come can come before; and how many connections there are.
-
-    ``since_ms`` and ``connections``: the number changes when a record begins, before a part that comes then.
-    The first of them began before these parts, or with them.
-    """
-
-    parts: Parts
-    since_ms: Whole
-    connections: Whole
 
 
 def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
@@ -158,11 +145,12 @@ class Line:
         self.amount = 0
         self._is_empty = True
         self._waiting = NO_PARTS
-        self._since_ms = np.empty(0, np.int64)
-        self._connections = np.empty(0, np.int64)
 
-    def take(self, rows: Rows) -> list[Due]:
-        """Add records that do not begin before the last ones, and return what is due, in pieces."""
+    def take(self, rows: Rows) -> list[Parts]:
+        """Add records that do not begin before the last ones, and return the parts that are due, in pieces.
+
+        Nothing that is still to come can come before them.
+        """
         if not len(rows.start_ms):
             return []
         self._count(rows)
@@ -170,10 +158,10 @@ class Line:
         cuts = [0, *(np.flatnonzero(np.diff(ends)) + 1).tolist(), len(ends)]
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
-    def rest(self) -> Due:
+    def rest(self) -> Parts:
         """Return what is left, when there are no more records."""
         due, self._waiting = self._waiting, NO_PARTS
-        return Due(due, self._since_ms, self._connections)
+        return due
 
     def _count(self, rows: Rows) -> None:
         if self._is_empty:
@@ -185,16 +173,11 @@ class Line:
         self.end_ms = int(before_ms[-1])
         self.amount += sum(rows.amount.tolist())
 
-    def _due(self, rows: Rows) -> Due:
+    def _due(self, rows: Rows) -> Parts:
         new, waiting = parts(rows), self._waiting
         if len(waiting.at_ms):
             # What waited comes before what comes at the same instant.
             new = _sorted(*(np.concatenate(columns) for columns in zip(waiting, new, strict=True)))
         due = int(np.searchsorted(new.at_ms, rows.start_ms[-1]))
-        since_ms = np.concatenate((self._since_ms, rows.start_ms))
-        connections = np.concatenate((self._connections, rows.connections))
         self._waiting = Parts(*(column[due:] for column in new))
-        # The last record is among those that are kept, and the first that waits does not come before it begins.
-        kept = int(np.searchsorted(since_ms, new.at_ms[due - 1], "right")) if due else 0
-        self._since_ms, self._connections = since_ms[kept:], connections[kept:]
-        return Due(Parts(*(column[:due] for column in new)), since_ms, connections)
+        return Parts(*(column[:due] for column in new))

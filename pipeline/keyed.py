@@ -22,13 +22,11 @@ from pipeline.tried import Buckets, Quotas
 START_BITS: Final = 42
 # Whole numbers of a row, behind its key. Those of one bucket that begin at the same instant are sorted by them: ``who``
 # tells apart who shares it.
-ROW: Final = ("who", "interval_ms", "amount", "requests", "connections")
+ROW: Final = ("who", "interval_ms", "amount", "requests")
 # Text, on the first row of a bucket: JSON of the columns of TRIED, and ``limits``.
 HEAD: Final = "head"
 
-_HOUR: Final = (
-    "amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "silent_ms", "longest_delay_ms",
-)  # fmt: skip
+_HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 # A row for each bucket, limit and hour in which something went out; the last two are of all hours together.
 HOURS: Final = pa.schema(
     [

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipeline.demand import Amounts, Parts, Whole
 from proxy.quota.client import Bucket
+from proxy.quota.pacing import TokenBucket
 from proxy.quota.rate import Slot
 
 _NOWHERE: Final = np.empty(0, np.int64)
@@ -36,10 +37,11 @@ class Quiet(Protocol):
 
 def quiet(*buckets: Bucket) -> list[Quiet]:
     """Return for each bucket the form for the arithmetic that decides in it; all take the same parts."""
-    chains = _Chains()
-    return [
-        _Windows(bucket, chains) if bucket.burst_ms is None else _Tokens(bucket, bucket.burst_ms) for bucket in buckets
-    ]
+    chains, found = _Chains(), list[Quiet]()
+    for bucket in buckets:
+        tokens = None if bucket.gate is None else _Tokens(bucket.gate, bucket.limit)
+        found.append(_Windows(bucket, tokens, chains) if tokens is None or bucket.burst_ms is None else tokens)
+    return found
 
 
 class _Events(NamedTuple):
@@ -94,10 +96,13 @@ class _Windows:
     the first event that is W or more after the beginning of the last one; those count whose last event is less than
     N * W ago; and the time that they stand for began with the first of these. What is reset on the way, and when,
     changes nothing: a slot that was reset starts when, or after, another one did that counts for longer.
+
+    Where tokens let requests pass in front of them (``Bucket.gate``), no more is taken than there are tokens for.
     """
 
-    def __init__(self, bucket: Bucket, chains: _Chains) -> None:
+    def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:
         self._bucket = bucket
+        self._tokens = tokens
         self._chains = chains
         rate = bucket.rate
         self._slot_ms = rate.sample_ms
@@ -112,6 +117,8 @@ class _Windows:
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         events = self._chains.events(self._slots, self._slot_ms, parts, begin, end)
         stop = self._first_over(events)
+        if self._tokens is not None and stop > events.past:
+            stop = events.past + self._tokens.charged(parts, begin, begin + stop - events.past)
         begun = int(np.searchsorted(events.begins, stop))
         kept = slice(max(0, begun - self._least - 2), begun)
         ends = np.minimum(events.ends[kept], stop)
@@ -154,17 +161,17 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """The token bucket of ``shaping: paced``.
+    """A token bucket: that of ``shaping: paced``, or the one in front of sampled windows.
 
     Its tokens are sums of fractions, and so depend on each charge since it was last full. So parts are taken as far as
     the last one before which it is full without doubt, if no wait is in doubt until then: what is owed is reckoned
     here with an error that is far below the margin.
     """
 
-    def __init__(self, bucket: Bucket, burst_ms: int) -> None:
-        self._bucket = bucket
-        self._limit = bucket.limit
-        self._burst = burst_ms / 1_000 * bucket.limit
+    def __init__(self, tokens: TokenBucket, limit: float) -> None:
+        self._tokens = tokens
+        self._limit = limit
+        self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
         """Nothing is kept here."""
@@ -176,7 +183,7 @@ class _Tokens:
         came = self._limit * (at_ms - first_ms) / 1_000
         level = until - amount - came
         lowest = level.copy()
-        lowest[0] -= self._burst - (self._bucket.tokens(now_ms=first_ms) or 0.0)
+        lowest[0] -= self._burst - self._tokens.peek(byte_rate_limit=self._limit, now_ms=first_ms)
         lowest = np.minimum.accumulate(lowest)
         owed = level - lowest  # before each part
         margin = _ROUNDING * (self._burst + np.abs(amount).sum() + came[-1])
@@ -186,5 +193,5 @@ class _Tokens:
         if not len(full):
             return 0
         taken = int(full[-1]) + 1
-        self._bucket.refill(now_ms=int(at_ms[taken]))
+        self._tokens.refill(byte_rate_limit=self._limit, now_ms=int(at_ms[taken]))
         return taken

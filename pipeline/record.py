@@ -10,7 +10,7 @@
 ``listener``           on records about connections
 ``rule_user`` …        the entity of the rule in force, null without a rule; ``limit`` its number in a second
 ``amount``             what was charged
-``throttle_time_ms``   the sum of the waits; waits that were given if ``enforced``, else those that would have been
+``throttle_time_ms``   how long clients were told to wait, each moment once; if not ``enforced``, would have been told
 ``connections``        how many used the bucket in the interval; null where that is not known
 =====================  ======================================================================================
 """

@@ -39,7 +39,6 @@ class Quotas:
             kafka=config.kafka,
             shaping=self.shaping or config.shaping,
             burst_ms=config.burst_ms,
-            max_throttle_time_ms=config.max_throttle_time_ms,
         )
         return manager.bucket(user=user, client_id=client_id, now_ms=0)
 

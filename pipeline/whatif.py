@@ -29,7 +29,7 @@ _HOURS: Final = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in HOUR
 # What a bucket asked for: the highest rate of a record, bytes per second, and the most of one that may come at once, so
 # that it can be told whether it may exceed a limit; and all of it, from when to when.
 DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
-_COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "silent_ms", "longest_delay_ms")
+_COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 
 
 def resolved(records: DataFrame, quotas: Quotas) -> DataFrame:
@@ -135,7 +135,6 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: Quotas, partitions: int
         "interval_ms",
         "amount",
         "requests",
-        F.greatest(F.lit(1), F.coalesce("connections", F.lit(1))).cast("long").alias("connections"),
         F.lit(None).cast("string").alias(HEAD),
     )
     return heads.unionByName(rows)
@@ -145,8 +144,9 @@ def _may_wait(quotas: Quotas) -> Column:
     """Whether somebody may come above ``limit`` whose records have ``densest`` and ``part``.
 
     In sampled windows what counts at an instant came within N + 1 of them (of N; a slot is one long), as a rate of
-    N - 1 at least. Tokens are never owed where they come at least as fast as they go, but for what comes at once: it
-    lies where it is put, so that as much may be too much at either end.
+    N - 1 at least. Where that is below the limit, what comes at once fits into half of what N - 1 windows allow, so
+    that the tokens by which fetches pass are not owed either. Tokens are never owed where they come at least as fast as
+    they go, but for what comes at once: it lies where it is put, so that as much may be too much at either end.
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
@@ -163,7 +163,7 @@ def outcomes(asked: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFra
     """Return a row for each bucket of the log and limit: what it asked for, what it would have got, and when.
 
     ``achieved_rate`` is of the time from its first record to the last that went out; ``late_ms`` is how long after the
-    end of its records that was. ``throttled_share`` is the part of the time with records that it was silent.
+    end of its records that was. ``throttled_share`` is ``throttle_time_ms`` as a part of the time with records.
     """
     whole = (
         _named(asked, entities)
@@ -175,7 +175,7 @@ def outcomes(asked: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFra
         *(F.max(name).alias(name) for name in (*_COUNTED[-1:], "sent_ms", "active_ms")),
     )
     ended = F.greatest("until_ms", F.coalesce("sent_ms", "until_ms"))
-    share = F.coalesce(F.col("silent_ms") / F.greatest("active_ms", F.lit(1)), F.lit(0.0))
+    share = F.coalesce(F.col("throttle_time_ms") / F.greatest("active_ms", F.lit(1)), F.lit(0.0))
     return whole.join(happened, on=[*TRIED, "limit"], how="left").select(
         *TRIED,
         "limit",

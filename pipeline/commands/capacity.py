@@ -96,7 +96,7 @@ def _tried(
 def _worst(by_bucket: DataFrame) -> DataFrame:
     """Return what happened to each entity: sums over brokers, and the share of its time where that was worst."""
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
-    summed = ("throttle_time_ms", "silent_ms", "throttled_requests", "delayed_amount")
+    summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(
         F.max("throttled_share").alias("throttled_share"),
         F.max("longest_delay_ms").alias("longest_delay_ms"),
@@ -155,7 +155,7 @@ def _write(
 def _waits(spark: SparkSession, happened: dict[tuple[str, str, str], dict[str, Any]]) -> DataFrame:
     """Return how long each entity would have been silent under its limit, as the report says it."""
     rows = [
-        (*names, row["silent_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
+        (*names, row["throttle_time_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
         for names, row in happened.items()
     ]
     return spark.createDataFrame(rows, _HAPPENED)

@@ -302,11 +302,10 @@ class Bucket:
         """What a fetch may ask for at the most: what the limit allows in a window, paced in a burst."""
         return max(1, int(min(self._room, _MAX_INT32)))
 
-    def refill(self, *, now_ms: int) -> None:
-        """Be as if nothing had been charged for long: with all the tokens that may be saved up."""
-        if self._tokens is not None:
-            burst_ms = self._tokens.burst_ms
-            self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
+    @property
+    def gate(self) -> TokenBucket | None:
+        """The tokens without which no request passes: those that decide, or those in front of sampled windows."""
+        return self._spread if self._tokens is None else self._tokens
 
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Record ``amount`` and return how long their sender must now be silent, in milliseconds; 0: not at all.

@@ -40,6 +40,11 @@ class TokenBucket:
         self._last_ms = now_ms
         return self._tokens
 
+    def refill(self, *, byte_rate_limit: float, now_ms: int) -> None:
+        """Be as if nothing had been recorded for long: with all that may be saved up."""
+        self._tokens = self.burst_ms / 1000 * byte_rate_limit
+        self._last_ms = now_ms
+
     def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
         """Take what ``other`` lacks from this one, too: both have let bytes of one flow pass."""
         burst = other.burst_ms / 1000 * byte_rate_limit

@@ -1,13 +1,13 @@
 """The replay a second time, as literal as it is described: record by record, part by part, each charged by itself.
 
 A record is cut into parts, which come when the records beside it say (``pipeline.demand`` says how). A part goes out
-when it has come and a connection is free; the bucket is charged, and a wait that it answers holds that connection. So a
-client that waits sends later, and what it sends later is charged then, as under real limits; what it would have given
-up or sent in larger batches is not known.
+when it has come and the bucket owes nothing, one after the other; of a fetch as much as there is room for, or a
+quarter, and then the next piece. So a client that waits sends later, and what it sends later is charged then, as under
+real limits; what it would have given up or sent in larger batches is not known.
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
 from typing import Final, NamedTuple
 
@@ -16,20 +16,19 @@ import numpy as np
 from pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
 from pipeline.replay import Hour, Outcome
 from proxy.quota.client import Bucket
+from proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000
-# Of more connections the waits are no longer told apart. A heap of a thousand costs little, and holds it all.
-_MOST_CONNECTIONS: Final = 1_000
+_MOST_PIECES: Final = 4
 
 
 class Demand(NamedTuple):
-    """A record, as far as it is demand. ``connections`` is at least 1."""
+    """A record, as far as it is demand."""
 
     start_ms: int
     interval_ms: int
     amount: int
     requests: int
-    connections: int
     before: float = inf
     after: float = inf
 
@@ -92,10 +91,9 @@ class LiteralReplay:
     def __init__(self, bucket: Bucket) -> None:
         self.outcome = Outcome()
         self._bucket = bucket
-        self._free_ms = [0]  # when each connection may send again: a heap
         self._waiting: list[tuple[int, int, int]] = []  # parts by when they come: a heap, for records overlap
         self._order = 0
-        self._silent_until_ms = 0
+        self._free_ms = 0  # when the next part may go
 
     def take(self, demand: Demand) -> None:
         """Add a record that does not begin before the last one."""
@@ -103,7 +101,6 @@ class LiteralReplay:
         if not self._order:
             outcome.first_ms = outcome.end_ms = demand.start_ms
         self._send_until(demand.start_ms)
-        self._have(min(demand.connections, _MOST_CONNECTIONS))
         outcome.active_ms += max(0, end_ms - max(demand.start_ms, outcome.end_ms))
         outcome.end_ms = max(outcome.end_ms, end_ms)
         outcome.demand += demand.amount
@@ -116,16 +113,6 @@ class LiteralReplay:
         self._send_until(None)
         return self.outcome
 
-    def _have(self, connections: int) -> None:
-        free_ms = self._free_ms
-        if len(free_ms) > connections:
-            # Those that wait longest are the ones that a client gives up.
-            free_ms[:] = sorted(free_ms)[:connections]
-        else:
-            # Who comes anew sits out the wait that the bucket was given.
-            free_ms += [self._bucket.silent_until_ms] * (connections - len(free_ms))
-            heapify(free_ms)
-
     def _send_until(self, until_ms: int | None) -> None:
         """Send the parts that come before ``until_ms``; None: all."""
         waiting = self._waiting
@@ -134,20 +121,25 @@ class LiteralReplay:
             self._send(amount, came_ms)
 
     def _send(self, amount: int, came_ms: int) -> None:
-        # Times never go back: parts are taken in the order in which they come, and the first free connection takes one.
-        now_ms = max(came_ms, heappop(self._free_ms))
-        wait_ms = self._bucket.charge(amount, now_ms=now_ms)
-        heappush(self._free_ms, now_ms + wait_ms)
-        outcome = self.outcome
+        # Times never go back: parts are taken in the order in which they come.
+        bucket, left, now_ms = self._bucket, amount, max(came_ms, self._free_ms)
+        while bucket.kind is QuotaKind.FETCH and left > 0:
+            cap = bucket.fetch_cap(bucket.fetch_room(now_ms=now_ms))
+            piece = min(left, max(-(-amount // _MOST_PIECES), cap))
+            self._pass(piece, came_ms, now_ms)
+            left, now_ms = left - piece, self._free_ms
+        if left or not amount:
+            self._pass(left, came_ms, now_ms)
+
+    def _pass(self, amount: int, came_ms: int, now_ms: int) -> None:
+        bucket, outcome = self._bucket, self.outcome
+        bucket.silence(bucket.charge(amount, now_ms=now_ms), now_ms=now_ms)
+        self._free_ms = now_ms if bucket.is_free(0, now_ms=now_ms) else bucket.free_at_ms(now_ms=now_ms)
         outcome.sent_ms = max(outcome.sent_ms, now_ms)
         hour = outcome.hours.setdefault(now_ms - now_ms % _HOUR_MS, Hour())
         hour.amount += amount
         if now_ms > came_ms:
             hour.delayed_amount += amount
             hour.longest_delay_ms = max(hour.longest_delay_ms, now_ms - came_ms)
-        if wait_ms > 0:
-            self._bucket.throttled(wait_ms, now_ms=now_ms)
-            hour.throttled_requests += 1
-            hour.throttle_time_ms += wait_ms
-            hour.silent_ms += max(0, now_ms + wait_ms - max(now_ms, self._silent_until_ms))
-            self._silent_until_ms = max(self._silent_until_ms, now_ms + wait_ms)
+        hour.throttled_requests += self._free_ms > now_ms
+        hour.throttle_time_ms += self._free_ms - now_ms

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pipeline.beside import Beside
 from tests.pipeline.literal_replay import Demand, beside
 
-SECOND = (1_000, 2_000, 1, 1)  # interval, amount, requests, connections
+SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
@@ -16,7 +16,7 @@ def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
     found, ones = list[Demand](), Beside()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]
-        columns = [np.array([demand[at] for _, demand in some], np.int64) for at in range(5)]
+        columns = [np.array([demand[at] for _, demand in some], np.int64) for at in range(4)]
         who = np.array([number for number, _ in some], np.int64)
         found += map(Demand._make, zip(*(c.tolist() for c in ones.take(columns[0], who, *columns[1:])), strict=True))
     return found + [Demand._make(one) for one in zip(*(column.tolist() for column in ones.rest()), strict=True)]
@@ -49,7 +49,6 @@ records = st.lists(
             interval_ms=st.sampled_from([1, 250, 500, 1_000, 2_000, 2_001, 10_000]),
             amount=st.integers(-10, 10_000),
             requests=st.integers(0, 5),
-            connections=st.integers(1, 3),
             before=st.just(0.0),
             after=st.just(0.0),
         ),
@@ -69,7 +68,10 @@ def test_it_is_what_the_records_of_each_client_say_however_they_come(
 
     found = told(given, at_once)
 
-    # After one that is longer than two seconds nothing is waited for: nobody asks.
-    assert [one._replace(after=0.0) if one.interval_ms > 2_000 else one for one in found] == [
-        one._replace(after=0.0) if one.interval_ms > 2_000 else one for one in all_known
-    ]
+    # A record that is longer than two seconds gets no shape: nothing is kept before it, nor waited for behind it.
+    assert [shaped(one) for one in found] == [shaped(one) for one in all_known]
+
+
+def shaped(demand: Demand) -> Demand:
+    """Return a record without the rates that nothing asks for."""
+    return demand._replace(before=0.0, after=0.0) if demand.interval_ms > 2_000 else demand

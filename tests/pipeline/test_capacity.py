@@ -120,13 +120,16 @@ def test_no_limit_is_for_a_name_that_a_file_takes_for_all_others(names: tuple[st
     amounts=st.lists(st.integers(0, 100_000), min_size=1, max_size=60),
     interval_ms=st.sampled_from([100, 1_000, 10_000, 60_000]),
     requests=st.integers(1, 100),
+    kind=st.sampled_from(["produce", "fetch"]),
 )
-def test_under_the_limit_that_never_waits_nobody_does(amounts: list[int], interval_ms: int, requests: int) -> None:
-    demands = [Demand(at * interval_ms, interval_ms, amount, requests, 1) for at, amount in enumerate(amounts)]
+def test_under_the_limit_that_never_waits_nobody_does(
+    amounts: list[int], interval_ms: int, requests: int, kind: str
+) -> None:
+    demands = [Demand(at * interval_ms, interval_ms, amount, requests) for at, amount in enumerate(amounts)]
     peak = max(amount * 1_000 // interval_ms for amount in amounts) + 1
-    one = suggested(peak=peak, part=max(amounts))
+    one = suggested(kind=kind, peak=peak, part=max(amounts))
     one = one._replace(limit=max(1, one.never_waits))
-    replay = Replay(Quotas(config=config_of([one])).bucket("produce", "alice", "etl"))
+    replay = Replay(Quotas(config=config_of([one])).bucket(kind, "alice", "etl"))
     replay.take(arrays(demands))
 
     (outcome,) = replay.end()

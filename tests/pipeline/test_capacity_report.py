@@ -33,7 +33,7 @@ FULL: dict[str, Any] = {
     "top": [{"kind": "produce", "user": "alice", "client_id": "etl", "hour_ms": START_MS, "peak": 4e6}],
     "seasons": [{"kind": "produce", "weekday": 0, "hour": 3, "rate": 1e6}],
     "brokers": [BROKER],
-    "throttled": {KEY: {"silent_ms": 7_200_000, "throttle_time_ms": 9_000_000, "throttled_share": 0.005}},
+    "throttled": {KEY: {"throttle_time_ms": 7_200_000, "throttled_share": 0.005}},
     "growth": {KEY: 12.4},
     "log": "From 7 records.",
     "notes": ["3 bad lines"],
@@ -75,7 +75,7 @@ def test_the_page_begins_with_what_decides() -> None:
 
 
 def test_where_nobody_waits_and_no_capacity_is_known_it_says_so() -> None:
-    quiet = {KEY: FULL["throttled"][KEY] | {"silent_ms": 0, "throttled_share": 0.0}}
+    quiet = {KEY: FULL["throttled"][KEY] | {"throttle_time_ms": 0, "throttled_share": 0.0}}
     unknown = [BROKER | {"capacity": None, "oversubscription": None}]
 
     text = capacity_page(**FULL | {"throttled": quiet, "brokers": unknown})
@@ -89,7 +89,7 @@ def test_where_nobody_waits_and_no_capacity_is_known_it_says_so() -> None:
 
 def test_of_many_entities_the_longest_waits_are_drawn_and_the_busiest_are_listed() -> None:
     many = [ONE._replace(client_id=f"c{at:03}") for at in range(300)]
-    waits = {one[:3]: {"silent_ms": 1_000 + at, "throttled_share": 0.001} for at, one in enumerate(many)}
+    waits = {one[:3]: {"throttle_time_ms": 1_000 + at, "throttled_share": 0.001} for at, one in enumerate(many)}
 
     text = capacity_page(**FULL | {"suggestions": many, "throttled": waits})
 

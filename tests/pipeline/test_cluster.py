@@ -185,7 +185,7 @@ def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
     assert ended.stdout.startswith(f"{shipped}/pipeline/"), ended.stdout
     assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
     expected = LiteralReplay(Quotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
-    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1, 1) for at in range(60)]):
+    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(60)]):
         expected.take(demand)
     (hour,) = expected.end().hours.values()
     (table,) = (tmp_path / "forecast" / "entities").glob("*.csv")

@@ -3,7 +3,6 @@
 import math
 from itertools import chain, pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +23,6 @@ demands = st.lists(
         interval_ms=st.sampled_from([0, 1, 250, 1_000, 90_000]),
         amount=st.integers(0, 10_000),
         requests=st.integers(0, 300),
-        connections=st.integers(1, 9),
         before=rates,
         after=rates,
     ),
@@ -50,7 +48,6 @@ def one_by_one(given: list[Demand]) -> list[tuple[int, int]]:
         interval_ms=st.integers(0, 90_000),
         amount=st.integers(0, 10_000),
         requests=st.integers(0, 300),
-        connections=st.just(1),
         before=rates,
         after=rates,
     )
@@ -71,25 +68,20 @@ def test_many_records_are_cut_as_each_is_by_itself(given: list[Demand]) -> None:
 
 
 def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
-    given = [Demand(0, 86_400_000, 10**15, 10**6, 1), Demand(1, 86_400_000, 10**15 + 1, 10**6, 1)]
+    given = [Demand(0, 86_400_000, 10**15, 10**6), Demand(1, 86_400_000, 10**15 + 1, 10**6)]
 
     for some in (given[:1], given):
         assert pairs(parts_in_arrays(arrays(some))) == one_by_one(some)
 
 
 @given(given=demands, at_once=st.integers(1, 20))
-def test_what_is_due_comes_in_order_and_knows_its_connections(given: list[Demand], at_once: int) -> None:
+def test_what_is_due_comes_in_order(given: list[Demand], at_once: int) -> None:
     line = Line()
 
     due = [one for first in range(0, len(given), at_once) for one in line.take(arrays(given[first : first + at_once]))]
     due.append(line.rest())
 
-    assert list(chain(*(pairs(one.parts) for one in due))) == one_by_one(given)
-    for one in due:
-        for at_ms in one.parts.at_ms.tolist():
-            begun = int(np.searchsorted(one.since_ms, at_ms, "right"))
-            *_, last = (demand for demand in given if demand.start_ms <= at_ms)
-            assert one.connections[begun - 1] == last.connections
+    assert list(chain(*map(pairs, due))) == one_by_one(given)
     assert line.amount == sum(demand.amount for demand in given)
     covered = {ms for demand in given for ms in range(demand.start_ms, demand.start_ms + demand.interval_ms)}
     assert (line.first_ms, line.active_ms) == (given[0].start_ms, len(covered))
@@ -102,7 +94,7 @@ def times(demand: Demand) -> list[int]:
 
 def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000, requests: int = 4) -> Demand:
     """Return a record between two others."""
-    return Demand(START_MS, interval_ms, amount, requests, 1, before, after)
+    return Demand(START_MS, interval_ms, amount, requests, before, after)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +123,7 @@ def test_of_more_than_two_seconds_nothing_is_guessed() -> None:
 def test_a_load_that_begins_and_ends_anywhere_is_found_again() -> None:
     # 600 bytes per millisecond, from 300 ms after a second's start until 200 ms after another's.
     amounts = [420_000, 600_000, 600_000, 120_000]
-    log = [Demand(START_MS + at * 1_000, 1_000, amount, 50, 1) for at, amount in enumerate(amounts)]
+    log = [Demand(START_MS + at * 1_000, 1_000, amount, 50) for at, amount in enumerate(amounts)]
 
     found = parts_in_arrays(arrays(beside(log)))
 

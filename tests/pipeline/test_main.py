@@ -163,7 +163,7 @@ def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise
     assert all(first[entity] > all_of_them[entity] for entity in all_of_them)
     silent_ms: Counter[tuple[str, str, str]] = Counter()
     for row in outcome:
-        silent_ms[row["kind"], row["bucket_user"], row["bucket_client_id"]] += int(row["silent_ms"])
+        silent_ms[row["kind"], row["bucket_user"], row["bucket_client_id"]] += int(row["throttle_time_ms"])
     assert silent_ms.total() > 0
     for row in suggestions:
         names = (row["kind"], row["user"], row["client_id"])

@@ -13,12 +13,12 @@ from pipeline import replay as replay_module
 from pipeline.replay import Outcome, Replay
 from proxy.quota.client import Bucket, ClientQuotaManager
 from proxy.quota.entity import QuotaKind
+from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside, parts
-from tests.support.kafka_rate import MetricConfig, Rate, record_and_get_throttle_time_ms
 
 LIMIT = 1_000.0
-CAP_MS = 25_000
 
+kinds = st.sampled_from([QuotaKind.PRODUCE, QuotaKind.FETCH])
 # Of records beside one; bytes per millisecond.
 rates = st.sampled_from([math.inf, 0.0, 0.1, 1.0, 7.5, 40.0])
 
@@ -29,7 +29,6 @@ demands = st.lists(
         interval_ms=st.sampled_from([0, 1, 250, 1_000, 1_003, 20_000]),
         amount=st.integers(0, 40_000),
         requests=st.integers(0, 40),
-        connections=st.integers(1, 3),
         before=rates,
         after=rates,
     ),
@@ -39,16 +38,16 @@ demands = st.lists(
 
 def bucket(
     limit: float = LIMIT,
+    kind: QuotaKind = QuotaKind.PRODUCE,
     *,
     kafka: KafkaSettings | None = None,
     shaping: Shaping = Shaping.SAMPLED,
     burst_ms: int = 1_000,
-    cap_ms: int | None = CAP_MS,
 ) -> Bucket:
     """Return a bucket under ``limit``."""
-    rule = QuotaRule(user="alice", client_id="etl", producer_byte_rate=limit)
+    rule = QuotaRule(user="alice", client_id="etl", producer_byte_rate=limit, consumer_byte_rate=limit)
     manager = ClientQuotaManager(
-        QuotaKind.PRODUCE, [rule], kafka=kafka, shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=cap_ms
+        kind, [rule], kafka=kafka, shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=25_000
     )
     return manager.bucket(user="alice", client_id="etl", now_ms=0)
 
@@ -69,50 +68,46 @@ def one_by_one(given: Sequence[Demand], bucket: Bucket) -> Outcome:
     return replay.end()
 
 
-def by_brute_force(given: list[Demand], connections: int) -> dict[int, tuple[int, int, int]]:
-    """Return amount, waits and throttled requests by hour: all parts in one list, each connection looked at."""
+def by_brute_force(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> dict[int, tuple[int, int, int]]:
+    """Return amount, waits and throttled requests by hour."""
     comes = [(at_ms, order, amount) for order, demand in enumerate(given) for at_ms, amount in parts(demand)]
-    rate, config, free_ms = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=LIMIT), [0] * connections
+    in_order = [(at_ms, amount) for at_ms, _, amount in sorted(comes, key=lambda part: part[:2])]
     found: dict[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0))
-    for at_ms, _, amount in sorted(comes, key=lambda part: part[:2]):
-        first = min(range(connections), key=lambda one: free_ms[one])
-        now_ms = max(at_ms, free_ms[first])
-        wait_ms = min(CAP_MS, max(0, record_and_get_throttle_time_ms(rate, config, amount, now_ms)))
-        free_ms[first] = now_ms + wait_ms
-        amounts, waits, throttled = found[now_ms // 3_600_000]
-        found[now_ms // 3_600_000] = (amounts + amount, waits + wait_ms, throttled + (wait_ms > 0))
+    for one in passed(in_order, LIMIT, is_paced=shaping is Shaping.PACED, is_fetch=kind is QuotaKind.FETCH):
+        amount, waits_ms, throttled = found[one.out_ms // 3_600_000]
+        found[one.out_ms // 3_600_000] = (amount + one.amount, waits_ms + one.wait_ms, throttled + (one.wait_ms > 0))
     return found
 
 
-@given(given=demands, connections=st.integers(1, 3))
-def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], connections: int) -> None:
-    given = [demand._replace(connections=connections) for demand in given]
-
-    (outcome,) = replayed(given, bucket())
+@given(given=demands, kind=kinds, shaping=st.sampled_from(Shaping))
+def test_it_is_what_brute_force_says_to_the_millisecond(given: list[Demand], kind: QuotaKind, shaping: Shaping) -> None:
+    (outcome,) = replayed(given, bucket(kind=kind, shaping=shaping))
 
     mine = {
         at_ms // 3_600_000: (hour.amount, hour.throttle_time_ms, hour.throttled_requests)
         for at_ms, hour in outcome.hours.items()
     }
-    assert mine == by_brute_force(given, connections)
+    assert mine == by_brute_force(given, kind, shaping)
 
 
-@given(given=demands)
-def test_nothing_is_lost_and_nobody_is_silent_for_longer_than_there_is_time(given: list[Demand]) -> None:
-    (outcome,) = replayed(given, bucket())
+@given(given=demands, kind=kinds)
+def test_nothing_is_lost_and_no_bucket_is_silent_for_longer_than_there_is_time(
+    given: list[Demand], kind: QuotaKind
+) -> None:
+    (outcome,) = replayed(given, bucket(kind=kind))
 
     amount = sum(demand.amount for demand in given)
     assert outcome.demand == amount
     assert sum(hour.amount for hour in outcome.hours.values()) == amount
     for hour in outcome.hours.values():
-        assert hour.silent_ms <= hour.throttle_time_ms
         assert hour.delayed_amount <= hour.amount
-    silent_ms = sum(hour.silent_ms for hour in outcome.hours.values())
-    assert silent_ms <= outcome.sent_ms - outcome.first_ms + CAP_MS
+    silent_ms = sum(hour.throttle_time_ms for hour in outcome.hours.values())
+    largest = max((amount for demand in given for _, amount in parts(demand)), default=0)
+    assert silent_ms <= outcome.sent_ms - outcome.first_ms + 11_000 + largest
 
 
 def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> None:
-    given = [Demand(at * 1_000, 1_000, 2_000, 4, 1) for at in range(600)]
+    given = [Demand(at * 1_000, 1_000, 2_000, 4) for at in range(600)]
 
     (outcome,) = replayed(given, bucket())
 
@@ -121,17 +116,30 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
-def test_two_connections_wait_side_by_side() -> None:
-    given = [Demand(0, 1_000, 40_000, 2, 2)]
+def test_what_is_owed_is_waited_for_in_full_however_little_is_told() -> None:
+    given = [Demand(0, 1_000, 80_000, 2)]
 
     (outcome,) = replayed(given, bucket())
 
     (hour,) = outcome.hours.values()
-    # 20,000 at 250 ms are 10,000 too much: 10 s. 40,000 at 750 ms are 30,000 too much, and 25 s is the longest.
+    # 40,000 at 250 ms are 30,000 too much: 30 s. The rest goes out then, when those have left the windows.
+    assert outcome.sent_ms == 250 + 30_000
+    assert hour.delayed_amount == 40_000
+    assert hour.longest_delay_ms == 250 + 30_000 - 750
     assert hour.throttled_requests == 2
-    assert hour.throttle_time_ms == 10_000 + 25_000
-    assert hour.silent_ms == 25_500
-    assert hour.delayed_amount == 0
+    assert hour.throttle_time_ms == 30_000 + 30_000
+
+
+def test_of_fetches_half_as_much_passes_at_once() -> None:
+    given = [Demand(0, 1_000, 8_000, 1)]
+
+    outcomes = [replayed(given, bucket(kind=kind)) for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)]
+
+    (produce,), (fetch,) = outcomes
+    assert produce.sent_ms == 500
+    # 5,000 at once, then a quarter of the part, for which there is no room, and what is left when that is paid.
+    assert fetch.sent_ms == 500 + 2_000
+    assert fetch.hours[0].throttle_time_ms == 2_000 + 1_000
 
 
 @st.composite
@@ -144,13 +152,12 @@ def long_demand(draw: st.DrawFn) -> list[Demand]:
         base = draw(st.integers(0, 1_500)) * max(1, interval_ms) // 1_000
         noise = draw(st.lists(st.integers(0, 400), min_size=1, max_size=7))
         step_ms = draw(st.sampled_from([interval_ms, interval_ms, interval_ms // 2, interval_ms * 2, 700]))
-        connections = draw(st.integers(1, 3))
         for nth in range(draw(st.integers(1, 120))):
             amount = base + noise[nth % len(noise)]
-            given.append(Demand(at_ms, interval_ms, amount, requests + nth * draw_bit(noise) % 3, connections))
+            given.append(Demand(at_ms, interval_ms, amount, requests + nth * draw_bit(noise) % 3))
             at_ms += step_ms
         if draw(st.booleans()):
-            given.append(Demand(at_ms, interval_ms, draw(st.integers(0, 30_000)), draw(st.integers(0, 20)), 1))
+            given.append(Demand(at_ms, interval_ms, draw(st.integers(0, 30_000)), draw(st.integers(0, 20))))
         at_ms += draw(st.sampled_from([0, 1, 999, 1_000, 10_500, 11_000, 12_000, 90_000, 7_200_000]))
     return beside(given) if draw(st.booleans()) else given
 
@@ -165,7 +172,6 @@ kafkas = st.builds(
     quota_window_num=st.sampled_from([11, 11, 2, 5]),
     quota_window_size_seconds=st.sampled_from([1, 1, 3]),
 )
-caps = st.sampled_from([None, CAP_MS, 300, 0])
 # Of what was used in ten seconds, about: so many wait, nobody does, or somebody might.
 factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
 
@@ -188,17 +194,17 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return int(request.param)
 
 
-@given(given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, cap_ms=caps)
+@given(given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("at_once")
 def test_many_at_once_are_what_they_are_one_by_one(
-    given: list[Demand], tried: list[float], kafka: KafkaSettings, cap_ms: int | None
+    given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind
 ) -> None:
     limits = [limit_near(given, factor) for factor in tried]
 
-    outcomes = replayed(given, *(bucket(limit, kafka=kafka, cap_ms=cap_ms) for limit in limits))
+    outcomes = replayed(given, *(bucket(limit, kind, kafka=kafka) for limit in limits))
 
-    assert outcomes == [one_by_one(given, bucket(limit, kafka=kafka, cap_ms=cap_ms)) for limit in limits]
+    assert outcomes == [one_by_one(given, bucket(limit, kind, kafka=kafka)) for limit in limits]
 
 
 @given(
@@ -207,17 +213,18 @@ def test_many_at_once_are_what_they_are_one_by_one(
     shaping=st.sampled_from(Shaping),
     burst_ms=st.sampled_from([100, 1_000, 10_000]),
     records=st.integers(1, 200),
+    kind=kinds,
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.usefixtures("at_once")
 def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
-    given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int
+    given: list[Demand], factor: float, shaping: Shaping, burst_ms: int, records: int, kind: QuotaKind
 ) -> None:
     limit = limit_near(given, factor, 10 if shaping is Shaping.SAMPLED else burst_ms / 1_000)
 
-    outcomes = replayed(given, bucket(limit, shaping=shaping, burst_ms=burst_ms), at_once=records)
+    outcomes = replayed(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms), at_once=records)
 
-    assert outcomes == [one_by_one(given, bucket(limit, shaping=shaping, burst_ms=burst_ms))]
+    assert outcomes == [one_by_one(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms))]
 
 
 @given(
@@ -226,15 +233,16 @@ def test_it_does_not_matter_which_arithmetic_and_how_many_records_come_at_once(
     shaping=st.sampled_from(Shaping),
     factor=st.sampled_from([1, -1, 10**9, 10**11]),
     records=st.integers(1, 25),
+    kind=kinds,
 )
 def test_what_is_taken_back_what_is_huge_and_what_comes_at_once_is_right_as_well(
-    given: list[Demand], limit: float, shaping: Shaping, factor: int, records: int
+    given: list[Demand], limit: float, shaping: Shaping, factor: int, records: int, kind: QuotaKind
 ) -> None:
     given = [
         demand._replace(amount=demand.amount * factor if at % 2 else demand.amount) for at, demand in enumerate(given)
     ]
 
     for tried in (limit, limit * max(factor, 1)):
-        outcomes = replayed(given, bucket(tried, shaping=shaping), at_once=records)
+        outcomes = replayed(given, bucket(tried, kind, shaping=shaping), at_once=records)
 
-        assert outcomes == [one_by_one(given, bucket(tried, shaping=shaping))]
+        assert outcomes == [one_by_one(given, bucket(tried, kind, shaping=shaping))]

@@ -51,7 +51,7 @@ def report() -> str:
             for kind in ("produce", "fetch")
         ],
         throttled={
-            one[:3]: {"silent_ms": int(4e7 * chance.random()), "throttled_share": 0.01 * chance.random()}
+            one[:3]: {"throttle_time_ms": int(4e7 * chance.random()), "throttled_share": 0.01 * chance.random()}
             for one in suggested
         },
         growth={one[:3]: 100 * chance.random() for one in suggested},

@@ -56,7 +56,7 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
     hours = rows(forecast(records, asked(records), resolved(records, given), given), *TRIED)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
-    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1) for at in range(60)]):
+    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3) for at in range(60)]):
         expected.take(demand)
     (hour,) = expected.end().hours.values()
     assert [(row["broker"], row["amount"]) for row in hours] == [(1, 180_000), (2, 60_000)]
@@ -132,7 +132,7 @@ def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession)
     for given in both:
         literal = LiteralReplay(given.bucket("produce", "alice", "etl"))
         for at in range(40):
-            literal.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3, 1))
+            literal.take(Demand(START_MS + at * 1_000, 1_000, 3_000, 3))
         waits += [hour.throttle_time_ms for hour in literal.end().hours.values()]
     assert [(row["broker"], row["limit"]) for row in hours] == [(1, 1_000), (1, 2_000), (2, 1_000), (2, 2_000)]
     assert [row["throttle_time_ms"] for row in hours] == waits * 2

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.__main__ import main
+from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, beside, parts
 from tests.pipeline.support import record, write_log
-from tests.support.kafka_rate import MetricConfig, Rate, TokenBucket, java_round, record_and_get_throttle_time_ms
 
 # Names, and the bucket and the limit that RULES give them. Found by hand.
 RULES = """
@@ -29,7 +29,6 @@ BUCKETS_OF: dict[tuple[str, str, str], tuple[str, str, float] | None] = {
     ("fetch", "carol", "z"): ("", "z", 9_000.0),
     ("request", "alice", "etl"): None,
 }
-MAX_THROTTLE_TIME_MS = 25_000  # where the file says nothing else
 Place = tuple[str, int, str, str, str]
 
 
@@ -52,7 +51,7 @@ def made_up_log() -> list[dict[str, Any]]:
 
 
 def by_brute_force(log: list[dict[str, Any]]) -> dict[Place, dict[str, float]]:
-    """Return what becomes of each bucket: its parts in one list, its connections in another, Kafka's own arithmetic."""
+    """Return what becomes of each bucket: its parts in one list, and Kafka's own arithmetic."""
     of_client: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for one in sorted(log, key=lambda one: (one["start_ms"], one["user"], one["client_id"])):
         of_client[one["proxy"], one["broker"] or -1, one["kind"], one["user"], one["client_id"]].append(one)
@@ -63,49 +62,32 @@ def by_brute_force(log: list[dict[str, Any]]) -> dict[Place, dict[str, float]]:
         if bucket is not None:
             place = (proxy, broker, kind, *bucket[:2])
             limits[place] = bucket[2]
-            columns = ("start_ms", "interval_ms", "amount", "requests", "connections")
+            columns = ("start_ms", "interval_ms", "amount", "requests")
             of_bucket[place] += zip(
                 ones, beside([Demand(*(one[name] for name in columns)) for one in ones]), strict=True
             )
-    return {place: sent(ones, limits[place], is_paced=not place[3]) for place, ones in of_bucket.items()}
+    return {
+        place: sent(ones, limits[place], is_paced=not place[3], is_fetch=place[2] == "fetch")
+        for place, ones in of_bucket.items()
+    }
 
 
-def sent(ones: list[tuple[dict[str, Any], Demand]], limit: float, *, is_paced: bool) -> dict[str, float]:
+def sent(
+    ones: list[tuple[dict[str, Any], Demand]], limit: float, *, is_paced: bool, is_fetch: bool
+) -> dict[str, float]:
     """Return what becomes of a bucket's records."""
     ones = sorted(ones, key=lambda one: (one[1].start_ms, one[0]["user"], one[0]["client_id"]))
     comes = [(at_ms, order, amount) for order, (_, demand) in enumerate(ones) for at_ms, amount in parts(demand)]
-    sampled, paced = (
-        MetricConfig(samples=11, window_ms=1_000, bound=limit),
-        MetricConfig(samples=1, window_ms=1_000, bound=limit),
-    )
-    rate, tokens = Rate(), TokenBucket(tokens=limit)
     found: dict[str, float] = defaultdict(int)
-    free_ms, silent_until_ms, begun = [0], 0, 0
-    for at_ms, _, amount in sorted(comes, key=lambda part: part[:2]):
-        # Records that have begun by now say how many connections there are, one behind the other.
-        while begun < len(ones) and ones[begun][1].start_ms <= at_ms:
-            connections = ones[begun][1].connections
-            free_ms = sorted(free_ms)[:connections] + [silent_until_ms] * (connections - len(free_ms))
-            begun += 1
-        first = min(range(len(free_ms)), key=lambda one: free_ms[one])
-        now_ms = max(at_ms, free_ms[first])
-        if is_paced:
-            tokens.record(paced, amount, now_ms)
-            wait_ms = max(0, java_round(-tokens.tokens / limit * 1_000))
-        else:
-            wait_ms = max(0, record_and_get_throttle_time_ms(rate, sampled, amount, now_ms))
-        wait_ms = min(wait_ms, MAX_THROTTLE_TIME_MS)
-        free_ms[first] = now_ms + wait_ms
-        found["amount"] += amount
-        if now_ms > at_ms:
-            found["delayed_amount"] += amount
-            found["longest_delay_ms"] = max(found["longest_delay_ms"], now_ms - at_ms)
-        found["sent_ms"] = max(found["sent_ms"], now_ms)
-        if wait_ms:
-            found["throttled_requests"] += 1
-            found["throttle_time_ms"] += wait_ms
-            found["silent_ms"] += max(0, now_ms + wait_ms - max(now_ms, silent_until_ms))
-            silent_until_ms = max(silent_until_ms, now_ms + wait_ms)
+    in_order = [(at_ms, amount) for at_ms, _, amount in sorted(comes, key=lambda part: part[:2])]
+    for one in passed(in_order, limit, is_paced=is_paced, is_fetch=is_fetch):
+        found["amount"] += one.amount
+        if one.out_ms > one.came_ms:
+            found["delayed_amount"] += one.amount
+            found["longest_delay_ms"] = max(found["longest_delay_ms"], one.out_ms - one.came_ms)
+        found["sent_ms"] = max(found["sent_ms"], one.out_ms)
+        found["throttled_requests"] += one.wait_ms > 0
+        found["throttle_time_ms"] += one.wait_ms
     from_ms = min(demand.start_ms for _, demand in ones)
     until_ms = max(demand.start_ms + demand.interval_ms for _, demand in ones)
     ended_ms = max(until_ms, found.pop("sent_ms"))

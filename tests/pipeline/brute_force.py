@@ -1,0 +1,48 @@
+"""What becomes of a bucket's parts, in Kafka's own steps: nothing of the proxy's arithmetic, nothing in arrays."""
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tests.support.kafka_rate import MetricConfig, Rate, TokenBucket, java_round, record_and_get_throttle_time_ms
+
+
+class Passed(NamedTuple):
+    """A piece of a part: when it came, when it went out, and how long none goes out behind it."""
+
+    came_ms: int
+    out_ms: int
+    amount: int
+    wait_ms: int
+
+
+def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is_fetch: bool) -> Iterator[Passed]:
+    """Yield what goes out of parts that come in order, each with its time and amount.
+
+    Paced quotas have a burst of a second. Of fetches no more passes the windows at once than five seconds' worth, and
+    each piece is what there is room for, at least a quarter of the part.
+    """
+    rate, windows = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=limit)
+    tokens, burst = TokenBucket(), MetricConfig(samples=1 if is_paced else 5, window_ms=1_000, bound=limit)
+    free_ms = 0
+    for came_ms, amount in comes:
+        pieces, left = 0, amount
+        while left or not pieces:
+            pieces += 1
+            now_ms, piece = max(came_ms, free_ms), left
+            if is_fetch:
+                room = tokens.measure(burst, now_ms)
+                if not is_paced:
+                    room = min(room, limit * 10 - rate.stat.measure_sum(windows, now_ms))
+                room = min(max(room, limit * 50 / 1_000), burst.samples * limit)
+                piece = min(left, max(1, int(room), math.ceil(amount / 4)))
+            left -= piece
+            tokens.record(burst, piece, now_ms)
+            if is_paced:
+                wait_ms = max(0, java_round(-tokens.tokens / limit * 1_000))
+            else:
+                wait_ms = max(0, record_and_get_throttle_time_ms(rate, windows, piece, now_ms))
+            free_ms = now_ms + wait_ms
+            if is_fetch and not is_paced and tokens.tokens < 0:
+                free_ms = max(free_ms, math.ceil(now_ms - tokens.tokens * 1_000 / limit))
+            yield Passed(came_ms, now_ms, piece, free_ms - now_ms)
