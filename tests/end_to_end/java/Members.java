@@ -8,7 +8,6 @@ import java.util.Properties;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -54,7 +53,7 @@ public class Members {
                         sent[member] = produce(topic, member, size, settings);
                     }
                 } catch (Exception error) {
-                    ERRORS.add(error.toString());
+                    failed(error);
                 }
             }));
         }
@@ -65,13 +64,15 @@ public class Members {
             Thread.sleep(500);
         }
         System.out.printf("{\"rebalances\": %s, \"flow\": %s, \"errors\": [%s], \"sent\": %s}%n",
-            REBALANCES, flow,
-            ERRORS.stream().map(error -> '"' + error.replaceAll("[\"\\\\\\n]", " ") + '"').collect(Collectors.joining(", ")),
-            Arrays.toString(sent));
+            REBALANCES, flow, String.join(", ", ERRORS), Arrays.toString(sent));
     }
 
     private static double now() {
         return System.nanoTime() / 1e9;  // the clock of Python's time.monotonic
+    }
+
+    private static void failed(Exception error) {
+        ERRORS.add(String.format("[%.3f, \"%s\"]", now(), error.toString().replaceAll("[\"\\\\\\n]", " ")));
     }
 
     private static void consume(String topic, int recordsOfAPartition, Properties settings) {
@@ -109,7 +110,7 @@ public class Members {
                     if (error == null) {
                         BYTES.addAndGet(recordBytes);
                     } else {
-                        ERRORS.add(error.toString());
+                        failed(error);
                     }
                 });
             }

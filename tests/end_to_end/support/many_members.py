@@ -5,7 +5,7 @@ KEY=VALUE…`` does what ``java/Members.java`` does and prints the same: one JSO
 
 * ``rebalances``: when a consumer was given partitions (``time.monotonic``);
 * ``flow``: pairs of a time and the bytes of values that were read, or acknowledged, until then;
-* ``errors``: what a client reported or logged;
+* ``errors``: pairs of a time and what a client reported or logged;
 * ``sent``: how many records each producer sent. Their keys are ``PRODUCER:NUMBER``.
 
 ``SIZE`` is how many records a partition has, after which a consumer begins again, or the size of a record.
@@ -51,7 +51,11 @@ _BAD_NEWS: Final = re.compile(r"disconnect|timed out|timeout|cancelled|error|exc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the members saw, as above; times are on the clock of ``time.monotonic``."""
+    """What the members saw, as above; times are on the clock of ``time.monotonic``.
+
+    ``errors`` leaves out what consumers said until the last of them had its partitions: while a group forms, each new
+    member makes the others join once more, which some libraries log as a warning.
+    """
 
     rebalances: list[float]
     flow: list[tuple[float, int]]
@@ -139,7 +143,7 @@ class Members:
         return Report(
             rebalances=whole["rebalances"],
             flow=[(when, size) for when, size in whole["flow"]],
-            errors=whole["errors"] + logged,
+            errors=[text for at_s, text in whole["errors"] if at_s > max(whole["rebalances"], default=0)] + logged,
             sent=whole["sent"],
         )
 
@@ -154,7 +158,7 @@ class _Seen:
         self.end_s = time.monotonic() + seconds
         self.rebalances: list[float] = []
         self.flow: list[tuple[float, int]] = []
-        self.errors: list[str] = []
+        self.errors: list[tuple[float, str]] = []
         self.sent = [0] * count
         self.size_bytes = 0
 
@@ -168,7 +172,7 @@ class _Seen:
         self.rebalances.append(time.monotonic())
 
     def failed(self, error: object) -> None:
-        self.errors.append(str(error))
+        self.errors.append((time.monotonic(), str(error)))
 
 
 class _Logged(logging.Handler):
