@@ -432,8 +432,11 @@ class Bucket:
 
         It is no less than ``_LEAST_FETCH_MS`` of the limit: one batch after the other would cost a client more time
         than the quota does. Of what the limit allows at once, each connection that holds the bucket may ask for its
-        share: all of them may wait at the broker for data, and get it at the same moment.
+        share: all of them may wait at the broker for data, and get it at the same moment. While others wait in line
+        it is one batch.
         """
+        if self.line:
+            return 1  # whole: of more than one the last may come cut, and is thrown away
         holders = self.holders
         share = self._fetch_share if holders <= 1 else self._fetch_share / holders
         return max(1, int(min(max(room, self._least_fetch), share)))
