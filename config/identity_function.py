@@ -1,4 +1,4 @@
-"""A function of the operator's that says whose cost is added up in the fair call queue."""
+"""An operator's function that names the identity a request of the fair call queue is charged to."""
 
 from collections.abc import Callable
 from importlib import import_module

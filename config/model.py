@@ -207,7 +207,7 @@ class IdentityProvider(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentityProvider:
-    """A function of the operator's that says whose cost is added up: ``MODULE:FUNCTION`` in the file."""
+    """An operator's function that names the identity a request is charged to: ``MODULE:FUNCTION`` in the file."""
 
     module: str
     function: str
@@ -533,7 +533,7 @@ class Admin:
 
     bind: Address
     metrics_bind: Address | None = None  # here /metrics, /livez and /readyz too, and nothing else
-    hosts: tuple[str, ...] = ()  # names, beside that of bind, by which requests may ask at bind
+    hosts: tuple[str, ...] = ()  # Host names that bind accepts, besides its own
     quotas_token_file: str | None = None  # who sends what it holds may change quotas there; None: nobody may
 
 

@@ -1,7 +1,7 @@
 """Listeners that may lead to one broker under different names: their clients share its quotas.
 
-The proxy finds that out when it runs; here it is said beforehand, as far as the texts of addresses tell, and where the
-caller has looked hosts up, as far as these do.
+The running proxy finds this out from the brokers. This check warns beforehand: it compares address texts, and the
+addresses of host names where the caller has looked them up.
 """
 
 from collections.abc import Collection, Mapping

@@ -262,7 +262,7 @@ def _entity(rule: _Rule) -> str:
 
 
 def _warn_of_nested(document: Document, rules: Sequence[_Rule], warn: Say) -> None:
-    """Limits do not nest: a user's own counts for nobody who has a client-id where each client-id of the user has one.
+    """Limits do not nest: where each client-id of a user has a limit, the user's own covers no client with a client-id.
 
     One that is not above the client-ids' own is taken for what it is, the limit of clients without a client-id.
     """
