@@ -247,7 +247,7 @@ def rates(*, rounds: int, seconds: float, only: Sequence[str]) -> None:
         print("|---|--:|--:|--:|")
         for load in LOADS:
             if not only or load in only:
-                print(f"| {load} | {ask(load, rounds, seconds)} |", flush=True)
+                print(f"| {load} | {ask(load, rounds, seconds, PERCENT)} |", flush=True)
 
 
 _PARTS: Final = {"costs": costs, "replicated": replicated, "rates": rates}

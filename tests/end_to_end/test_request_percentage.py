@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.end_to_end.support.request_rates import HANDSHAKE, LOADS, Ask, limited_alike, measured_scale
+from tests.end_to_end.support.request_rates import (
+    HANDSHAKE,
+    LOADS,
+    PERCENT,
+    SMALL_PERCENT,
+    Ask,
+    limited_alike,
+    measured_scale,
+)
 
 # The figures of docs/request-time.md: -o log_cli=true --log-cli-level=INFO
 _LOG = logging.getLogger(__name__)
@@ -25,12 +33,16 @@ def ask_to_scale() -> Iterator[Ask]:
 
 
 def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
-    """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size."""
-    with limited_alike() as ask:
-        ratio = ask(LOADS[0], 1, 8)
-        handshakes = ask(HANDSHAKE, 1, 4)
+    """In a few seconds, of a broker whose code is hardly compiled yet: that the quota is of the right size.
 
-    assert 0.4 < ratio.median < 3, str(ratio)
+    Such a broker charges up to three times what the proxy reckons. Without a quota a client gets over ten times as
+    much as with one.
+    """
+    with limited_alike() as ask:
+        ratio = ask(LOADS[0], 1, 8, SMALL_PERCENT)
+        handshakes = ask(HANDSHAKE, 1, 4, SMALL_PERCENT)
+
+    assert 0.4 < ratio.median < 4, str(ratio)
     # Both charge for a login where the broker wants none. Were it free here, its client would get ten times as much.
     assert 0.1 < handshakes.median < 4, str(handshakes)
 
@@ -39,7 +51,7 @@ def test_a_client_is_held_about_as_its_broker_holds_one() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("load", LOADS)
 def test_a_client_gets_as_much_done_as_under_its_brokers_quota(load: str, ask_to_scale: Ask) -> None:
-    ratio = ask_to_scale(load, 5, 10)
+    ratio = ask_to_scale(load, 5, 10, PERCENT)
 
     _LOG.info("%s | %s", load, ratio)
     assert ratio.median == pytest.approx(1, abs=0.15), str(ratio)

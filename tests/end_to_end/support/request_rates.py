@@ -30,16 +30,16 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import jmx
 
 PERCENT: Final = 5
+# What one client alone would use up, of a broker whose code is hardly compiled yet and of handshakes.
+SMALL_PERCENT: Final = 1
 LOADS: Final = ("Produce 16 kB", "Fetch 65 kB", "Metadata")
 # Short windows, so that a run of seconds has several cycles.
 WINDOWS: Final = 3
 # A login where the broker wants none: its answer is ILLEGAL_SASL_STATE.
 HANDSHAKE: Final = "SaslHandshake"
-# Where one client alone would not use up ``PERCENT``.
-_PERCENT_OF: Final[dict[str, float]] = {HANDSHAKE: 1}
 _THEIRS, _OURS, _WARM = "theirs", "ours", "warm"
 _SASL_HANDSHAKE: Final = 17
-_WARM_UP_S: Final = 2
+_WARM_UP_S: Final = 4
 # More than any run takes in seconds, and so many that the one that is partly filled does not matter.
 SUM_WINDOWS: Final = 3_001
 # As under a quota: bursts, and before each of them threads that have slept.
@@ -82,7 +82,7 @@ class Ratio(NamedTuple):
         return f"{theirs:,.0f} | {ours:,.0f} | {self.median:.2f} [{self.each[0]:.2f}–{self.each[-1]:.2f}]"
 
 
-Ask = Callable[[str, int, float], Ratio]
+Ask = Callable[[str, int, float, int], Ratio]
 
 
 def broker_ns(kafka: Kafka) -> dict[str, float]:
@@ -125,10 +125,10 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
 
     Yields:
         A function that lets both ask, first one and then the other: at the same time they would wait for each other,
-        which only the proxy takes for work. It takes the name of a question, how many rounds, and how many seconds
-        each of the two has in a round.
+        which only the proxy takes for work. It takes the name of a question, how many rounds, how many seconds each
+        of the two has in a round, and the percentage of the quota.
     """
-    limits = {percent: {"request_percentage": percent} for percent in (PERCENT, *_PERCENT_OF.values())}
+    limits = {percent: {"request_percentage": percent} for percent in (PERCENT, SMALL_PERCENT)}
     settings = {
         "quotas": [{"client-id": f"{_OURS} {percent}", **limit} for percent, limit in limits.items()],
         "request_time_scale": scale,
@@ -144,14 +144,14 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
         ports = {_THEIRS: kafka.listener(DIRECT).port, _OURS: proxy.port()}
         asked: set[str] = set()
 
-        def ask(name: str, rounds: int, seconds: float) -> Ratio:
+        def ask(name: str, rounds: int, seconds: float, percent: int) -> Ratio:
             for port in ports.values():
                 _asked(port, _WARM, questions[name], _WARM_UP_S)
             pairs = []
             for _ in range(rounds):
                 rates = []
                 for side, port in ports.items():
-                    client_id = f"{side} {_PERCENT_OF.get(name, PERCENT)}"
+                    client_id = f"{side} {percent}"
                     if client_id in asked:
                         time.sleep(WINDOWS + 1)  # those of the last round are still full
                     asked.add(client_id)
