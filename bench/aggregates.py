@@ -38,7 +38,10 @@ FROM ranked GROUP BY ALL
 
 
 def _spark(path: str) -> Callable[[], Found]:
-    session, capacity = (importlib.import_module(name) for name in ("pipeline.session", "pipeline.capacity"))
+    session, capacity = (
+        importlib.import_module(name)
+        for name in ("kafka_quota_proxy.pipeline.session", "kafka_quota_proxy.pipeline.capacity")
+    )
     spark = session.session(is_quiet=True)
     spark.range(1).count()
 

@@ -5,9 +5,9 @@ import time
 
 from bench.figures import Sample
 from bench.rows import Row
-from config.model import DEFAULT, QuotaRule, Shaping
-from proxy.quota.client import ClientQuotaManager
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 BUCKETS = 100_000
 ACTIVE = 1_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxy.service_time import Service, ServiceClock, charged_ns
+from kafka_quota_proxy.proxy.quota.request_time import Service, ServiceClock, charged_ns
 from tests.end_to_end.support.frames import RawClient, request
 
 # A request has been passed on when its last piece has: a proxy does not wait for the whole of it.

@@ -19,7 +19,7 @@ from statistics import mean, median
 from typing import Final
 
 from bench.request_loads import Load, Seen, Sender
-from proxy.asked import may_wait
+from kafka_quota_proxy.proxy.fair_queue.request_kind import may_wait
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic

@@ -10,12 +10,12 @@ from statistics import median
 from typing import Final
 
 from bench.frames import NEW_FETCH_VERSION, fetch_request, fetch_response
-from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
-from proxy.account import Listening, Policy
-from proxy.addresses import Addresses
-from proxy.counters import Counters
-from proxy.quota.broker import BrokerQuotas
-from proxy.session import Session
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.counters import Counters
 
 ROUNDS: Final = 41
 RESPONSES: Final = 5_000

@@ -11,10 +11,10 @@ from collections import deque
 
 from bench.figures import Sample
 from bench.rows import Row
-from proxy.scheduling.call_queue import QueueOptions, WithinLevel
-from proxy.scheduling.concurrency import VegasLimit
-from proxy.scheduling.decay import DecayOptions, DecayScheduler, Pause
-from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions, Ticket
+from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
+from kafka_quota_proxy.proxy.fair_queue.concurrency import VegasLimit
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler, Pause
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions, Ticket
 
 USERS = 10_000
 ROUNDS = 600

@@ -47,7 +47,7 @@ def run(words: Iterable[str], *, events: Path) -> Run:
     settings = {"enabled": "true", "dir": str(events), "compress": "false", "rolling.enabled": "false"}
     conf = [word for key, value in settings.items() for word in ("--conf", f"spark.eventLog.{key}={value}")]
     started = time.monotonic()
-    command = [sys.executable, "-m", "pipeline", *words, *conf]
+    command = [sys.executable, "-m", "kafka_quota_proxy.pipeline", *words, *conf]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL) as process:
         memory = Memory(process.pid)

@@ -7,20 +7,20 @@ the wrong type is passed over here: the schema complains of it.
 from collections.abc import Iterator
 from typing import Final
 
-from config.document import Document, Location, key_path
-from config.errors import Fault, Severity, UnitError
-from config.fair_call_queue_checks import check_fair_call_queue
-from config.model import BROKER_PORTS, Address, ClientAuth, Shaping
-from config.one_broker_checks import check_one_broker
-from config.quota_checks import check_quotas, warn_of_expired
-from config.quotas_from_checks import check_quotas_from
-from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
-from config.replication_checks import check_replication
-from config.rule_reach_checks import check_rule_reach
-from config.store_checks import check_store
-from config.units import default_broker_ports, parse_port_range
-from config.usage_log_checks import check_usage_log
-from config.weak_limit_checks import check_weak_limits
+from kafka_quota_proxy.config.document import Document, Location, key_path
+from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
+from kafka_quota_proxy.config.fair_call_queue_checks import check_fair_call_queue
+from kafka_quota_proxy.config.model import BROKER_PORTS, Address, ClientAuth, Shaping
+from kafka_quota_proxy.config.one_broker_checks import check_one_broker
+from kafka_quota_proxy.config.quota_checks import check_quotas, warn_of_expired
+from kafka_quota_proxy.config.quotas_from_checks import check_quotas_from
+from kafka_quota_proxy.config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
+from kafka_quota_proxy.config.replication_checks import check_replication
+from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
+from kafka_quota_proxy.config.store_checks import check_store
+from kafka_quota_proxy.config.units import default_broker_ports, parse_port_range
+from kafka_quota_proxy.config.usage_log_checks import check_usage_log
+from kafka_quota_proxy.config.weak_limit_checks import check_weak_limits
 
 _DEFAULT_SHAPING: Final = Shaping.SAMPLED.value
 _LAST_PORT: Final = 65_535

@@ -14,7 +14,7 @@ from typing import Final
 
 import yaml
 
-from config.errors import ConfigError, Fault, InvalidYamlError, Severity
+from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidYamlError, Severity
 
 try:
     from yaml import CSafeLoader as _Loader  # 6 times as fast as the other

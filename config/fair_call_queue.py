@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from config.errors import UnitError
-from config.model import (
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
@@ -24,7 +24,7 @@ from config.model import (
     SchedulerImpl,
     WithinLevel,
 )
-from config.units import parse_duration_ms, shown
+from kafka_quota_proxy.config.units import parse_duration_ms, shown
 
 INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1

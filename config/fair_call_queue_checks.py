@@ -6,8 +6,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from config.document import Document, Location
-from config.fair_call_queue import (
+from kafka_quota_proxy.config.document import Document, Location
+from kafka_quota_proxy.config.fair_call_queue import (
     ADAPTIVE,
     CAPACITY,
     CAPACITY_WEIGHTS,
@@ -25,7 +25,7 @@ from config.fair_call_queue import (
     parse_turns,
     parse_whole_numbers,
 )
-from config.model import (
+from kafka_quota_proxy.config.model import (
     Address,
     CallQueueImpl,
     CapacityRemainder,
@@ -34,7 +34,7 @@ from config.model import (
     IdentityProvider,
     SchedulerImpl,
 )
-from config.raw import Say, addresses_of, elements
+from kafka_quota_proxy.config.raw import Say, addresses_of, elements
 
 _KEY: Final = "fair_call_queue"
 _COSTS: Final = "weighted-cost."

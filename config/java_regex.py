@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from config.linear_regex import LinearRegexError, Pattern, compile_linear
+from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear
 
 _MAX_DEPTH: Final = 50  # groups within groups; bounds the recursion here and in re
 _MAX_REPEAT: Final = 1_000  # RE2's own bound

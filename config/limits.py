@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from config.errors import UnitError
-from config.units import parse_number, parse_rate, shown
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.units import parse_number, parse_rate, shown
 
 OF_IPS: Final = "connection_creation_rate"
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from config.checks import check
-from config.document import Document, parse
-from config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
-from config.fair_call_queue import settings
-from config.model import (
+from kafka_quota_proxy.config.checks import check
+from kafka_quota_proxy.config.document import Document, parse
+from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
+from kafka_quota_proxy.config.fair_call_queue import settings
+from kafka_quota_proxy.config.model import (
     Admin,
     AdminClient,
     ClientTls,
@@ -40,8 +40,8 @@ from config.model import (
     UsageLog,
     UsageTopic,
 )
-from config.packages import check_identity_functions, check_packages
-from config.schema import (
+from kafka_quota_proxy.config.packages import check_identity_functions, check_packages
+from kafka_quota_proxy.config.schema import (
     FairCallQueueSection,
     FileSection,
     KafkaSection,
@@ -53,10 +53,10 @@ from config.schema import (
     StoreSection,
     UsageLogSection,
 )
-from config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
-from config.token_file import check_token_file
-from config.units import default_broker_ports
-from config.wording import faults_of
+from kafka_quota_proxy.config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
+from kafka_quota_proxy.config.token_file import check_token_file
+from kafka_quota_proxy.config.units import default_broker_ports
+from kafka_quota_proxy.config.wording import faults_of
 
 _PATHS: Final = (*FILE_KEYS, *ADMIN_CLIENT_FILE_KEYS, "directory", "audit_log", "quotas_token_file")
 

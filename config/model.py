@@ -11,10 +11,10 @@ from enum import Enum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
-from config.principal_mapping import DEFAULT_RULES, MappingRule
-from config.ramp import Ramp
-from config.schedule import Schedule
-from config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, MappingRule
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 
 # Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
 UNLIMITED: Final = 9223372036854775807
@@ -362,7 +362,7 @@ class KafkaSettings:
 class QuotaRule:
     """One line of ``quotas:``: an entity and what it may use. At least one of user and client_id is set.
 
-    From ``expires_ms`` on, and outside its schedule, it is as if it was not there: ``proxy.quota.terms``.
+    From ``expires_ms`` on, and outside its schedule, it is as if it was not there: ``proxy.quota.rule_terms``.
     """
 
     user: EntityName = None

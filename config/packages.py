@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Final
 
-from config.document import Document, Location, key_path
-from config.errors import Fault, Severity
-from config.fair_call_queue import parse_identity_provider
-from config.identity_function import load_identity_function
-from config.model import OwnIdentityProvider
-from config.quotas_from_checks import asks_broker
-from config.raw import elements, mapping_at
+from kafka_quota_proxy.config.document import Document, Location, key_path
+from kafka_quota_proxy.config.errors import Fault, Severity
+from kafka_quota_proxy.config.fair_call_queue import parse_identity_provider
+from kafka_quota_proxy.config.identity_function import load_identity_function
+from kafka_quota_proxy.config.model import OwnIdentityProvider
+from kafka_quota_proxy.config.quotas_from_checks import asks_broker
+from kafka_quota_proxy.config.raw import elements, mapping_at
 
 _TOPIC: Final = ("quotas_from",)
 _QUEUE: Final = "fair_call_queue"

@@ -4,7 +4,7 @@ A value is a list, separated by commas, of ``DEFAULT`` and ``RULE:pattern/replac
 last slash. A slash within a pattern or a replacement is written ``\/``; a comma is itself there, for a rule ends at
 its third slash and not at a comma. Empty rules count for nothing.
 
-Here the rules are read and checked; ``proxy.ssl_principal`` applies them. What Kafka would find out at a client's
+Here the rules are read and checked; ``server.tls.principal`` applies them. What Kafka would find out at a client's
 connection only (a group that does not exist, a ``$`` too many) is found here.
 
 Source: ``org.apache.kafka.common.security.ssl.SslPrincipalMapper`` and ``java.util.regex.Matcher``.
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from config.java_regex import JavaRegexError, compile_java
-from config.linear_regex import Pattern
+from kafka_quota_proxy.config.java_regex import JavaRegexError, compile_java
+from kafka_quota_proxy.config.linear_regex import Pattern
 
 _INT32_MAX: Final = 2**31 - 1
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"

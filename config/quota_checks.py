@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from config.document import Document
-from config.errors import TermsError, UnitError
-from config.model import CLIENT_QUOTAS, DEFAULT
-from config.raw import Say, elements, is_small, mapping_at, small
-from config.terms import parse_instant_ms, written_instant
-from config.units import parse_ip
+from kafka_quota_proxy.config.document import Document
+from kafka_quota_proxy.config.errors import TermsError, UnitError
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT
+from kafka_quota_proxy.config.raw import Say, elements, is_small, mapping_at, small
+from kafka_quota_proxy.config.terms import parse_instant_ms, written_instant
+from kafka_quota_proxy.config.units import parse_ip
 
 _BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _OF_IPS: Final = "connection_creation_rate"

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NoReturn
 
-from config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, UNLIMITED, Default, EntityName
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, UNLIMITED, Default, EntityName
 
 # Two such names, were each byte of them escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024

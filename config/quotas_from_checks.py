@@ -4,10 +4,10 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from config.document import Document, Location
-from config.model import Address
-from config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
-from config.replication_checks import check_client, check_topic
+from kafka_quota_proxy.config.document import Document, Location
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.raw import ANY_HOST, Say, address_of, addresses_of, elements, leads_to, mapping_at
+from kafka_quota_proxy.config.replication_checks import check_client, check_topic
 
 _AT: Final = ("quotas_from",)
 _TOPICS: Final = (_AT, ("store",))

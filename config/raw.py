@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from config.document import Document, Location
-from config.errors import UnitError
-from config.model import Address
-from config.units import parse_address, parse_addresses, parse_rate
+from kafka_quota_proxy.config.document import Document, Location
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.units import parse_address, parse_addresses, parse_rate
 
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 

@@ -11,13 +11,20 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from config.document import Document
-from config.errors import UnitError
-from config.limits import parse_limit
-from config.linear_regex import LinearRegexError, Pattern, compile_linear, match_whole, read_replacement, replaced
-from config.model import ANONYMOUS, CLIENT_QUOTAS, DEFAULT, UNKNOWN, UNLIMITED
-from config.raw import Say, elements, list_at, mapping_at
-from config.units import parse_rate
+from kafka_quota_proxy.config.document import Document
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.limits import parse_limit
+from kafka_quota_proxy.config.linear_regex import (
+    LinearRegexError,
+    Pattern,
+    compile_linear,
+    match_whole,
+    read_replacement,
+    replaced,
+)
+from kafka_quota_proxy.config.model import ANONYMOUS, CLIENT_QUOTAS, DEFAULT, UNKNOWN, UNLIMITED
+from kafka_quota_proxy.config.raw import Say, elements, list_at, mapping_at
+from kafka_quota_proxy.config.units import parse_rate
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictBool, model_validator
 
-from config.document import Odd
-from config.errors import UnitError
-from config.fair_call_queue import (
+from kafka_quota_proxy.config.document import Odd
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.fair_call_queue import (
     INT32_MIN,
     INT64_MAX,
     MAX_LEVELS,
@@ -28,9 +28,9 @@ from config.fair_call_queue import (
     parse_turns,
     parse_whole_numbers,
 )
-from config.limits import LIMIT_KEYS, OF_IPS
-from config.linear_regex import LinearRegexError, compile_linear, read_replacement
-from config.model import (
+from kafka_quota_proxy.config.limits import LIMIT_KEYS, OF_IPS
+from kafka_quota_proxy.config.linear_regex import LinearRegexError, compile_linear, read_replacement
+from kafka_quota_proxy.config.model import (
     CLIENT_QUOTAS,
     DEFAULT,
     MAX_NAME_BYTES,
@@ -55,11 +55,11 @@ from config.model import (
     TlsVersion,
     WithinLevel,
 )
-from config.principal_mapping import MappingRule, parse_rules
-from config.terms import Terms, check_terms, parse_expires_ms, parse_ramp, parse_schedule
-from config.throttled_replicas import ThrottledReplicas
-from config.throttled_replicas import parse as parse_replicas
-from config.units import (
+from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
+from kafka_quota_proxy.config.terms import Terms, check_terms, parse_expires_ms, parse_ramp, parse_schedule
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
+from kafka_quota_proxy.config.units import (
     parse_address,
     parse_addresses,
     parse_duration_ms,

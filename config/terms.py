@@ -12,7 +12,7 @@ As values, and as a file, a store or a request has them, in YAML or JSON alike::
       {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
 
 Instants have a zone, ``Z`` or ``+01:00``, and are written with ``Z``. A reader takes what a writer has written, and
-gives the same value. What holds when is for ``proxy.quota.terms``.
+gives the same value. What holds when is for ``proxy.quota.rule_terms``.
 """
 
 import re
@@ -22,12 +22,20 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from config.errors import TermsError, UnitError
-from config.limits import LIMIT_KEYS, OF_IPS, parse_limit
-from config.model import Enforcement, IpRule, QuotaRule, Shaping
-from config.ramp import Ramp
-from config.schedule import DAY_MINUTES, EVERY_DAY, Schedule, days_of, written_days, written_minute, zone
-from config.units import parse_duration_ms, shown
+from kafka_quota_proxy.config.errors import TermsError, UnitError
+from kafka_quota_proxy.config.limits import LIMIT_KEYS, OF_IPS, parse_limit
+from kafka_quota_proxy.config.model import Enforcement, IpRule, QuotaRule, Shaping
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import (
+    DAY_MINUTES,
+    EVERY_DAY,
+    Schedule,
+    days_of,
+    written_days,
+    written_minute,
+    zone,
+)
+from kafka_quota_proxy.config.units import parse_duration_ms, shown
 
 # The keys beside a rule's limits.
 TERMS: Final = ("enforcement", "shaping", "expires", "schedule", "ramp")

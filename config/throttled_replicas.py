@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from config.errors import ThrottledReplicasError
+from kafka_quota_proxy.config.errors import ThrottledReplicasError
 
 _ALL: Final = "*"
 _ITEM: Final = re.compile(r"([0-9]{1,10})[:-]([0-9]{1,10})")

@@ -15,8 +15,8 @@ from decimal import Decimal
 from ipaddress import ip_address
 from typing import Final
 
-from config.errors import UnitError
-from config.model import BROKER_PORTS, UNLIMITED, Address
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import BROKER_PORTS, UNLIMITED, Address
 
 _QUANTITY: Final = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)

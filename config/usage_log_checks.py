@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from config.document import Document
-from config.raw import Say, elements, mapping_at
-from config.replication_checks import check_topic
+from kafka_quota_proxy.config.document import Document
+from kafka_quota_proxy.config.raw import Say, elements, mapping_at
+from kafka_quota_proxy.config.replication_checks import check_topic
 
 _AT: Final = ("usage_log",)
 _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")

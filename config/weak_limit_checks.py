@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from config.document import Document, Location
-from config.errors import UnitError
-from config.model import ANONYMOUS, CLIENT_QUOTAS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
-from config.raw import Say, address_of, elements, list_at, mapping_at
-from config.units import parse_duration_ms
+from kafka_quota_proxy.config.document import Document, Location
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import ANONYMOUS, CLIENT_QUOTAS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
+from kafka_quota_proxy.config.raw import Say, address_of, elements, list_at, mapping_at
+from kafka_quota_proxy.config.units import parse_duration_ms
 
 # One window of Kafka's, which is also the shortest bound that Kafka itself has for a throttle time.
 _LEAST_THROTTLE_MS: Final = 1_000

@@ -7,9 +7,9 @@ from typing import Final
 
 from pydantic_core import ErrorDetails
 
-from config.document import Document, key_path
-from config.errors import Fault, TermsError
-from config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
+from kafka_quota_proxy.config.document import Document, key_path
+from kafka_quota_proxy.config.errors import Fault, TermsError
+from kafka_quota_proxy.config.schema import SECTIONS, FairCallQueueSection, TextWantedError, known_keys
 
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 _MISSING: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pipeline.arguments import add_arguments
+from kafka_quota_proxy.pipeline.arguments import add_arguments
 
 _PROGRAM: Final = "kafka-quota-pipeline"
 # What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
@@ -119,10 +119,10 @@ def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
     args = parser(command).parse_args(given)
     try:
-        errors = importlib.import_module("pipeline.errors")
-        module = importlib.import_module(f"pipeline.commands.{args.command}")
+        errors = importlib.import_module("kafka_quota_proxy.pipeline.errors")
+        module = importlib.import_module(f"kafka_quota_proxy.pipeline.commands.{args.command}")
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] in ("pipeline", "proxy", "protocol", "config"):
+        if error.name is None or error.name.startswith("kafka_quota_proxy"):
             raise
         sys.stderr.write(f"{_PROGRAM}: {error.name} is not installed; {_HOW_TO_INSTALL}\n")
         return 1

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.record import BUCKET, COLUMNS, IDENTITY
+from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, IDENTITY
 
 # What tells one alert from every other, beside its window and level.
 WHOSE: Final = (*BUCKET, "listener")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from config.errors import UnitError
-from config.units import parse_duration_ms, parse_rate
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 
 # As usage_log.proxy in the operator's file has them.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from config.model import DEFAULT, EntityName, QuotaRule
-from pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
-from proxy.quota.entity import QuotaKind, RuleTable, bounded
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable, bounded
 
 _RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 _KINDS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)

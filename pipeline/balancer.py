@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from config.model import DEFAULT, ProxyConfig
-from config.quota_record import QuotaRecord, Rule, Share, encode
-from pipeline.leases import Leases, even_share
-from pipeline.wants import Demand, Used, Want, divided
-from proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig
+from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share, encode
+from kafka_quota_proxy.pipeline.leases import Leases, even_share
+from kafka_quota_proxy.pipeline.wants import Demand, Used, Want, divided
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 _DEFAULT_USER: Final = 6

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.demand import LONGEST_SHAPED_MS, Rows, Whole
+from kafka_quota_proxy.pipeline.demand import LONGEST_SHAPED_MS, Rows, Whole
 
 # Of the numbers of a record.
 _START, _WHO, _INTERVAL, _AMOUNT = range(4)

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from config.model import ProxyConfig, QuotaRule
-from pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE
-from pipeline.whatif import demand
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE
+from kafka_quota_proxy.pipeline.whatif import demand
 
 ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000

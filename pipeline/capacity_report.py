@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pipeline.capacity import Suggestion
-from pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
-from pipeline.record import BYTE_KINDS
-from pipeline.report import Section, duration, figure, keys, page, plots, size, table
+from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, size, table
 
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

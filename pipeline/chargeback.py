@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 NOBODY: Final = "(nobody)"
 _HOUR_MS: Final = 3_600_000

@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from pipeline.errors import UsageError
-from pipeline.files import Files
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.files import Files
 
 _FILE: Final = "job.json"
 

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.files import Files
-from pipeline.record import RECORD
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.record import RECORD
 
 DAMAGED: Final = "is damaged: nothing of it was counted"
 FAULT: Final = "fault string, text string, source string, line long"

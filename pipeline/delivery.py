@@ -18,8 +18,8 @@ from kafka.errors import KafkaError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.errors import PipelineError
-from pipeline.files import Files
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.files import Files
 
 # Brokers allow 15 minutes by default, and end what takes longer. What was sent is then aborted and sent again.
 _TRANSACTION_TIMEOUT_MS: Final = 600_000

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.errors import InputError
 
 # Said by --usage and --to, or fixed by what reads and writes.
 _OURS: Final = frozenset(

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pipeline.beside import Beside
-from pipeline.record import TRIED
-from pipeline.replay import Replay
-from pipeline.tried import Buckets, Quotas
+from kafka_quota_proxy.pipeline.beside import Beside
+from kafka_quota_proxy.pipeline.record import TRIED
+from kafka_quota_proxy.pipeline.replay import Replay
+from kafka_quota_proxy.pipeline.tried import Buckets, Quotas
 
 START_BITS: Final = 42
 # Whole numbers of a row, behind its key. Those of one bucket that begin at the same instant are sorted by them: ``who``

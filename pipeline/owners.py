@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
-from pipeline.tables import Reader, csv_lines
+from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
+from kafka_quota_proxy.pipeline.tables import Reader, csv_lines
 
 
 def read_owners(path: str) -> list[Owner]:

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType
 
-from pipeline.record import COLUMNS, COUNTED_IN_BYTES, IDENTITY, RECORD, REQUIRED
+from kafka_quota_proxy.pipeline.record import COLUMNS, COUNTED_IN_BYTES, IDENTITY, RECORD, REQUIRED
 
 # Columns of a line, as reading gives them.
 PLACE: Final = ("source", "block", "position")

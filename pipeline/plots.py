@@ -17,7 +17,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from pipeline.report import shown, size
+from kafka_quota_proxy.pipeline.report import shown, size
 
 # Stand for the page's own colours, which matplotlib does not know.
 _INK, _USE, _LIMIT = "#010203", "#010204", "#010205"

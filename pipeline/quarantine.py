@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pipeline.files import Files
+from kafka_quota_proxy.pipeline.files import Files
 
 # A line's text is cut at 4,000 characters: all that is kept is 40 MB, or four times as much in other alphabets.
 LINES: Final = 100

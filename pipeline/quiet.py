@@ -11,10 +11,10 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from pipeline.demand import Amounts, Parts, Whole
-from proxy.quota.client import Bucket
-from proxy.quota.pacing import TokenBucket
-from proxy.quota.rate import Slot
+from kafka_quota_proxy.pipeline.demand import Amounts, Parts, Whole
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.rate import Slot
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 _NOWHERE: Final = np.empty(0, np.int64)
 # Of sums of a million numbers, each right to 16 digits.

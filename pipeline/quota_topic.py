@@ -14,9 +14,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from config.quota_record import News, QuotaRecord, Rule, Share, decode, encode
-from pipeline.errors import PipelineError
-from pipeline.kafka_config import KafkaConfig
+from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Share, decode, encode
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 
 _POLICY: Final = "cleanup.policy"
 # Each publication has a record of news. What is compacted often is soon read by a proxy that starts.

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from config.document import parse
-from config.errors import ConfigError
-from config.load import load_bytes
-from config.model import Default, IpRule, ProxyConfig, QuotaRule
-from pipeline.errors import InputError
+from kafka_quota_proxy.config.document import parse
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import Default, IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.errors import InputError
 
 # What stands for listeners where there are only quotas. ``check`` wants one.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'

@@ -16,14 +16,29 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.damage import DAMAGED, FAULT, UNREADABLE, fault_of_parquet, faults_elsewhere, faults_here, faults_of_blank
-from pipeline.errors import PipelineError, UsageError
-from pipeline.files import Files
-from pipeline.kafka_config import KafkaConfig
-from pipeline.parsing import QUARANTINE, checked, duplicate_keys, parsed, quarantined, without_duplicates
-from pipeline.record import COLUMNS, RECORD
-from pipeline.session import silenced
-from pipeline.writing import Output, is_results
+from kafka_quota_proxy.pipeline.damage import (
+    DAMAGED,
+    FAULT,
+    UNREADABLE,
+    fault_of_parquet,
+    faults_elsewhere,
+    faults_here,
+    faults_of_blank,
+)
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
+from kafka_quota_proxy.pipeline.parsing import (
+    QUARANTINE,
+    checked,
+    duplicate_keys,
+    parsed,
+    quarantined,
+    without_duplicates,
+)
+from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.session import silenced
+from kafka_quota_proxy.pipeline.writing import Output, is_results
 
 # What the log is called once it is complete; *.part and hidden files are left alone.
 _TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")

@@ -3,10 +3,10 @@
 import json
 from typing import Final
 
-from config.units import parse_size
-from pipeline.errors import InputError
-from pipeline.rebalance import Partition
-from pipeline.tables import Reader, csv_lines, text_of, whole
+from kafka_quota_proxy.config.units import parse_size
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.rebalance import Partition
+from kafka_quota_proxy.pipeline.tables import Reader, csv_lines, text_of, whole
 
 _COLUMNS: Final = ("topic", "partition", "leader", "replicas", "size_bytes", "incoming_byte_rate")
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 _HOUR_MS: Final = 3_600_000
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from pyspark.sql.types import BooleanType, DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from config.model import DEFAULT
+from kafka_quota_proxy.config.model import DEFAULT
 
 RECORD: Final = StructType(
     [

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.demand import Line, Parts, Rows
-from pipeline.quiet import Quiet, quiet
-from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.pipeline.demand import Line, Parts, Rows
+from kafka_quota_proxy.pipeline.quiet import Quiet, quiet
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000
 # How many parts are taken at once: few after a wait, for another one may be near, and then more.

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.record import RECORD
+from kafka_quota_proxy.pipeline.record import RECORD
 
 _DAY_MS: Final = 86_400_000
 _HOUR_MS: Final = 3_600_000

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from config.document import parse
-from config.errors import ConfigError, UnitError
-from config.units import parse_rate
-from pipeline.errors import InputError
-from pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.config.document import parse
+from kafka_quota_proxy.config.errors import ConfigError, UnitError
+from kafka_quota_proxy.config.units import parse_rate
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 
 class Line(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from config.model import ProxyConfig, QuotaRule, Shaping
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 

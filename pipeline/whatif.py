@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from config.model import Shaping
-from pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS
-from pipeline.keyed import HEAD, HOURS, ROW, START_BITS, replayed
-from pipeline.record import BUCKET, BYTE_KINDS, TRIED
-from pipeline.tried import Quotas
+from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS
+from kafka_quota_proxy.pipeline.keyed import HEAD, HOURS, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, TRIED
+from kafka_quota_proxy.pipeline.tried import Quotas
 
 _ENTITY: Final = ("kind", "user", "client_id")
 _RESOLVED: Final = (

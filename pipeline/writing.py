@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.errors import UsageError
-from pipeline.files import Files
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.files import Files
 
 # As RFC 4180 has it. Spark's own way with a quote within quotes is a backslash, and it cuts off spaces.
 _CSV: Final[dict[str, Any]] = {

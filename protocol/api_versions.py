@@ -14,9 +14,9 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.errors import TrailingBytes
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.errors import TrailingBytes
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
     read_compact_array_count,
@@ -25,7 +25,7 @@ from protocol.primitives import (
     skip_tags,
     write_uvarint,
 )
-from protocol.walk import framed
+from kafka_quota_proxy.protocol.walk import framed
 
 UNSUPPORTED_VERSION: Final = 35
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import HeadTooLong, MalformedLength, Truncated
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.errors import HeadTooLong, MalformedLength, Truncated
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_int16,
     read_int32,

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from protocol.primitives import MAX_STRING_BYTES, write_string
-from protocol.walk import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES, write_string
+from kafka_quota_proxy.protocol.walk import (
     MAX_ELEMENTS,
     NO_TAGS,
     Walk,

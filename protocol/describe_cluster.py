@@ -12,7 +12,7 @@ Source: DescribeClusterRequest.json, DescribeClusterResponse.json (0 to 2) in Ap
 
 from typing import Final, NamedTuple
 
-from protocol.brokers import (
+from kafka_quota_proxy.protocol.brokers import (
     BrokerList,
     Told,
     frame_so_far,
@@ -22,8 +22,8 @@ from protocol.brokers import (
     replaced_front,
     written,
 )
-from protocol.errors import Truncated
-from protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
+from kafka_quota_proxy.protocol.errors import Truncated
+from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

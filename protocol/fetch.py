@@ -17,8 +17,8 @@ import sys
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
     read_compact_array_count,

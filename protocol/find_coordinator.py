@@ -13,9 +13,9 @@ Source: FindCoordinatorRequest.json, FindCoordinatorResponse.json (0 to 6) in Ap
 from struct import Struct
 from typing import Final
 
-from protocol.brokers import MAX_FRONT_BYTES, Broker, Told, frame_so_far, read_broker
-from protocol.errors import HeadTooLong, TrailingBytes
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.brokers import MAX_FRONT_BYTES, Broker, Told, frame_so_far, read_broker
+from kafka_quota_proxy.protocol.errors import HeadTooLong, TrailingBytes
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_compact_array_count,
     skip,

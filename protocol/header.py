@@ -12,8 +12,8 @@ Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.api import FIRST_FLEXIBLE_VERSION, NEVER, ApiKey
-from protocol.errors import (
+from kafka_quota_proxy.protocol.api import FIRST_FLEXIBLE_VERSION, NEVER, ApiKey
+from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     FrameTooSmall,
     HeadTooLong,
@@ -25,7 +25,7 @@ from protocol.errors import (
     Truncated,
     UnexpectedProxyProtocol,
 )
-from protocol.primitives import Buffer, read_uvarint, skip_tags
+from kafka_quota_proxy.protocol.primitives import Buffer, read_uvarint, skip_tags
 
 # A client_id has at most 32 KiB, and no Kafka has put a tag into a request header yet (4.1). What is longer than this
 # is not waited for: it would be kept in memory before anybody's quota is known.

@@ -12,7 +12,7 @@ Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka.
 
 from typing import Final
 
-from protocol.brokers import (
+from kafka_quota_proxy.protocol.brokers import (
     BrokerList,
     Told,
     frame_so_far,
@@ -22,8 +22,8 @@ from protocol.brokers import (
     replaced_front,
     written,
 )
-from protocol.errors import Truncated
-from protocol.primitives import Buffer, skip, skip_compact_string, skip_string, skip_tags
+from kafka_quota_proxy.protocol.errors import Truncated
+from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_string, skip_tags
 
 _FIRST_RACK: Final = 1
 _FIRST_CLUSTER_ID: Final = 2

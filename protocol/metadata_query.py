@@ -23,11 +23,19 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from protocol.errors import TooManyElements
-from protocol.mutations import NO_ERROR, Topic
-from protocol.primitives import write_string
-from protocol.walk import NO_TAGS, NULL_UUID, Walk, framed, walk_response, written_count, written_nullable
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.errors import TooManyElements
+from kafka_quota_proxy.protocol.mutations import NO_ERROR, Topic
+from kafka_quota_proxy.protocol.primitives import write_string
+from kafka_quota_proxy.protocol.walk import (
+    NO_TAGS,
+    NULL_UUID,
+    Walk,
+    framed,
+    walk_response,
+    written_count,
+    written_nullable,
+)
 
 FIRST_VERSION: Final = 1
 # The first version in which a topic can be asked for by its id (KIP-516); v10 and v11 have the field, for later.

@@ -31,9 +31,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from protocol.primitives import skip_compact_string, skip_tags
-from protocol.walk import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
+from kafka_quota_proxy.protocol.walk import (
     NO_TAGS,
     NULL_UUID,
     Walk,

@@ -20,11 +20,18 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.brokers import BrokerList, Told, read_broker_list, written
-from protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
-from protocol.pieces import Pieces
-from protocol.primitives import Buffer, read_uvarint, skip, skip_compact_string, skip_tags, write_uvarint
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.brokers import BrokerList, Told, read_broker_list, written
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.pieces import Pieces
+from kafka_quota_proxy.protocol.primitives import (
+    Buffer,
+    read_uvarint,
+    skip,
+    skip_compact_string,
+    skip_tags,
+    write_uvarint,
+)
 
 # The first version of each response that has them.
 FIRST_VERSION: Final[Mapping[int, int]] = {

@@ -18,7 +18,7 @@ Source: ``ByteUtils``, ``MessageGenerator`` and docs/protocol.html of Apache Kaf
 from struct import Struct
 from typing import Final
 
-from protocol.errors import MalformedLength, MalformedVarint, Truncated
+from kafka_quota_proxy.protocol.errors import MalformedLength, MalformedVarint, Truncated
 
 Buffer = bytes | memoryview
 

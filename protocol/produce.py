@@ -16,8 +16,8 @@ import sys
 from struct import Struct
 from typing import Final
 
-from protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.primitives import (
     MAX_STRING_BYTES,
     Buffer,
     read_compact_array_count,

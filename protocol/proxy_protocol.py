@@ -22,7 +22,7 @@ from ipaddress import IPv4Address, IPv6Address
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import MalformedProxyHeader
+from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 
 # The line's longest form is that of two IPv6 addresses: 107 bytes with its end.
 MAX_LINE_BYTES: Final = 107

@@ -38,12 +38,20 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from protocol import fetch, mutations
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from protocol.errors import TooManyElements
-from protocol.header import RequestHead
-from protocol.primitives import write_string
-from protocol.walk import NO_TAGS, Walk, framed, read_whole_head, response_header, written_count, written_nullable
+from kafka_quota_proxy.protocol import fetch, mutations
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.errors import TooManyElements
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.protocol.primitives import write_string
+from kafka_quota_proxy.protocol.walk import (
+    NO_TAGS,
+    Walk,
+    framed,
+    read_whole_head,
+    response_header,
+    written_count,
+    written_nullable,
+)
 
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 NOT_ENOUGH_REPLICAS: Final = 19

@@ -25,8 +25,8 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.errors import MalformedLength, TrailingBytes, Truncated
-from protocol.fetch import (
+from kafka_quota_proxy.protocol.errors import MalformedLength, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.fetch import (
     FIRST_FLEXIBLE,
     FIRST_MAX_BYTES,
     FIRST_RACK_ID,
@@ -38,7 +38,7 @@ from protocol.fetch import (
     read_replica_state,
     skip_forgotten_topics,
 )
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
     read_compact_array_count,

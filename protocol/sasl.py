@@ -21,10 +21,10 @@ import re
 from base64 import b64decode
 from typing import Final, NamedTuple
 
-from protocol.api import ApiKey, is_flexible
-from protocol.errors import FrameSizeError, LoginTooLarge, MalformedLength, NotKafka
-from protocol.header import read_frame_size
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.api import ApiKey, is_flexible
+from kafka_quota_proxy.protocol.errors import FrameSizeError, LoginTooLarge, MalformedLength, NotKafka
+from kafka_quota_proxy.protocol.header import read_frame_size
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_int16,
     read_int32,

@@ -19,9 +19,9 @@ import sys
 from struct import Struct
 from typing import Final
 
-from protocol.errors import FrameTooSmall, Truncated
-from protocol.fetch import FetchLimits
-from protocol.primitives import Buffer, skip_compact_string
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, Truncated
+from kafka_quota_proxy.protocol.fetch import FetchLimits
+from kafka_quota_proxy.protocol.primitives import Buffer, skip_compact_string
 
 _LIMITS: Final = Struct(">iii").unpack_from
 _LIMITS_BYTES: Final = 3 * 4

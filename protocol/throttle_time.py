@@ -10,10 +10,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from protocol import api_versions, produce
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible, response_header_version
-from protocol.header import first_int32_offset
-from protocol.primitives import (
+from kafka_quota_proxy.protocol import api_versions, produce
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible, response_header_version
+from kafka_quota_proxy.protocol.header import first_int32_offset
+from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
     read_compact_array_count,

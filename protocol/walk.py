@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from protocol.api import is_flexible, response_header_version
-from protocol.errors import MalformedLength, TooManyElements, TrailingBytes, Truncated
-from protocol.header import RequestHead, read_request_head
-from protocol.primitives import (
+from kafka_quota_proxy.protocol.api import is_flexible, response_header_version
+from kafka_quota_proxy.protocol.errors import MalformedLength, TooManyElements, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
+from kafka_quota_proxy.protocol.primitives import (
     MAX_STRING_BYTES,
     Buffer,
     read_array_count,

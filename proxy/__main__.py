@@ -10,11 +10,14 @@ import importlib
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 from typing import Final, NamedTuple
 
 _PROGRAM: Final = "kafka-quota-proxy"
 # What a shell says of a program that SIGPIPE ended: 128 + 13. No result of a command looks like it.
 _NOBODY_READS: Final = 141
+# Commands of more than one module.
+_IN_FOLDERS: Final = ("demo", "quotas")
 
 
 class _Command(NamedTuple):
@@ -94,9 +97,9 @@ def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
     try:
         args = _parser(command).parse_args(given)
-        status: int = importlib.import_module(f"proxy.commands.{args.command}").execute(args)
+        status: int = _module(args.command).execute(args)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] in ("proxy", "protocol", "config"):
+        if error.name is None or error.name.startswith("kafka_quota_proxy"):
             raise
         sys.stderr.write(f"{_PROGRAM} {command}: {error.name} is not installed; {_install_hint(command)}\n")
         return 1
@@ -122,8 +125,14 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == chosen:
-            importlib.import_module(f"proxy.commands.{name}").add_arguments(subparser)
+            _module(name).add_arguments(subparser)
     return parser
+
+
+def _module(command: str) -> ModuleType:
+    """Import the module of a command: ``cli/NAME.py``, or ``cli/NAME/command.py`` where it has a folder."""
+    module = f"kafka_quota_proxy.proxy.cli.{command}"
+    return importlib.import_module(f"{module}.command" if command in _IN_FOLDERS else module)
 
 
 def _version() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from proxy.isolation import internal_errors
+from kafka_quota_proxy.proxy.background.isolation import internal_errors
 
 # Many processes import the same modules: the first of them writes down what it compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

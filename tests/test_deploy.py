@@ -10,13 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from config.load import load_bytes
-from config.model import Address
-from proxy.admin import AdminServer
-from proxy.metrics.families import Families
-from proxy.quota_changes.ledger import COUNTED
-from proxy.replication_watcher import ReplicationWatcher
-from proxy.server import Server
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.admin.metrics.registry import Families
+from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.server.server import Server
 
 _CONFIG = b"""
 listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092", inter_broker: true}]

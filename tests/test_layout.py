@@ -18,49 +18,49 @@ EXCEPTIONS = {
     "config/wording.py": "tests/config/test_load.py",
     # What terms are made of, and what they lead to.
     "config/limits.py": "tests/config/test_terms.py",
-    "config/ramp.py": "tests/proxy/quota/test_terms.py",
-    "proxy/quota/timing.py": "tests/proxy/commands/test_explain.py",
+    "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
+    "proxy/quota/timing.py": "tests/proxy/cli/test_explain.py",
     # Each error is tested where it is raised.
-    "proxy/demo/errors.py": "tests/proxy/demo/test_library.py",
+    "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_library.py",
     # Processes and clients are tested as what they are, running.
-    "proxy/demo/clients.py": "tests/proxy/demo/test_stage.py",
-    "proxy/demo/guard.py": "tests/proxy/demo/test_processes.py",
-    "proxy/demo/mock.py": "tests/proxy/demo/test_broker.py",
+    "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_stage.py",
+    "proxy/cli/demo/guard.py": "tests/proxy/cli/demo/test_processes.py",
+    "proxy/cli/demo/mock.py": "tests/proxy/cli/demo/test_broker.py",
     # A session is one thing with two sides: what goes in at one comes out at the other.
     "proxy/session/state.py": "tests/proxy/session/test_session.py",
     "proxy/session/requests.py": "tests/proxy/session/test_session.py",
     "proxy/session/responses.py": "tests/proxy/session/test_session.py",
     # What a request is charged beside its bytes shows in a session only.
-    "proxy/admission.py": "tests/proxy/session/test_charged_requests.py",
-    "proxy/exchange.py": "tests/proxy/session/test_mutations.py",
-    "proxy/mutations.py": "tests/proxy/session/test_mutations.py",
-    "proxy/calls.py": "tests/proxy/session/test_calls.py",
-    "proxy/commands/priority.py": "tests/proxy/commands/test_explain.py",
+    "proxy/session/request_charge.py": "tests/proxy/session/test_charged_requests.py",
+    "proxy/session/whole_request.py": "tests/proxy/session/test_mutations.py",
+    "proxy/session/topic_mutations.py": "tests/proxy/session/test_mutations.py",
+    "proxy/fair_queue/connection_queue.py": "tests/proxy/session/test_calls.py",
+    "proxy/cli/priority.py": "tests/proxy/cli/test_explain.py",
     # What is said is tested as it is read.
     **{
-        f"proxy/explanation/{name}.py": "tests/proxy/commands/test_explain.py"
-        for name in ("model", "shown", "json_form", "text", "hints")
+        f"proxy/cli/explanation/{name}.py": "tests/proxy/cli/test_explain.py"
+        for name in ("model", "shown", "as_json", "as_text", "hints")
     },
     # Of no use without what is asked, or what asks.
-    "proxy/commands/quotas_client.py": "tests/proxy/commands/test_quotas.py",
-    "proxy/quota_changes/ledger.py": "tests/proxy/test_quota_desk.py",
+    "proxy/cli/quotas/client.py": "tests/proxy/cli/quotas/test_command.py",
+    "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_manager.py",
     # What is told, by those who hear it.
-    "proxy/quota_topic/told.py": "tests/proxy/quota_topic/test_watcher.py",
+    "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",
     # What clients of a topic ask: tested with those who ask.
-    "proxy/quota_topic/asking.py": "tests/proxy/quota_topic/test_reader.py",
+    "proxy/client_quotas/topic/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
     # What is asked of a keeper, and of who writes for it.
-    "proxy/quota_keeper/keeper.py": "tests/proxy/test_quota_desk.py",
-    "proxy/quota_keeper/written.py": "tests/proxy/quota_keeper/test_topic.py",
+    "proxy/client_quotas/storage/store.py": "tests/proxy/client_quotas/test_manager.py",
+    "proxy/client_quotas/storage/write_request.py": "tests/proxy/client_quotas/storage/test_topic_store.py",
     # A disk on the loop: tested with the desk that it keeps for.
-    "proxy/quota_keeper/directory.py": "tests/proxy/test_quota_desk.py",
-    "proxy/quota_keeper/disk.py": "tests/proxy/test_quota_desk.py",
+    "proxy/client_quotas/storage/directory_keeper.py": "tests/proxy/client_quotas/test_manager.py",
+    "proxy/client_quotas/storage/disk.py": "tests/proxy/client_quotas/test_manager.py",
     # A record that the dialler keeps.
-    "proxy/upstream.py": "tests/proxy/test_dialler.py",
+    "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
     # Kafka's numbers and words: tested where they are told.
-    "proxy/quota_store/errors.py": "tests/proxy/quota_store/test_alter.py",
+    "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.
-    "proxy/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
-    "proxy/commands/run.py": "tests/end_to_end/test_reload.py",
+    "proxy/replication/cluster_reader.py": "tests/end_to_end/test_from_cluster.py",
+    "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
     # What a user types is tested as he types it.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/running.py": "tests/pipeline/test_main.py",

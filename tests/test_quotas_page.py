@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.load import load
+from kafka_quota_proxy.config.load import load
 from tests.support.console import Console
 from tests.support.pages import Block, block
 from tests.support.quota_page import TOKEN, page

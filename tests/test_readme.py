@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from config.load import load_bytes
-from pipeline.__main__ import parser as pipeline_parser
-from proxy.__main__ import _parser
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.pipeline.__main__ import parser as pipeline_parser
+from kafka_quota_proxy.proxy.__main__ import _parser
 from tests.support.pages import FENCE, PAGES, REPOSITORY, Block, blocks
 
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)

@@ -18,17 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.alerts import alerts, encoded, marked_ahead, once
-from pipeline.checkpoint import job_of, spark_part
-from pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
-from pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
-from pipeline.errors import PipelineError, UsageError
-from pipeline.files import Files
-from pipeline.kafka_config import KafkaConfig
-from pipeline.parsing import parsed
-from pipeline.quarantine import Quarantine, bad_lines
-from pipeline.reading import check_apart, followed, kafka_place, topic
-from pipeline.session import session
+from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
+from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
+from kafka_quota_proxy.pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
+from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
+from kafka_quota_proxy.pipeline.parsing import parsed
+from kafka_quota_proxy.pipeline.quarantine import Quarantine, bad_lines
+from kafka_quota_proxy.pipeline.reading import check_apart, followed, kafka_place, topic
+from kafka_quota_proxy.pipeline.session import session
 
 # Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
 # they help. It stays what it was when the job began.

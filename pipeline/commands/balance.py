@@ -5,13 +5,13 @@ import sys
 from typing import Final
 from urllib.parse import quote
 
-from pipeline.balance import demand, rules_of, shares
-from pipeline.commands.following import follow
-from pipeline.commands.running import running, say, usage_of
-from pipeline.errors import UsageError
-from pipeline.quotas_file import as_file, read_quotas
-from pipeline.tried import Quotas
-from pipeline.whatif import resolved
+from kafka_quota_proxy.pipeline.balance import demand, rules_of, shares
+from kafka_quota_proxy.pipeline.commands.following import follow
+from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import resolved
 
 # Of an even share.
 _FLOOR: Final = 0.1

@@ -8,8 +8,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from config.model import ProxyConfig, Shaping
-from pipeline.capacity import (
+from kafka_quota_proxy.config.model import ProxyConfig, Shaping
+from kafka_quota_proxy.pipeline.capacity import (
     ENTITY,
     Suggestion,
     brokers,
@@ -26,17 +26,17 @@ from pipeline.capacity import (
     seasons,
     suggestion,
 )
-from pipeline.capacity_report import capacity_page, label
-from pipeline.commands.running import running, say, usage_of
-from pipeline.errors import UsageError
-from pipeline.quotas_file import as_file
-from pipeline.reading import Usage
-from pipeline.record import BUCKET
-from pipeline.report import size
-from pipeline.tables import capacities
-from pipeline.tried import Quotas
-from pipeline.whatif import DEMAND, forecast, outcomes, resolved
-from pipeline.writing import Output
+from kafka_quota_proxy.pipeline.capacity_report import capacity_page, label
+from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.quotas_file import as_file
+from kafka_quota_proxy.pipeline.reading import Usage
+from kafka_quota_proxy.pipeline.record import BUCKET
+from kafka_quota_proxy.pipeline.report import size
+from kafka_quota_proxy.pipeline.tables import capacities
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import DEMAND, forecast, outcomes, resolved
+from kafka_quota_proxy.pipeline.writing import Output
 
 _TOP: Final = 6
 _NAMES: Final = ", ".join(f"{name} string" for name in ENTITY)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from pipeline.chargeback import (
+from kafka_quota_proxy.pipeline.chargeback import (
     NOBODY,
     Owner,
     bill,
@@ -18,11 +18,11 @@ from pipeline.chargeback import (
     month_of,
     steps_back,
 )
-from pipeline.commands.running import running, say, usage_of
-from pipeline.owners import read_owners
-from pipeline.record import BYTE_KINDS
-from pipeline.report import size
-from pipeline.writing import Output
+from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.owners import read_owners
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS
+from kafka_quota_proxy.pipeline.report import size
+from kafka_quota_proxy.pipeline.writing import Output
 
 _SHOWN = 20
 

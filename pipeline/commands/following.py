@@ -21,18 +21,18 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
-from pipeline.balance import used_of_late
-from pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
-from pipeline.errors import PipelineError, UsageError
-from pipeline.parsing import parsed
-from pipeline.quota_topic import Found, QuotaTopic
-from pipeline.quotas_file import read_quotas
-from pipeline.reading import kafka_place, topic
-from pipeline.report import size
-from pipeline.session import session
-from pipeline.wants import Used
+from kafka_quota_proxy.config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
+from kafka_quota_proxy.pipeline.balance import used_of_late
+from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
+from kafka_quota_proxy.pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.parsing import parsed
+from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
+from kafka_quota_proxy.pipeline.quotas_file import read_quotas
+from kafka_quota_proxy.pipeline.reading import kafka_place, topic
+from kafka_quota_proxy.pipeline.report import size
+from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.wants import Used
 
 # A batch is a second of records, added up to one row for each bucket and proxy.
 _PARTITIONS: Final = "1"

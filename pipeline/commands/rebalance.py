@@ -3,12 +3,12 @@
 import argparse
 import sys
 
-from pipeline.commands.running import running, say, usage_of
-from pipeline.errors import InputError
-from pipeline.reassignment import read_plan, read_sizes
-from pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour
-from pipeline.report import duration, size
-from pipeline.tables import capacities
+from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.reassignment import read_plan, read_sizes
+from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour
+from kafka_quota_proxy.pipeline.report import duration, size
+from kafka_quota_proxy.pipeline.tables import capacities
 
 
 def execute(args: argparse.Namespace) -> int:

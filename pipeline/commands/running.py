@@ -13,10 +13,10 @@ from typing import Final
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.kafka_config import KafkaConfig, read_kafka_config
-from pipeline.reading import Usage, read
-from pipeline.session import session
-from pipeline.writing import Output, passing, staged
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
+from kafka_quota_proxy.pipeline.reading import Usage, read
+from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
 _TELL_EVERY_S: Final = 10.0
 _FAILED: Final = "terminated with exception: "

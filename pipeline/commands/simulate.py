@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from pipeline.commands.running import running, say
-from pipeline.simulate import Fleet, simulated
+from kafka_quota_proxy.pipeline.commands.running import running, say
+from kafka_quota_proxy.pipeline.simulate import Fleet, simulated
 
 
 def execute(args: argparse.Namespace) -> int:

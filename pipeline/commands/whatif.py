@@ -5,13 +5,13 @@ import sys
 
 from pyspark.sql import functions as F
 
-from config.model import Shaping
-from pipeline.commands.running import running, say, usage_of
-from pipeline.quotas_file import read_quotas
-from pipeline.record import TRIED
-from pipeline.report import duration, size
-from pipeline.tried import Quotas
-from pipeline.whatif import asked, forecast, outcomes, resolved
+from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.quotas_file import read_quotas
+from kafka_quota_proxy.pipeline.record import TRIED
+from kafka_quota_proxy.pipeline.report import duration, size
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import asked, forecast, outcomes, resolved
 
 _SHOWN = 20
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from config.model import DEFAULT, IpRule
-from proxy.quota.changes import IpChanges
+from kafka_quota_proxy.config.model import DEFAULT, IpRule
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
 
 # Kafka's "no limit": Integer.MAX_VALUE.
 UNLIMITED_RATE: Final = 2**31 - 1

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from config.linear_regex import compile_linear, match_whole, read_replacement, replaced
-from config.model import KafkaSettings, Principals, ProxyConfig, Shaping
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.connections import ConnectionQuotas
-from proxy.quota.entity import QuotaKind, bounded
-from proxy.quota.line import Line, Turns
-from proxy.quota.open_connections import OpenConnections
-from proxy.quota.shared import Followed, SharedRules
+from kafka_quota_proxy.config.linear_regex import compile_linear, match_whole, read_replacement, replaced
+from kafka_quota_proxy.config.model import KafkaSettings, Principals, ProxyConfig, Shaping
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
+from kafka_quota_proxy.proxy.quota.line import Line, Turns
+from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
+from kafka_quota_proxy.proxy.quota.rule_tables import Followed, SharedRules
 
 # The windows of a rate that no quota goes by: Kafka's metrics.num.samples and metrics.sample.window.ms.
 _METRIC_SAMPLES: Final = 2

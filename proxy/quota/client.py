@@ -6,14 +6,22 @@ from math import ceil
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from config.model import MAX_BUCKETS, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
-from proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
-from proxy.quota.line import Line, Place
-from proxy.quota.observed import Shadow
-from proxy.quota.pacing import TokenBucket
-from proxy.quota.places import Places
-from proxy.quota.rate import Average, Rate
-from proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.config.model import (
+    MAX_BUCKETS,
+    UNLIMITED,
+    Enforcement,
+    EntityName,
+    KafkaSettings,
+    QuotaRule,
+    Shaping,
+)
+from kafka_quota_proxy.proxy.quota.bucket_table import Places
+from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.line import Line, Place
+from kafka_quota_proxy.proxy.quota.observed import Shadow
+from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 # Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
 EXPIRES_AFTER_MS: Final = 3_600_000

@@ -5,7 +5,7 @@ over a limit the listener's accepting pauses; the connection itself is served wh
 meanwhile waits in the system's backlog. Then it is recorded for its address. Where *that* goes over the limit the
 connection is not wanted: it is taken back from all three, kept open unserved for a while, and closed.
 
-Addresses are anybody's, so their number is bounded, as that of buckets is (``proxy.quota.places``): the one that has
+Addresses are anybody's, so their number is bounded, as that of buckets is (``quota.bucket_table``): the one that has
 been silent for the longest makes room, but for one from which the next connection would be refused, which stays until
 its connections count no more. Where all places are taken by such, all addresses without one share one rate.
 
@@ -15,13 +15,13 @@ Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from config.model import Enforcement, Listener, ProxyConfig
-from proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
-from proxy.quota.client import NOTHING, Usage
-from proxy.quota.entity import Tags
-from proxy.quota.places import Places
-from proxy.quota.rate import Average, Rate
-from proxy.quota.throttle import throttle_time_ms
+from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
+from kafka_quota_proxy.proxy.quota.bucket_table import Places
+from kafka_quota_proxy.proxy.quota.client import NOTHING, Usage
+from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms
 
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000

@@ -12,7 +12,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Final, NamedTuple, Protocol
 
-from config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 
 # A second of one thread is 100 %.
 _NS_PER_PERCENT: Final = 10_000_000

@@ -23,9 +23,17 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.api import ApiKey
-from protocol.mutations import BROKER_DEFAULT, FIRST_STRICT, NO_ERROR, Mutation, MutationRequest, Result, Topic
-from proxy.quota.client import Bucket
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.mutations import (
+    BROKER_DEFAULT,
+    FIRST_STRICT,
+    NO_ERROR,
+    Mutation,
+    MutationRequest,
+    Result,
+    Topic,
+)
+from kafka_quota_proxy.proxy.quota.client import Bucket
 
 # What is not known costs this: Kafka's own num.partitions, and no topic has fewer.
 ASSUMED_PERMITS: Final = 1

@@ -5,10 +5,10 @@ charged as an enforced one would be: what comes while it is silent would have wa
 the silence ends. So time that passes is counted once, however many requests come in it.
 """
 
-from config.model import UNLIMITED
-from proxy.quota.pacing import TokenBucket
-from proxy.quota.rate import Rate
-from proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class Shadow:

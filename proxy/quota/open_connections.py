@@ -7,8 +7,8 @@ eight levels. There is no rate and nothing to be remembered, so who has no conne
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, TypeVar
 
-from config.model import QuotaRule
-from proxy.quota.entity import Resolution, RuleTable, Tags, bounded
+from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.proxy.quota.entity import Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
 # Takes a principal; returns whose limit holds, and whether none does.

@@ -17,8 +17,8 @@ Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 from math import ceil, inf
 from typing import Final
 
-from proxy.quota.client import NOTHING, Usage
-from proxy.quota.rate import SimpleRate
+from kafka_quota_proxy.proxy.quota.client import NOTHING, Usage
+from kafka_quota_proxy.proxy.quota.rate import SimpleRate
 
 # What one response may bring above what there is room for, in seconds of the limit. Small enough that a partition in
 # sync, whose records come in the same response, does not wait for it; large enough that few requests are made.

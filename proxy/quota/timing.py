@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from config.model import IpRule, QuotaRule
-from config.ramp import next_step_ms, step_of
-from config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
-from config.terms import written_instant
+from kafka_quota_proxy.config.model import IpRule, QuotaRule
+from kafka_quota_proxy.config.ramp import next_step_ms, step_of
+from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
+from kafka_quota_proxy.config.terms import written_instant
 
 
 def why_not(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return why a rule does not hold, and from when it does again. That it does not, ``proxy.quota.terms`` says."""
+    """Return why a rule does not hold, and from when it does again. That it does not, ``quota.rule_terms`` says."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired since {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from config.model import Address, KafkaSettings, Replication, ReplicationPath
-from config.throttled_replicas import ThrottledReplicas
-from proxy.cluster_view import ClusterView
-from proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 
 _NOTHING: Final = ClusterView()
 

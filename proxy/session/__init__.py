@@ -6,6 +6,6 @@
 ``state``      what all of it is about
 """
 
-from proxy.session.session import Session
+from kafka_quota_proxy.proxy.session.session import Session
 
 __all__ = ["Session"]

@@ -4,39 +4,48 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from config.model import Enforcement
-from protocol import fetch, produce, sasl, share_fetch
-from protocol.api import API_NAMES, HIGHEST_VERSION
-from protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
-from protocol.errors import (
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol import fetch, produce, sasl, share_fetch
+from kafka_quota_proxy.protocol.api import API_NAMES, HIGHEST_VERSION
+from kafka_quota_proxy.protocol.client_quotas import ALTER, DESCRIBE, is_client_quotas
+from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     HeadTooLong,
     LoginExpired,
     TokenAfterRefusal,
     UnknownVersion,
 )
-from protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
-from protocol.mutations import FIRST_STRICT, is_mutation
-from protocol.pieces import Pieces, lacking
-from protocol.refusals import refuse
-from proxy.account import NOBODY
-from proxy.administration import MAX_REFUSED_ELEMENTS, Administration, read_request, refusal
-from proxy.administration import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
-from proxy.admission import Sent, has_room, longest
-from proxy.asked import Asked, asked
-from proxy.broker_quotas.passing import Authority, PassingAlteration, can_wait
-from proxy.calls import Call, Line, Turn
-from proxy.exchange import Answered, Ask, Decision, Exchange, Forward, Hold
-from proxy.login import LOGIN_APIS, Login, Verdict
-from proxy.mutations import MAX_REQUEST_BYTES, Mutations
-from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind, bounded
-from proxy.quota_changes.outcome import Origin
-from proxy.quota_requests import QuotaRequests
-from proxy.replication.follower import Follower
-from proxy.rewrite import NOTHING, Change, capped_fetch, response_change, without_session
-from proxy.service_time import NO_TIME, is_exempt
-from proxy.session.state import API_VERSIONS, EXCHANGED, FETCH, MAX_IN_FLIGHT, PRODUCE, SHARE_FETCH, Habit, State
+from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from kafka_quota_proxy.protocol.mutations import FIRST_STRICT, is_mutation
+from kafka_quota_proxy.protocol.pieces import Pieces, lacking
+from kafka_quota_proxy.protocol.refusals import refuse
+from kafka_quota_proxy.proxy.client_quotas.api import MAX_REFUSED_ELEMENTS, Administration, read_request, refusal
+from kafka_quota_proxy.proxy.client_quotas.api import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Call, Line, Turn
+from kafka_quota_proxy.proxy.fair_queue.request_kind import Asked, asked
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, is_exempt
+from kafka_quota_proxy.proxy.session.client_account import NOBODY
+from kafka_quota_proxy.proxy.session.frame_edits import NOTHING, Change, capped_fetch, response_change, without_session
+from kafka_quota_proxy.proxy.session.quota_requests import QuotaRequests
+from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
+from kafka_quota_proxy.proxy.session.request_charge import Sent, has_room, longest
+from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS, Login, Verdict
+from kafka_quota_proxy.proxy.session.state import (
+    API_VERSIONS,
+    EXCHANGED,
+    FETCH,
+    MAX_IN_FLIGHT,
+    PRODUCE,
+    SHARE_FETCH,
+    Habit,
+    State,
+)
+from kafka_quota_proxy.proxy.session.topic_mutations import MAX_REQUEST_BYTES, Mutations
+from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decision, Exchange, Forward, Hold
 
 QUOTA_APIS: Final = frozenset({DESCRIBE, ALTER})
 # Its owner is told when it is there; this is for an owner of whom nobody knows.

@@ -5,32 +5,32 @@ from contextlib import suppress
 from struct import Struct
 from typing import Final
 
-from config.model import Enforcement
-from protocol import api_versions, sasl
-from protocol.api import ApiKey
-from protocol.api_versions import CEILINGS, Versions
-from protocol.errors import (
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol import api_versions, sasl
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.api_versions import CEILINGS, Versions
+from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     FrameTooSmall,
     ProtocolError,
     UnexpectedResponse,
 )
-from protocol.metadata_query import FIRST_TOPIC_ID
-from protocol.node_endpoints import HiddenEndpoints, names_nobody
-from protocol.pieces import Pieces, lacking
-from protocol.throttle_time import waits_as_told
-from proxy.account import NOBODY
-from proxy.addresses import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
-from proxy.administration import VERSIONS
-from proxy.admission import Sent, longest
-from proxy.broker_quotas.passing import PassingAlteration
-from proxy.login import LOGIN_APIS
-from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind
-from proxy.rewrite import MAX_HELD_RESPONSE_BYTES, NOTHING, Change, response_change
-from proxy.service_time import NO_TIME
-from proxy.session.requests import LEAST_EMPTY_MS, Requests
-from proxy.session.state import (
+from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
+from kafka_quota_proxy.protocol.node_endpoints import HiddenEndpoints, names_nobody
+from kafka_quota_proxy.protocol.pieces import Pieces, lacking
+from kafka_quota_proxy.protocol.throttle_time import waits_as_told
+from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import PassingAlteration
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
+from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, may_name_leaders, streams
+from kafka_quota_proxy.proxy.session.client_account import NOBODY
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, NOTHING, Change, response_change
+from kafka_quota_proxy.proxy.session.request_charge import Sent, longest
+from kafka_quota_proxy.proxy.session.requests import LEAST_EMPTY_MS, Requests
+from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
+from kafka_quota_proxy.proxy.session.state import (
     API_VERSIONS,
     EXCHANGED,
     FETCH,

@@ -12,19 +12,19 @@ be written. What a client sent ahead ``is_blocked`` for one of these reasons:
   at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
 * the bucket of its next request is in debt, or others are in front of it in the bucket's line (``proxy.quota.line``);
 * too many requests are unanswered, or one of a login is: who pays for the next one depends on it;
-* a queue stands in front of the broker, and it is not its turn (``proxy.calls``);
+* a queue stands in front of the broker, and it is not its turn (``proxy.fair_queue.connection_queue``);
 * its client does not take its answers, and somebody is charged for more than its bytes, or waits in that queue;
 * it is a follower's fetch of which nothing may flow now (``proxy.replication``), or is about topics of which the broker
-  has to be asked something first (``proxy.mutations``).
+  has to be asked something first (``proxy.session.topic_mutations``).
 
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
 
-from proxy.counters import FAILED
-from proxy.quota.client import Bucket
-from proxy.session.responses import Responses
-from proxy.session.state import PRODUCE
-from proxy.session.unanswered import Unanswered, is_awaited
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.session.counters import FAILED
+from kafka_quota_proxy.proxy.session.responses import Responses
+from kafka_quota_proxy.proxy.session.state import PRODUCE
+from kafka_quota_proxy.proxy.session.unanswered import Unanswered, is_awaited
 
 
 class Session(Responses):

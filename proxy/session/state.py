@@ -5,21 +5,21 @@ What happens to it is in ``requests`` and ``responses``.
 
 from typing import Final, NamedTuple
 
-from protocol import fetch, share_fetch
-from protocol.api import ApiKey
-from protocol.node_endpoints import HiddenEndpoints
-from protocol.pieces import Pieces
-from proxy.account import Account, Listening
-from proxy.admission import Sent
-from proxy.calls import Call
-from proxy.exchange import Exchange
-from proxy.login import Login
-from proxy.mutations import Mutations
-from proxy.quota.client import Bucket
-from proxy.quota.line import Place, Waiter
-from proxy.quota_requests import QuotaRequests
-from proxy.replication.follower import Follower
-from proxy.service_time import NO_TIME, Service, ServiceTime
+from kafka_quota_proxy.protocol import fetch, share_fetch
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.node_endpoints import HiddenEndpoints
+from kafka_quota_proxy.protocol.pieces import Pieces
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Call
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.line import Place, Waiter
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
+from kafka_quota_proxy.proxy.session.client_account import Account, Listening
+from kafka_quota_proxy.proxy.session.quota_requests import QuotaRequests
+from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
+from kafka_quota_proxy.proxy.session.request_charge import Sent
+from kafka_quota_proxy.proxy.session.sasl_login import Login
+from kafka_quota_proxy.proxy.session.topic_mutations import Mutations
+from kafka_quota_proxy.proxy.session.whole_request import Exchange
 
 PRODUCE: Final = int(ApiKey.PRODUCE)
 FETCH: Final = int(ApiKey.FETCH)

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from proxy.account import Account
-from proxy.quota.client import Bucket
-from proxy.session.state import PRODUCE, InFlight, charged_bytes
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.session.client_account import Account
+from kafka_quota_proxy.proxy.session.state import PRODUCE, InFlight, charged_bytes
 
 _HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
 _HEAD_BYTES: Final = 8

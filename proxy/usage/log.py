@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic, monotonic_ns, time_ns
 from typing import Final
 
-from config.model import ProxyConfig, UsageLog
-from proxy.isolation import report
-from proxy.usage.meter import Broker, Meter, Replicas
-from proxy.usage.record import Batch
-from proxy.usage.segments import Segments
-from proxy.usage.sink import Sink
-from proxy.usage.timeline import Timeline
+from kafka_quota_proxy.config.model import ProxyConfig, UsageLog
+from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.usage.meter import Broker, Meter, Replicas
+from kafka_quota_proxy.proxy.usage.record import Batch
+from kafka_quota_proxy.proxy.usage.segments import Segments
+from kafka_quota_proxy.proxy.usage.sink import Sink
+from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def usage_log(
     if settings.topic is not None:
         # Here, for it loads aiokafka, which nothing else of the proxy has need of.
         try:
-            from proxy.usage.topic import Topic
+            from kafka_quota_proxy.proxy.usage.topic import Topic
         except ModuleNotFoundError as error:
             message = f"usage_log.kafka needs {error.name}, which is not installed"
             raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error

@@ -8,16 +8,16 @@ comes between two readings.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from config.model import Enforcement, EntityName
-from proxy.quota import client
-from proxy.quota.address_limits import UNLIMITED_RATE
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import NOTHING, Bucket, ClientQuotaManager
-from proxy.quota.connections import ListenerQuota
-from proxy.quota.entity import QuotaKind
-from proxy.quota.replication import ReplicationQuota
-from proxy.usage.record import OTHER, Batch, Identity, Used
-from proxy.usage.timeline import Timeline
+from kafka_quota_proxy.config.model import Enforcement, EntityName
+from kafka_quota_proxy.proxy.quota import client
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import NOTHING, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 CONNECTION: Final = "connection"
 LEADER_REPLICATION: Final = "leader_replication"

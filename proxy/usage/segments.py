@@ -18,10 +18,10 @@ from pathlib import Path
 from time import sleep
 from typing import Final
 
-from config.model import UsageFiles
-from proxy import file_lock
-from proxy.disk_access import directory_fault
-from proxy.usage.record import Batch
+from kafka_quota_proxy.config.model import UsageFiles
+from kafka_quota_proxy.proxy.background import file_lock
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from time import monotonic, monotonic_ns, time
 from typing import Final, Protocol
 
-from proxy.isolation import persisting
-from proxy.usage.record import Batch
+from kafka_quota_proxy.proxy.background.isolation import persisting
+from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
 

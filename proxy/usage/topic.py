@@ -16,9 +16,9 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from config.model import UsageTopic
-from proxy.topic_client import connection
-from proxy.usage.record import Batch
+from kafka_quota_proxy.config.model import UsageTopic
+from kafka_quota_proxy.proxy.background.topic_client import connection
+from kafka_quota_proxy.proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
 # How much the broker has to take before more is sent.

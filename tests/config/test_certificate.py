@@ -7,7 +7,7 @@ from cryptography import x509
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from config.certificate import CertificateError, certificates_of, subject_of, validity_of
+from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, subject_of, validity_of
 from tests.support.certificates import Authority, certificate_of, element, name, sequence
 
 AUTHORITY = Authority("authority")

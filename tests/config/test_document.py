@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.document import Odd, key_path, parse
-from config.errors import InvalidYamlError
+from kafka_quota_proxy.config.document import Odd, key_path, parse
+from kafka_quota_proxy.config.errors import InvalidYamlError
 
 
 def test_values_are_what_yaml_says() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.fair_call_queue import (
+from kafka_quota_proxy.config.fair_call_queue import (
     DEFAULTS,
     MAX_LEVELS,
     default_multiplexer_weights,
@@ -21,7 +21,7 @@ from config.fair_call_queue import (
     parse_whole_numbers,
     settings,
 )
-from config.model import (
+from kafka_quota_proxy.config.model import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import load, load_bytes
-from config.model import (
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import load, load_bytes
+from kafka_quota_proxy.config.model import (
     CallQueueImpl,
     CapacityRemainder,
     CostProvider,
@@ -20,10 +20,10 @@ from config.model import (
     SchedulerImpl,
     WithinLevel,
 )
-from proxy.call_settings import decay_options, dispatcher_options
-from proxy.scheduling.concurrency import FixedLimit
-from proxy.scheduling.decay import DecayScheduler
-from proxy.scheduling.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.fair_queue.settings import decay_options, dispatcher_options
 from tests.config.test_load import LISTENERS, loaded
 
 # The table of Hadoop's guide and what its code reads beside it.

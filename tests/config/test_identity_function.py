@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import load, load_bytes
-from config.model import Fold, OwnIdentityProvider
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import load, load_bytes
+from kafka_quota_proxy.config.model import Fold, OwnIdentityProvider
 
 OWN = (
     "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.java_regex import JavaRegexError, compile_java
+from kafka_quota_proxy.config.java_regex import JavaRegexError, compile_java
 
 
 def matches(pattern: str, text: str) -> bool:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from config.linear_regex import (
+from kafka_quota_proxy.config.linear_regex import (
     MAX_NAME_LENGTH,
     LinearRegexError,
     compile_linear,

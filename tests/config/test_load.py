@@ -6,9 +6,15 @@ from textwrap import dedent
 
 import pytest
 
-from config.errors import ConfigError, InvalidConfigError, InvalidYamlError, Severity, UnreadableFileError
-from config.load import Loaded, load, load_bytes
-from config.model import (
+from kafka_quota_proxy.config.errors import (
+    ConfigError,
+    InvalidConfigError,
+    InvalidYamlError,
+    Severity,
+    UnreadableFileError,
+)
+from kafka_quota_proxy.config.load import Loaded, load, load_bytes
+from kafka_quota_proxy.config.model import (
     DEFAULT,
     UNLIMITED,
     Address,
@@ -29,8 +35,8 @@ from config.model import (
     TlsVersion,
     UpstreamTls,
 )
-from config.principal_mapping import DEFAULT_RULES
-from config.schema import SECTIONS, known_keys
+from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
+from kafka_quota_proxy.config.schema import SECTIONS, known_keys
 
 LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"
 

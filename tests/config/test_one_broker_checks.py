@@ -2,10 +2,10 @@
 
 import pytest
 
-from config.document import parse
-from config.errors import Severity
-from config.load import load_bytes
-from config.one_broker_checks import check_one_broker, hosts_to_find
+from kafka_quota_proxy.config.document import parse
+from kafka_quota_proxy.config.errors import Severity
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
 
 SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
 CLUSTER = "  - {{name: l{}, bind: 127.0.0.1:{}, bootstrap_servers: '{}', broker_ports: {}-{}}}\n"

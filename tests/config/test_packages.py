@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.load import load, load_bytes
+from kafka_quota_proxy.config.load import load, load_bytes
 
 LISTENERS = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092, node_id: 1}]\n"
 TOPIC = f"{LISTENERS}usage_log:\n  interval: 1s\n  kafka: {{bootstrap_servers: 127.0.0.1:9092}}\n"
@@ -15,7 +15,9 @@ TOPIC = f"{LISTENERS}usage_log:\n  interval: 1s\n  kafka: {{bootstrap_servers: 1
 @pytest.fixture
 def without_aiokafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the extra is not installed."""
-    monkeypatch.setattr("config.packages.find_spec", lambda name: None if name == "aiokafka" else object())
+    monkeypatch.setattr(
+        "kafka_quota_proxy.config.packages.find_spec", lambda name: None if name == "aiokafka" else object()
+    )
 
 
 @pytest.mark.usefixtures("without_aiokafka")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.principal_mapping import LetterCase, MappingRuleError, parse_rules
+from kafka_quota_proxy.config.principal_mapping import LetterCase, MappingRuleError, parse_rules
 from tests.support.java_principals import MAPPINGS, Answer, is_refused_here
 
 

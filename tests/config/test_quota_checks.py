@@ -4,9 +4,9 @@ from textwrap import dedent
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import load_bytes
-from config.model import CLIENT_QUOTAS, DEFAULT, IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, IpRule, ProxyConfig, QuotaRule
 from tests.config.test_load import LISTENERS, loaded
 
 

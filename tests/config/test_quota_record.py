@@ -6,8 +6,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED
-from config.quota_record import TERMS, FaultKind, News, QuotaRecord, RecordFault, Rule, Setting, Share, decode, encode
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED
+from kafka_quota_proxy.config.quota_record import (
+    TERMS,
+    FaultKind,
+    News,
+    QuotaRecord,
+    RecordFault,
+    Rule,
+    Setting,
+    Share,
+    decode,
+    encode,
+)
 
 RATE = "connection_creation_rate"
 NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())

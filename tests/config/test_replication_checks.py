@@ -5,10 +5,17 @@ from textwrap import dedent
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import Loaded, load, load_bytes
-from config.model import Address, AdminClient, Replication, ReplicationPath, SaslMechanism, SecurityProtocol
-from config.throttled_replicas import ALL_REPLICAS, parse
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import Loaded, load, load_bytes
+from kafka_quota_proxy.config.model import (
+    Address,
+    AdminClient,
+    Replication,
+    ReplicationPath,
+    SaslMechanism,
+    SecurityProtocol,
+)
+from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true}]\n"
 UNTRUSTED = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n"

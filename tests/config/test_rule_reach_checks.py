@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.model import CLIENT_QUOTAS
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS
 from tests.config.test_load import LISTENERS, warnings
 
 CATCHES_NAMELESS = "{user: <default>, producer_byte_rate: 1MB}"

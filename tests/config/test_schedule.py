@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from config.schedule import (
+from kafka_quota_proxy.config.schedule import (
     DAY_MINUTES,
     DAYS,
     EVERY_DAY,

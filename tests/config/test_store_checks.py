@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.errors import ConfigError
-from config.load import Loaded, load_bytes
-from config.model import Store
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.load import Loaded, load_bytes
+from kafka_quota_proxy.config.model import Store
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import ConfigError, TermsError
-from config.limits import LIMIT_KEYS
-from config.load import load, load_bytes
-from config.model import CLIENT_QUOTAS, DEFAULT, Enforcement, IpRule, QuotaRule, Shaping
-from config.ramp import Ramp
-from config.schedule import DAY_MINUTES, Schedule
-from config.terms import (
+from kafka_quota_proxy.config.errors import ConfigError, TermsError
+from kafka_quota_proxy.config.limits import LIMIT_KEYS
+from kafka_quota_proxy.config.load import load, load_bytes
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, Enforcement, IpRule, QuotaRule, Shaping
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import DAY_MINUTES, Schedule
+from kafka_quota_proxy.config.terms import (
     MAX_RAMP_MS,
     NO_TERMS,
     TERMS,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import ThrottledReplicasError
-from config.throttled_replicas import ALL_REPLICAS, ThrottledReplicas, parse, read
+from kafka_quota_proxy.config.errors import ThrottledReplicasError
+from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, ThrottledReplicas, parse, read
 
 NOBODY = ThrottledReplicas(is_all=False, partitions={})
 

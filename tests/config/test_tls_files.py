@@ -8,9 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from config.errors import InvalidConfigError, TlsFileError
-from config.load import load, load_bytes
-from config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
+from kafka_quota_proxy.config.errors import InvalidConfigError, TlsFileError
+from kafka_quota_proxy.config.load import load, load_bytes
+from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from tests.support.certificates import LAST_YEAR, Authority
 
 NOW = datetime.now(UTC)

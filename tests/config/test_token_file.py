@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.document import parse
-from config.errors import TokenFileError
-from config.load import load
-from config.token_file import check_token_file, read_token
+from kafka_quota_proxy.config.document import parse
+from kafka_quota_proxy.config.errors import TokenFileError
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.token_file import check_token_file, read_token
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
 SETTINGS = "admin:\n  bind: 127.0.0.1:0\n  quotas_token_file: token\n"

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import UnitError
-from config.model import UNLIMITED, Address
-from config.units import parse_address, parse_duration_ms, parse_ip, parse_number, parse_rate, parse_size
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import UNLIMITED, Address
+from kafka_quota_proxy.config.units import (
+    parse_address,
+    parse_duration_ms,
+    parse_ip,
+    parse_number,
+    parse_rate,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ import confluent_kafka
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.delivery import TopicDelivery
-from pipeline.errors import PipelineError
-from pipeline.session import session
+from kafka_quota_proxy.pipeline.delivery import TopicDelivery
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.session import session
 from tests.end_to_end.support.artifacts import spark_connector
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.kafka import Kafka
@@ -271,7 +271,7 @@ class Job:
         self.log = directory / "job.log"
         self._checkpoint = directory / "checkpoint"
         self._command = [
-            sys.executable, "-m", "pipeline", "alerts", *words, "--checkpoint", str(self._checkpoint),
+            sys.executable, "-m", "kafka_quota_proxy.pipeline", "alerts", *words, "--checkpoint", str(self._checkpoint),
             "--window", f"{WINDOW_S}s", "--late", f"{LATE_S}s", "--near", str(NEAR), "--every", "50ms",
             "--master", "local[2]", "--conf", "spark.driver.memory=1g",
         ]  # fmt: skip

@@ -60,7 +60,7 @@ class Publisher:
         servers = kafka.bootstrap_servers
         self._log = directory / "balance.log"
         self._command = [
-            sys.executable, "-m", "pipeline", "balance", "--follow", "--usage", f"kafka://{servers}/{usage}",
+            sys.executable, "-m", "kafka_quota_proxy.pipeline", "balance", "--follow", "--usage", f"kafka://{servers}/{usage}",
             "--limits", str(limits), "--to", f"kafka://{servers}/{STORE}", "--proxies", ",".join(NAMES),
             "--lease", lease, "--every", every, "--master", "local[2]", "--conf", f"spark.jars={jars}",
             "--conf", "spark.driver.memory=1g", "--conf", f"{JAVA_OPTIONS}={SHORT_LIVED}",

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from protocol.client_quotas import (
+from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     Alteration,
@@ -28,10 +28,10 @@ from protocol.client_quotas import (
     write_alter_request,
     write_describe_request,
 )
-from protocol.walk import framed
-from proxy.quota_store.alter import MAX_CHANGED_KEYS, decide
-from proxy.quota_store.describe import describe
-from proxy.quota_store.entity import Entity, StoredRule
+from kafka_quota_proxy.protocol.walk import framed
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS, decide
+from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.processes import run
 from tests.support.quota_requests import some_alter, some_describe

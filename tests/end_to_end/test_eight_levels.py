@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from config.load import load
-from proxy.commands.explain import rules_at
-from proxy.explanation.resolution import explain
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.proxy.cli.explain import rules_at
+from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity

@@ -17,7 +17,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from protocol.throttle_time import waits_as_told
+from kafka_quota_proxy.protocol.throttle_time import waits_as_told
 from tests.end_to_end.support import tools
 from tests.end_to_end.support.artifacts import KAFKA_1_1
 from tests.end_to_end.support.clients import QUIET, create_topic

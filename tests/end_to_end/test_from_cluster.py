@@ -15,12 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Address, AdminClient, Replication, SaslMechanism, SecurityProtocol
-from config.throttled_replicas import ALL_REPLICAS, parse
-from config.units import parse_addresses
-from proxy.admin_client import connect
-from proxy.cluster_view import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, ClusterView
-from proxy.replication_watcher import ReplicationWatcher
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication, SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
+from kafka_quota_proxy.config.units import parse_addresses
+from kafka_quota_proxy.proxy.background.admin_client import connect
+from kafka_quota_proxy.proxy.replication.cluster_view import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ClusterView,
+)
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from protocol.client_quotas import EntityParts
+from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin

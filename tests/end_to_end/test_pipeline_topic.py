@@ -50,7 +50,7 @@ def command(*words: object) -> list[str]:
     """Return the words of a command as a user types it, with Spark's connector."""
     jars = ",".join(str(jar) for jar in spark_connector())
     return [
-        sys.executable, "-m", "pipeline", *map(str, words), "--master", "local[2]",
+        sys.executable, "-m", "kafka_quota_proxy.pipeline", *map(str, words), "--master", "local[2]",
         "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
         "--conf", "spark.sql.shuffle.partitions=2", "--conf", f"{JAVA_OPTIONS}={SHORT_LIVED}",
     ]  # fmt: skip

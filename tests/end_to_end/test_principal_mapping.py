@@ -18,9 +18,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from config.principal_mapping import MappingRuleError, parse_rules
-from protocol.errors import NoMatchingRule
-from proxy.ssl_principal import map_name, user_of_certificate
+from kafka_quota_proxy.config.principal_mapping import MappingRuleError, parse_rules
+from kafka_quota_proxy.protocol.errors import NoMatchingRule
+from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import run, scratch, wait_until

@@ -18,10 +18,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from config.quota_record import Setting, encode
-from protocol.client_quotas import EntityParts
-from proxy.__main__ import main
-from proxy.quota_store.directory import StoreDirectory
+from kafka_quota_proxy.config.quota_record import Setting, encode
+from kafka_quota_proxy.protocol.client_quotas import EntityParts
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client

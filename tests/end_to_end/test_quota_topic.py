@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from config.quota_record import News, Rule, Share, encode
-from pipeline.errors import PipelineError
-from pipeline.quota_topic import Found, QuotaTopic
+from kafka_quota_proxy.config.quota_record import News, Rule, Share, encode
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.kafka import Kafka
 

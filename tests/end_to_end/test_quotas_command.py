@@ -21,7 +21,7 @@ _ROOT: Final = Path(__file__).parents[2]
 def _quotas(url: str, *words: str, status: int = 0) -> str:
     """Run the command and return what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "proxy", "quotas", *words, "--url", url],
+        [sys.executable, "-m", "kafka_quota_proxy.proxy", "quotas", *words, "--url", url],
         cwd=_ROOT, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == status, done.stderr

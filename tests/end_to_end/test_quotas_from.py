@@ -14,13 +14,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from config.model import AdminClient as Client
-from config.model import QuotaRule, QuotasFrom
-from config.quota_record import News, QuotaRecord, Rule, Share, encode
-from config.units import parse_addresses
-from proxy.quota.entity import Entity
-from proxy.quota_topic.reader import Reader
-from proxy.quota_topic.watcher import QuotaTopic
+from kafka_quota_proxy.config.model import AdminClient as Client
+from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
+from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Share, encode
+from kafka_quota_proxy.config.units import parse_addresses
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+from kafka_quota_proxy.proxy.quota.entity import Entity
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka

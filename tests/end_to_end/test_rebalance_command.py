@@ -99,7 +99,7 @@ def _reassign(kafka: Kafka, node_id: int, *arguments: str) -> None:
 
 
 def _rebalance(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "proxy", "rebalance", str(path), *arguments]
+    command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "rebalance", str(path), *arguments]
     return subprocess.run(command, cwd=_ROOT, text=True, capture_output=True, check=False, timeout=120)
 
 

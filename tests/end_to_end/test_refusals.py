@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import confluent_kafka
 import pytest
 
-from protocol.api import ApiKey
+from kafka_quota_proxy.protocol.api import ApiKey
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, Kafka

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Final
 
-from config.ramp import Ramp, limit_at, step_of
-from config.terms import written_instant
+from kafka_quota_proxy.config.ramp import Ramp, limit_at, step_of
+from kafka_quota_proxy.config.terms import written_instant
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -48,7 +48,7 @@ def test_a_rule_expires_during_a_mute_which_lasts_as_long_as_it_was_given(kafka_
         after_at = time.monotonic()
 
         log = proxy.log
-        command = [sys.executable, "-m", "proxy", "explain", str(proxy.file), "--client-id", _CLIENT]
+        command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "explain", str(proxy.file), "--client-id", _CLIENT]
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
     # Two requests, 131 kB at 10,000 B/s: see test_reload.

@@ -173,7 +173,16 @@ def forecast(bed: Bed, quotas: Mapping[str, object], name: str) -> dict[str, dic
     (usage / "usage.jsonl").write_text("".join(json.dumps(one) + "\n" for one in moved))
     listener = {"name": "clients", "bind": "127.0.0.1:9092", "upstream": "127.0.0.1:19092"}
     file.write_text(yaml.safe_dump({"listeners": [listener], **quotas}))
-    command: list[str | Path] = [sys.executable, "-m", "pipeline", "whatif", "--usage", usage, "--quotas", file]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "kafka_quota_proxy.pipeline",
+        "whatif",
+        "--usage",
+        usage,
+        "--quotas",
+        file,
+    ]
     run([*command, "--out", out, "--conf", "spark.sql.shuffle.partitions=4"], timeout_s=300, cwd=ROOT)
     hour_ms = bed.observed.cut_ms + moved_ms
     found: dict[str, dict[str, float]] = {}

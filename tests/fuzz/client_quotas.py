@@ -13,8 +13,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from protocol.api import response_header_version
-from protocol.client_quotas import (
+from kafka_quota_proxy.protocol.api import response_header_version
+from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     AlterResponse,
@@ -27,12 +27,12 @@ from protocol.client_quotas import (
     write_describe_request,
     write_describe_response,
 )
-from protocol.errors import ProtocolError
-from proxy.quota_store.alter import MAX_RULES, decide
-from proxy.quota_store.describe import describe
-from proxy.quota_store.entity import Entity, StoredRule, keys_of
-from proxy.quota_store.journal import apply
-from proxy.quota_store.record import read_changes, read_line, write_line, written_changes
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_RULES, decide
+from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
+from kafka_quota_proxy.proxy.client_quotas.storage.record import read_changes, read_line, write_line, written_changes
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.support.quota_requests import some_alter, some_describe

@@ -19,7 +19,7 @@ from contextlib import suppress
 from struct import pack, unpack_from
 from typing import Final
 
-from config.model import (
+from kafka_quota_proxy.config.model import (
     DEFAULT,
     MAX_BUCKETS,
     Enforcement,
@@ -30,20 +30,20 @@ from config.model import (
     QuotaRule,
     Shaping,
 )
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.header import MAX_HEAD_BYTES
-from protocol.sasl import MAX_LOGIN_BYTES
-from proxy.addresses import MOVED, Addresses
-from proxy.call_settings import identities
-from proxy.calls import Done, Line, Tally, Watched
-from proxy.rewrite import MAX_HELD_RESPONSE_BYTES
-from proxy.scheduling.concurrency import FixedLimit
-from proxy.scheduling.decay import DecayOptions, DecayScheduler
-from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
-from proxy.session import Session
-from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
-from proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES
+from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done, Line, Tally, Watched
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.settings import identities
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.address_rewrite import MOVED, Addresses
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
+from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import fetch_request, fetch_response, framed, produce_request, produce_response

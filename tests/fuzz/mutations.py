@@ -17,11 +17,11 @@ from struct import pack
 from typing import Final
 from uuid import UUID
 
-from config.model import DEFAULT, QuotaRule, Shaping
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.errors import ProtocolError
-from protocol.metadata_query import FIRST_VERSION, LATEST_VERSION, read_partition_counts
-from protocol.mutations import (
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.metadata_query import FIRST_VERSION, LATEST_VERSION, read_partition_counts
+from kafka_quota_proxy.protocol.mutations import (
     BROKER_DEFAULT,
     FIRST_STRICT,
     THROTTLING_QUOTA_EXCEEDED,
@@ -34,11 +34,11 @@ from protocol.mutations import (
     write_request,
     write_response,
 )
-from protocol.refusals import refuse
-from protocol.throttle_time import throttle_time_offset
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind
-from proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
+from kafka_quota_proxy.protocol.refusals import refuse
+from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.protocol.support.codecs import KafkaPython

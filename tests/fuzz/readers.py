@@ -17,9 +17,9 @@ from ipaddress import ip_address
 from struct import pack
 from typing import Any, Final
 
-from config.certificate import CertificateError, validity_of
-from config.principal_mapping import DEFAULT_RULES, parse_rules
-from protocol import (
+from kafka_quota_proxy.config.certificate import CertificateError, validity_of
+from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, parse_rules
+from kafka_quota_proxy.protocol import (
     api_versions,
     describe_cluster,
     fetch,
@@ -30,12 +30,12 @@ from protocol import (
     sasl,
     share_fetch,
 )
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.api_versions import CEILINGS
-from protocol.brokers import MAX_CLUSTER_ID_BYTES
-from protocol.errors import ProtocolError
-from protocol.header import RequestHead, read_request_head, read_response_head
-from protocol.node_endpoints import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.api_versions import CEILINGS
+from kafka_quota_proxy.protocol.brokers import MAX_CLUSTER_ID_BYTES
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import RequestHead, read_request_head, read_response_head
+from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
     HiddenEndpoints,
@@ -43,10 +43,14 @@ from protocol.node_endpoints import (
     names_nobody,
     replace_endpoints,
 )
-from protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
-from protocol.throttle_time import front_throttle_time_offset, throttle_time_offset, write_throttle_time
-from proxy.administration import VERSIONS
-from proxy.ssl_principal import user_of_certificate
+from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
+from kafka_quota_proxy.protocol.throttle_time import (
+    front_throttle_time_offset,
+    throttle_time_offset,
+    write_throttle_time,
+)
+from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
+from kafka_quota_proxy.proxy.server.tls.principal import user_of_certificate
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import PASSWORD, TOLD, Stage
 from tests.fuzz.source import Source, cut, damaged

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from config.model import KafkaSettings, Replication, ReplicationPath
-from config.throttled_replicas import ThrottledReplicas, parse
-from protocol.errors import ProtocolError
-from proxy.quota.replication import ReplicationQuota
-from proxy.replication.throttle import Leader, Throttle
-from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.config.model import KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, parse
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.throttle import Leader, Throttle
+from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import other_request, other_response
 from tests.support.move import view

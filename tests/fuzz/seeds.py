@@ -10,8 +10,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.node_endpoints import FIRST_VERSION
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.node_endpoints import FIRST_VERSION
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.frames import (

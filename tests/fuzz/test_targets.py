@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
+from kafka_quota_proxy.protocol.api import ApiKey
 from tests.fuzz import corpus, seeds
 from tests.fuzz.source import Source, cut, damaged
 from tests.fuzz.targets import TARGETS

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.session import session
-from pipeline.writing import Output
+from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.writing import Output
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
 CONF = {

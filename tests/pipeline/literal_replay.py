@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
-from pipeline.replay import Hour, Outcome
-from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
+from kafka_quota_proxy.pipeline.replay import Hour, Outcome
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000
 _MOST_PIECES: Final = 4

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 
 # A Spark that lives for a minute spends half of its time on compiling what it will hardly run again.
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"

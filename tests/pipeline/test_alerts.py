@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.alerts import alerts, encoded, marked_ahead, once
+from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from tests.pipeline.support import START_MS, frame, record, rows
 
 MINUTE_MS = 60_000

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
-from pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
-from pipeline.tried import Quotas
-from pipeline.whatif import resolved
-from proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import resolved
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 from tests.pipeline.support import frame, record, rows
 
 

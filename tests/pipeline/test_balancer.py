@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from config.model import DEFAULT, MAX_NAME_BYTES, Principals, ProxyConfig, QuotaRule
-from config.quota_record import Rule, Share
-from pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from pipeline.wants import Used
+from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Principals, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_record import Rule, Share
+from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
+from kafka_quota_proxy.pipeline.wants import Used
 
 LIMIT: Final = 3_000_000
 EVEN: Final = LIMIT // 3

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.beside import Beside
+from kafka_quota_proxy.pipeline.beside import Beside
 from tests.pipeline.literal_replay import Demand, beside
 
 SECOND = (1_000, 2_000, 1)  # interval, amount, requests

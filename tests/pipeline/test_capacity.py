@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from pipeline.capacity import (
+from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
     brokers,
     byte_usage,
@@ -26,8 +26,8 @@ from pipeline.capacity import (
     seasons,
     suggestion,
 )
-from pipeline.replay import Replay
-from pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.replay import Replay
+from kafka_quota_proxy.pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import frame, record, rows
 

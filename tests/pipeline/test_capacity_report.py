@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline.capacity import Suggestion
-from pipeline.capacity_report import busy_and_quiet, capacity_page, label
+from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.capacity_report import busy_and_quiet, capacity_page, label
 from tests.pipeline.support import START_MS
 
 ONE = Suggestion("produce", "alice", "etl", 1_000_000, 5_000_000, 10, 2_000_000, "raised")

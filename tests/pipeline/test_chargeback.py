@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.chargeback import (
+from kafka_quota_proxy.pipeline.chargeback import (
     ALWAYS_UNTIL,
     NOBODY,
     Handover,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.checkpoint import job_of
-from pipeline.errors import UsageError
-from pipeline.files import Files
+from kafka_quota_proxy.pipeline.checkpoint import job_of
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.files import Files
 
 
 def test_the_same_directory_is_the_same_job_and_another_one_another(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pipeline.quotas_file import read_quotas
-from pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.quotas_file import read_quotas
+from kafka_quota_proxy.pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, record, write_log
 
@@ -153,7 +153,7 @@ def usage(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
     directory = tmp_path_factory.mktemp("log")
     size = ("--entities", "4", "--brokers", "2", "--days", "0.5")
     for words in (["simulate", "--out", "usage", *size], ["capacity", "--usage", "usage", "--out", "plan"]):
-        ended = run([installed, "-m", "pipeline", *words], directory)
+        ended = run([installed, "-m", "kafka_quota_proxy.pipeline", *words], directory)
         assert ended.returncode == 0, ended.stderr
     return directory
 
@@ -202,7 +202,7 @@ def test_a_cluster_with_the_wheel_installed_gives_what_one_machine_does(
 ) -> None:
     words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster.url, *HERE]
 
-    ended = run([installed, "-m", "pipeline", *words], tmp_path)
+    ended = run([installed, "-m", "kafka_quota_proxy.pipeline", *words], tmp_path)
 
     assert ended.returncode == 0, ended.stderr
     for name in RESULTS:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.delivery import FileDelivery
+from kafka_quota_proxy.pipeline.delivery import FileDelivery
 
 
 def batch(spark: SparkSession, *values: str) -> DataFrame:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.demand import LEAST_PARTS, Line, Parts
-from pipeline.demand import parts as parts_in_arrays
+from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, Line, Parts
+from kafka_quota_proxy.pipeline.demand import parts as parts_in_arrays
 from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
 
 START_MS = 1_000_000

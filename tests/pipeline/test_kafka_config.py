@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.kafka_config import KafkaConfig, read_kafka_config
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
 from tests.support.certificates import Authority
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import ProxyConfig, QuotaRule
-from pipeline.keyed import HEAD, ROW, START_BITS, replayed
-from pipeline.record import TRIED
-from pipeline.tried import Quotas
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.keyed import HEAD, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.record import TRIED
+from kafka_quota_proxy.pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 
 QUOTAS = Quotas(config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=1_000.0),)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.leases import Leases, even_share
+from kafka_quota_proxy.pipeline.leases import Leases, even_share
 
 LEASE_MS = 8_000
 DELAY_MS = 1_000

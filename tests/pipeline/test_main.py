@@ -15,11 +15,11 @@ from typing import cast
 import pytest
 from pyspark.sql import SparkSession
 
-from config.load import load
-from config.model import DEFAULT, Enforcement, Shaping
-from pipeline.__main__ import main, parser
-from pipeline.commands.running import telling_progress
-from proxy.__main__ import main as check
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
+from kafka_quota_proxy.pipeline.__main__ import main, parser
+from kafka_quota_proxy.pipeline.commands.running import telling_progress
+from kafka_quota_proxy.proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
 
 
@@ -110,7 +110,7 @@ def test_help_that_nobody_reads_ends_without_a_word() -> None:
     os.close(reading)
 
     try:
-        command = [sys.executable, "-m", "pipeline", "capacity", "--help"]
+        command = [sys.executable, "-m", "kafka_quota_proxy.pipeline", "capacity", "--help"]
         environment = os.environ | {"PYTHONUNBUFFERED": ""}
         ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, text=True, check=False)
     finally:

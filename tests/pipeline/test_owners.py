@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.chargeback import Owner
-from pipeline.errors import InputError
-from pipeline.owners import read_owners
+from kafka_quota_proxy.pipeline.chargeback import Owner
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.owners import read_owners
 
 HEAD = "user,client_id,owner,from,until\n"
 DAY_MS = 86_400_000

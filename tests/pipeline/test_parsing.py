@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from pipeline.parsing import duplicate_keys, parsed, without_duplicates
+from kafka_quota_proxy.pipeline.parsing import duplicate_keys, parsed, without_duplicates
 from tests.pipeline.support import frame, lines, record, rows
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
+from kafka_quota_proxy.pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
 from tests.pipeline.support import START_MS
 
 HOUR_MS = 3_600_000

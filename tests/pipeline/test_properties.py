@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.__main__ import main
+from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import frame, lines, record
 
 NAMES: Final = (("alice", "etl"), ("alice", ""), ("", "reports"), ("ü,\"'", "a b"), ("bob", "<other>"), ("", ""))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.files import Files
-from pipeline.parsing import parsed
-from pipeline.quarantine import BATCHES, LINES, Quarantine, bad_lines
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.parsing import parsed
+from kafka_quota_proxy.pipeline.quarantine import BATCHES, LINES, Quarantine, bad_lines
 from tests.pipeline.support import lines, record
 
 

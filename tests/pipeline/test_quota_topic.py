@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from config.quota_record import News, Rule, encode
-from pipeline import quota_topic
-from pipeline.errors import PipelineError
-from pipeline.quota_topic import QuotaTopic
+from kafka_quota_proxy.config.quota_record import News, Rule, encode
+from kafka_quota_proxy.pipeline import quota_topic
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.quota_topic import QuotaTopic
 
 NEWS = News(published_ms=1_767_225_600_000, lease_ms=8_000)
 

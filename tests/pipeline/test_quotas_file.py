@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.load import load_bytes
-from config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule, Shaping
-from pipeline.errors import InputError
-from pipeline.quotas_file import as_file, read_quotas
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
     lambda name: not name.startswith("<")

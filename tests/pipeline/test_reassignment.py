@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.reassignment import read_plan, read_sizes
-from pipeline.rebalance import Partition
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.reassignment import read_plan, read_sizes
+from kafka_quota_proxy.pipeline.rebalance import Partition
 
 HEAD = "topic,partition,leader,replicas,size_bytes,incoming_byte_rate\n"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from pipeline.rebalance import Load, Partition, Side, client_hours, loads, quietest_hour
+from kafka_quota_proxy.pipeline.rebalance import Load, Partition, Side, client_hours, loads, quietest_hour
 from tests.pipeline.support import frame, record, rows
 
 HOUR_MS = 3_600_000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.__main__ import main
+from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from config.model import KafkaSettings, QuotaRule, Shaping
-from pipeline import replay as replay_module
-from pipeline.replay import Outcome, Replay
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.model import KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.pipeline import replay as replay_module
+from kafka_quota_proxy.pipeline.replay import Outcome, Replay
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside, parts
 

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pipeline.report import Section, duration, figure, keys, page, plots, shown, size, table
+from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, shown, size, table
 
 
 class Elements(HTMLParser):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.capacity import Suggestion
-from pipeline.capacity_report import capacity_page
+from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.capacity_report import capacity_page
 from tests.pipeline.browser import Browser, browser
 from tests.pipeline.support import START_MS
 

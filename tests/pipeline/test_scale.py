@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from bench import pipeline
 from bench.spark_run import Run, run
-from config.load import load
-from config.model import DEFAULT, ProxyConfig, QuotaRule
-from pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
-from pipeline.record import RECORD
-from pipeline.simulate import Fleet
-from pipeline.tried import Quotas
-from pipeline.whatif import asked, forecast, outcomes, resolved
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
+from kafka_quota_proxy.pipeline.record import RECORD
+from kafka_quota_proxy.pipeline.simulate import Fleet
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import asked, forecast, outcomes, resolved
 from tests.pipeline.conftest import CONF
 from tests.pipeline.spark_work import spent
 from tests.pipeline.support import START_MS, record

@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline.parsing import duplicate_keys
-from pipeline.record import COLUMNS, REQUIRED
-from pipeline.simulate import Fleet, simulated
+from kafka_quota_proxy.pipeline.parsing import duplicate_keys
+from kafka_quota_proxy.pipeline.record import COLUMNS, REQUIRED
+from kafka_quota_proxy.pipeline.simulate import Fleet, simulated
 from tests.pipeline.support import START_MS
 
 FLEET = Fleet(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)

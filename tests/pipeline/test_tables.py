@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import InputError
-from pipeline.tables import capacities
+from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.tables import capacities
 
 
 def test_capacities_are_read_from_csv_and_from_yaml(tmp_path: Path) -> None:

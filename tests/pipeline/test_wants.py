@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.wants import Demand, Used, Want, divided
+from kafka_quota_proxy.pipeline.wants import Demand, Used, Want, divided
 
 EVEN = 1_000
 LIMIT = 3_000

@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
-from pipeline.record import TRIED
-from pipeline.tried import Quotas
-from pipeline.whatif import asked, forecast, outcomes, resolved
+from kafka_quota_proxy.config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.pipeline.record import TRIED
+from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.whatif import asked, forecast, outcomes, resolved
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, frame, record, rows
 

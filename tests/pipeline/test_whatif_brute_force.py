@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.__main__ import main
+from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, beside, parts
 from tests.pipeline.support import record, write_log

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import writing
-from pipeline.errors import UsageError
-from pipeline.files import Files
-from pipeline.writing import Output, staged
+from kafka_quota_proxy.pipeline import writing
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.writing import Output, staged
 
 
 def files(directory: Path) -> list[str]:

@@ -3,7 +3,7 @@
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
 
-from protocol.api import (
+from kafka_quota_proxy.protocol.api import (
     API_NAMES,
     FIRST_FLEXIBLE_VERSION,
     HIGHEST_VERSION,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from protocol.api_versions import CEILINGS, Versions, announce, narrow, throttle_time_offset
-from protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
-from protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.api_versions import CEILINGS, Versions, announce, narrow, throttle_time_offset
+from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.brokers import MAX_FRONT_BYTES
-from protocol.errors import HeadTooLong, ProtocolError
+from kafka_quota_proxy.protocol.brokers import MAX_FRONT_BYTES
+from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
     DESCRIBE_CLUSTER,

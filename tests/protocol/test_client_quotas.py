@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.client_quotas import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     Alteration,
@@ -32,8 +32,15 @@ from protocol.client_quotas import (
     write_describe_request,
     write_describe_response,
 )
-from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TooManyElements, TrailingBytes, Truncated
-from protocol.walk import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.errors import (
+    FrameTooSmall,
+    MalformedLength,
+    ProtocolError,
+    TooManyElements,
+    TrailingBytes,
+    Truncated,
+)
+from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed
 from tests.protocol.support.codecs import Codec, codecs
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from protocol import describe_cluster
+from kafka_quota_proxy.protocol import describe_cluster
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
     DESCRIBE_CLUSTER,

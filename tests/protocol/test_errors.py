@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from protocol import errors
-from protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol import errors
+from kafka_quota_proxy.protocol.errors import ProtocolError
 
 LEAVES = [
     cls

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes, Truncated
-from protocol.fetch import UNLIMITED_BYTES, FetchLimits, charged_bytes, read_limits, read_replica_id
-from protocol.primitives import write_uvarint
-from protocol.throttle_time import front_throttle_time_offset
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.fetch import UNLIMITED_BYTES, FetchLimits, charged_bytes, read_limits, read_replica_id
+from kafka_quota_proxy.protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

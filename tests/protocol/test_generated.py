@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from protocol import fetch, node_endpoints, produce, sasl, share_fetch
-from protocol.api import ApiKey, is_flexible
-from protocol.header import RequestHead, read_request_head, read_response_head
-from protocol.primitives import write_uvarint
-from protocol.throttle_time import front_throttle_time_offset, is_in_front, throttle_time_offset
+from kafka_quota_proxy.protocol import fetch, node_endpoints, produce, sasl, share_fetch
+from kafka_quota_proxy.protocol.api import ApiKey, is_flexible
+from kafka_quota_proxy.protocol.header import RequestHead, read_request_head, read_response_head
+from kafka_quota_proxy.protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset, is_in_front, throttle_time_offset
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.broker_lists import (
     DESCRIBE_CLUSTER,

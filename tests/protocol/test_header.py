@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import errors
-from protocol.api import ApiKey, is_flexible
-from protocol.errors import FrameTooSmall, HeadTooLong, MalformedHeader, ProtocolError
-from protocol.header import (
+from kafka_quota_proxy.protocol import errors
+from kafka_quota_proxy.protocol.api import ApiKey, is_flexible
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, HeadTooLong, MalformedHeader, ProtocolError
+from kafka_quota_proxy.protocol.header import (
     MAX_HEAD_BYTES,
     MAX_HEAD_TAGS,
     RequestHead,
@@ -19,7 +19,7 @@ from protocol.header import (
     read_request_head,
     read_response_head,
 )
-from protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

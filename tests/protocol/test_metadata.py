@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import metadata
+from kafka_quota_proxy.protocol import metadata
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (
     METADATA,

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.metadata_query import (
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.metadata_query import (
     FIRST_TOPIC_ID,
     FIRST_VERSION,
     LATEST_VERSION,
     read_partition_counts,
     write_request,
 )
-from protocol.mutations import Topic
-from protocol.walk import MAX_RESPONSE_ELEMENTS, framed
+from kafka_quota_proxy.protocol.mutations import Topic
+from kafka_quota_proxy.protocol.walk import MAX_RESPONSE_ELEMENTS, framed
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped
 

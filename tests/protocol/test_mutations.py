@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from protocol.errors import ProtocolError, TooManyElements, TrailingBytes, Truncated
-from protocol.mutations import (
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.errors import ProtocolError, TooManyElements, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.mutations import (
     FIRST_STRICT,
     THROTTLING_QUOTA_EXCEEDED,
     THROTTLING_QUOTA_EXCEEDED_MESSAGE,
@@ -24,7 +24,7 @@ from protocol.mutations import (
     write_request,
     write_response,
 )
-from protocol.walk import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed, written_count
 from tests.protocol.support.codecs import Codec, KafkaPython, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from protocol import node_endpoints
-from protocol.brokers import Told
-from protocol.errors import HeadTooLong, ProtocolError
-from protocol.node_endpoints import (
+from kafka_quota_proxy.protocol import node_endpoints
+from kafka_quota_proxy.protocol.brokers import Told
+from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
+from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
     HiddenEndpoints,
@@ -22,7 +22,7 @@ from protocol.node_endpoints import (
     names_nobody,
     replace_endpoints,
 )
-from protocol.primitives import skip_tags
+from kafka_quota_proxy.protocol.primitives import skip_tags
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

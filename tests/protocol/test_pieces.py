@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from protocol.pieces import SMALL_BYTES, Pieces, lacking
+from kafka_quota_proxy.protocol.pieces import SMALL_BYTES, Pieces, lacking
 
 FRAME = pack(">i", 99_996) + bytes(99_996)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kio.serial import writers
 from kio.static.primitive import uvarint
 
-from protocol import primitives
-from protocol.errors import MalformedLength, MalformedVarint, ProtocolError, Truncated
-from protocol.primitives import read_uvarint, skip_tags, write_uvarint
+from kafka_quota_proxy.protocol import primitives
+from kafka_quota_proxy.protocol.errors import MalformedLength, MalformedVarint, ProtocolError, Truncated
+from kafka_quota_proxy.protocol.primitives import read_uvarint, skip_tags, write_uvarint
 
 SKIPS: list[Callable[[bytes, int], int]] = [
     primitives.skip_tags,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import produce
-from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes
-from protocol.primitives import write_uvarint
-from protocol.produce import end_of_plain_acks, read_acks
+from kafka_quota_proxy.protocol import produce
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes
+from kafka_quota_proxy.protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.produce import end_of_plain_acks, read_acks
 from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

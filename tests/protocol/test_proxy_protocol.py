@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedProxyHeader
-from protocol.proxy_protocol import MAX_HEADER_BYTES, MAX_REST_BYTES, ProxyHeader, read_proxy_header
+from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
+from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, MAX_REST_BYTES, ProxyHeader, read_proxy_header
 
 SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
 BEHIND = b"\x00\x00\x00\x10 the first request"

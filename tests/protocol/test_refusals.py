@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api import HIGHEST_VERSION, ApiKey
-from protocol.errors import ProtocolError
-from protocol.mutations import FIRST_STRICT, answer, read_request
-from protocol.refusals import refuse
-from protocol.walk import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.mutations import FIRST_STRICT, answer, read_request
+from kafka_quota_proxy.protocol.refusals import refuse
+from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed, written_count
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs
 from tests.protocol.support.kio_messages import Untyped

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 
-from protocol import fetch
-from protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
-from protocol.fetch import UNLIMITED_BYTES
-from protocol.header import RequestHead, read_request_head
-from protocol.primitives import Buffer, write_uvarint
-from protocol.replica_fetch import (
+from kafka_quota_proxy.protocol import fetch
+from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.fetch import UNLIMITED_BYTES
+from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
+from kafka_quota_proxy.protocol.primitives import Buffer, write_uvarint
+from kafka_quota_proxy.protocol.replica_fetch import (
     Entry,
     ReplicaFetch,
     ReplicaResponse,

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from protocol import sasl
-from protocol.errors import LoginTooLarge, MalformedLength, ProtocolError, Truncated
-from protocol.header import read_request_head
+from kafka_quota_proxy.protocol import sasl
+from kafka_quota_proxy.protocol.errors import LoginTooLarge, MalformedLength, ProtocolError, Truncated
+from kafka_quota_proxy.protocol.header import read_request_head
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.support.logins import (
     CLIENT_FINAL,

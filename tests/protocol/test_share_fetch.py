@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from protocol.errors import FrameTooSmall, MalformedLength, ProtocolError
-from protocol.fetch import FetchLimits
-from protocol.share_fetch import charged_bytes, read_limits, without_records
-from protocol.throttle_time import front_throttle_time_offset
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, ProtocolError
+from kafka_quota_proxy.protocol.fetch import FetchLimits
+from kafka_quota_proxy.protocol.share_fetch import charged_bytes, read_limits, without_records
+from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import kio_messages
 
 SHARE_FETCH = 78

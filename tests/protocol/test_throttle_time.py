@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.api import HIGHEST_VERSION, ApiKey, response_header_version
-from protocol.errors import ProtocolError
-from protocol.throttle_time import throttle_time_offset, write_throttle_time
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, response_header_version
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset, write_throttle_time
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

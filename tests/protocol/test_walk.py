@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedLength, ProtocolError, TooManyElements, TrailingBytes, Truncated
-from protocol.primitives import write_string, write_uvarint
-from protocol.walk import (
+from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TooManyElements, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.primitives import write_string, write_uvarint
+from kafka_quota_proxy.protocol.walk import (
     MAX_ELEMENTS,
     Walk,
     framed,

@@ -22,8 +22,8 @@ from typing import Final, cast
 
 import pytest
 
-from config.load import load
-from config.model import (
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
     Admin,
@@ -44,8 +44,8 @@ from config.model import (
     UsageFiles,
     UsageLog,
 )
-from config.quota_record import Rule
-from protocol.client_quotas import (
+from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     AlterRequest,
     DescribeRequest,
@@ -53,17 +53,17 @@ from protocol.client_quotas import (
     write_alter_request,
     write_describe_request,
 )
-from proxy import isolation
-from proxy.admin import AdminServer
-from proxy.broker_quotas.told import Told
-from proxy.connection import ClientConnection
-from proxy.isolation import internal_errors
-from proxy.reload import Reloader
-from proxy.server import Server
-from tests.proxy.quota_topic.test_reader import Cluster
-from tests.proxy.test_broker_finder import Node
-from tests.proxy.test_fleet import client_at, cluster_of, front_of, port_of
-from tests.proxy.test_replication_watcher import Script
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.background import isolation
+from kafka_quota_proxy.proxy.background.isolation import internal_errors
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import Told
+from kafka_quota_proxy.proxy.server.config_reloader import Reloader
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.client_quotas.topic.test_topic_reader import Cluster
+from tests.proxy.replication.test_config_watcher import Script
+from tests.proxy.server.test_broker_finder import Node
+from tests.proxy.server.test_cluster_listeners import client_at, cluster_of, front_of, port_of
 from tests.support.certificates import Authority
 from tests.support.faults import Entry, Faults, expected
 from tests.support.frames import (
@@ -104,32 +104,32 @@ BIG_BYTES: Final = 6 * 1024 * 1024
 PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
 # Whatever recurs does so every some milliseconds here, and what is waited for long is given up soon.
 HURRIED: Final = {
-    "proxy.isolation._AGAIN_S": 0.02,
-    "proxy.server._SWEEP_EVERY_S": 0.02,
-    "proxy.server._EXPIRY_EVERY_S": 0.02,
-    "proxy.dialler._PROBE_EVERY_S": 0.02,
-    "proxy.dialler._DIAL_TIMEOUT_S": 0.3,
-    "proxy.fleet._ASK_EVERY_S": 0.02,
-    "proxy.tls._POLL_S": 0.02,
-    "proxy.tls_transport.HANDSHAKE_TIMEOUT_S": 0.5,
-    "proxy.connection._PARTING_S": 0.15,
-    "proxy.late_answers.LONGEST_S": 0.05,
-    "proxy.admin_port._WAIT_TIMEOUT_S": 0.1,
-    "proxy.admin_port._DEADLINE_S": 0.3,
-    "proxy.admin_port._REST_S": 0.02,
-    "proxy.acceptor._REST_S": 0.02,
-    "proxy.calls.UPLOAD_GRACE_US": 20_000,
-    "proxy.quota_desk._SUMMED_UP_AFTER_S": 0.02,
-    "proxy.quota_store.directory._LEAST_JOURNAL_BYTES": 500,
-    "proxy.replication_watcher._LEAST_BETWEEN_S": 0.02,
-    "proxy.broker_quotas.follower._LONGEST_WAIT_S": 0.1,
-    "proxy.fleet._ASK_AGAIN_S": 0.02,
-    "proxy.quota_topic.reader._BACKOFF_S": 0.01,
-    "proxy.quota_topic.reader._MOST_BACKOFF_S": 0.01,
-    "proxy.quota_topic.reader._LOOK_S": 0.02,
-    "proxy.quota_topic.watcher._AGAIN_S": 0.02,
-    "proxy.quota_keeper.topic._LOOK_S": 0.02,
-    "proxy.quota_timer._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.background.isolation._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.server.server._SWEEP_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.server._EXPIRY_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
+    "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
+    "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
+    "kafka_quota_proxy.proxy.server.connection._PARTING_S": 0.15,
+    "kafka_quota_proxy.proxy.server.late_answers.LONGEST_S": 0.05,
+    "kafka_quota_proxy.proxy.admin.port._WAIT_TIMEOUT_S": 0.1,
+    "kafka_quota_proxy.proxy.admin.port._DEADLINE_S": 0.3,
+    "kafka_quota_proxy.proxy.admin.port._REST_S": 0.02,
+    "kafka_quota_proxy.proxy.server.acceptor._REST_S": 0.02,
+    "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
+    "kafka_quota_proxy.proxy.client_quotas.manager._SUMMED_UP_AFTER_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.storage.store_directory._LEAST_JOURNAL_BYTES": 500,
+    "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
+    "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._BACKOFF_S": 0.01,
+    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._MOST_BACKOFF_S": 0.01,
+    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._LOOK_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.sources.topic_source._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.storage.topic_store._LOOK_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S": 0.02,
 }
 
 
@@ -582,7 +582,7 @@ WITNESS: Final = QuotaRule(client_id="witness", producer_byte_rate=1e12)
 
 async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
     """Have every kind of listener, the admin port, a store, limits on replication, a usage log, and a file."""
-    patched.setattr("proxy.replication_watcher._connect", Script().connect)
+    patched.setattr("kafka_quota_proxy.proxy.replication.config_watcher._connect", Script().connect)
     certificate, key = str(path / "proxy.pem"), str(path / "proxy.key")
     if not (path / "ca.pem").exists():
         authority = Authority("all")
@@ -667,7 +667,9 @@ class BrokerReader:
 async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
     """Follow the quotas of a broker."""
     quotas = QuotaBroker()
-    patched.setattr("proxy.broker_quotas.follower._connect", lambda *_: BrokerReader(quotas))
+    patched.setattr(
+        "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._connect", lambda *_: BrokerReader(quotas)
+    )
     broker = await stack.enter_async_context(stub_broker(quotas.script))
     config = ProxyConfig(
         listeners=(listener_to(broker.address, name="plain"),),
@@ -685,7 +687,7 @@ async def of_topic(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatc
     def client(**settings: object) -> object:
         return cluster.client(**{**settings, "client_id": "me"})
 
-    patched.setattr("proxy.quota_topic.reader.AIOKafkaClient", client)
+    patched.setattr("kafka_quota_proxy.proxy.client_quotas.topic.topic_reader.AIOKafkaClient", client)
     config = ProxyConfig(
         listeners=(listener_to(broker.address, name="plain"),), quotas=(WITNESS,), quotas_from=SETTINGS
     )
@@ -753,7 +755,7 @@ async def seen_at(kind: str, path: Path, patched: pytest.MonkeyPatch) -> Seen:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in HURRIED.items():
         monkeypatch.setattr(name, value)
-    monkeypatch.setattr("proxy.host_finder._addresses_of", lambda _: ("7.7.7.7",))
+    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.host_resolver._addresses_of", lambda _: ("7.7.7.7",))
     internal_errors.clear()
     isolation._said.clear()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.__main__ import main
+from kafka_quota_proxy.proxy.__main__ import main
 
 COMMANDS = ["run", "demo", "check", "explain"]
 
@@ -85,7 +85,7 @@ def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
     config.write_text(f"listeners: [{{name: a, bind: a:1, upstream: b:2}}]\nquotas:\n{rules}")
 
     with subprocess.Popen(
-        [sys.executable, "-m", "proxy", "explain", str(config), "--client-id", "c1"],
+        [sys.executable, "-m", "kafka_quota_proxy.proxy", "explain", str(config), "--client-id", "c1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -108,7 +108,7 @@ def test_who_reads_no_further_ends_it_without_a_word(words: list[str]) -> None:
 
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "proxy", *words],
+            [sys.executable, "-m", "kafka_quota_proxy.proxy", *words],
             stdout=writing,
             stderr=subprocess.PIPE,
             env=os.environ | {"PYTHONUNBUFFERED": ""},
@@ -127,7 +127,9 @@ def test_who_reads_no_errors_either_gets_the_same_status() -> None:
     os.close(reading)
 
     try:
-        ended = subprocess.run([sys.executable, "-m", "proxy", "check", "no such file"], stdout=writing, stderr=writing)
+        ended = subprocess.run(
+            [sys.executable, "-m", "kafka_quota_proxy.proxy", "check", "no such file"], stdout=writing, stderr=writing
+        )
     finally:
         os.close(writing)
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from config.model import Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from tests.support.crowd import MAX_WAIT_MS, Crowd
 from tests.support.rules_in_force import update
 

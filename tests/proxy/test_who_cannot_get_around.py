@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
-from proxy.account import Listening
-from proxy.quota.client import SHARED, Bucket
-from proxy.session import Session
+from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import SHARED, Bucket
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.client_account import Listening
 from tests.support import kafka_rate
 from tests.support.frames import (
     FETCH,

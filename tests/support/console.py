@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.__main__ import main
+from kafka_quota_proxy.proxy.__main__ import main
 
 _OURS = "kafka-quota-proxy "
 _FIRST_LINE = re.compile(r"\$\(head -1 (\S+)\)")

@@ -10,8 +10,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from protocol.api import ApiKey
-from protocol.header import read_request_head
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.header import read_request_head
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

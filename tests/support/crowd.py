@@ -12,12 +12,12 @@ from random import Random
 from struct import unpack_from
 from typing import Final
 
-from config.model import Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
-from proxy.account import Listening, Policy
-from proxy.counters import Counters
-from proxy.quota.broker import BrokerQuotas
-from proxy.session import Session
-from proxy.session.unanswered import Unanswered
+from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.counters import Counters
+from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 from tests.support.frames import FETCH, fetch_request, fetch_response, produce_request, produce_response
 
 START_MS: Final = 86_400_000

@@ -1,6 +1,6 @@
 """Which functions of the proxy the loop, asyncio and threads call, found by watching it; and a fault in one of them.
 
-A function is an *entry* where no other function of the proxy has called it, or where ``proxy.isolation`` has: an
+A function is an *entry* where no other function of the proxy has called it, or where ``background.isolation`` has: an
 exception that it raises meets no handler but those that are to be tested.
 """
 
@@ -19,8 +19,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, Self
 
-import proxy
-from proxy import in_thread, isolation
+from kafka_quota_proxy import proxy
+from kafka_quota_proxy.proxy.background import in_thread, isolation
+from kafka_quota_proxy.proxy.cli import logging_setup
 
 _ROOT: Final = str(Path(proxy.__file__).parent)
 # What these call is called by whoever waits for it.
@@ -29,7 +30,7 @@ _TESTS: Final = str(Path(__file__).parents[1])
 # Where the loop and threads begin: what is before it in the stack has nothing to do with what they call.
 _BEGINNINGS: Final = (asyncio.runners.__file__, threading.__file__)
 # Programs of their own that talk to a proxy, or start one.
-_OTHERS: Final = ("proxy.commands", "proxy.demo", "proxy.rebalance", "proxy.__main__")
+_OTHERS: Final = ("kafka_quota_proxy.proxy.cli", "kafka_quota_proxy.proxy.__main__")
 _CALLBACKS: Final = frozenset(
     name
     for kind in (asyncio.Protocol, asyncio.BufferedProtocol)
@@ -189,8 +190,11 @@ def expected() -> set[tuple[str, str]]:
 
 
 def _modules() -> Iterator[Any]:
-    for info in pkgutil.walk_packages(proxy.__path__, "proxy."):
-        if not info.name.startswith(_OTHERS) and info.name != isolation.__name__:
+    for info in pkgutil.walk_packages(proxy.__path__, "kafka_quota_proxy.proxy."):
+        if (
+            not (info.name.startswith(_OTHERS) and info.name != logging_setup.__name__)
+            and info.name != isolation.__name__
+        ):
             yield import_module(info.name)
 
 

@@ -7,7 +7,7 @@ a part that the entity does not have. Source: ``ClientQuotaManager.DefaultQuotaC
 
 from collections.abc import Mapping
 
-from config.model import DEFAULT, EntityName
+from kafka_quota_proxy.config.model import DEFAULT, EntityName
 
 Entity = tuple[EntityName, EntityName]
 Table = Mapping[Entity, float]

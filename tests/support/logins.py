@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from struct import pack
 
-from protocol.primitives import write_uvarint
+from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.support.frames import framed, request_header
 
 SASL_HANDSHAKE = 17

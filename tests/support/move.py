@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from config.model import KafkaSettings, Replication
-from proxy.cluster_view import ClusterView
-from proxy.replication.throttle import Leader as ThrottledLeader
-from proxy.replication.throttle import Throttle
-from proxy.session import Session
+from kafka_quota_proxy.config.model import KafkaSettings, Replication
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
+from kafka_quota_proxy.proxy.replication.throttle import Leader as ThrottledLeader
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.session import Session
 from tests.support.replica_frames import Place, topic_id
 from tests.support.replicas import Follower, Leader, Log
 from tests.support.wire import START_MS, UPSTREAM, Wire

@@ -3,8 +3,8 @@
 import asyncio
 import threading
 
-from proxy.quota_topic.hearing import Tell
-from proxy.quota_topic.told import Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
 
 
 class Playbook:

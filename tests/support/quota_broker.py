@@ -2,8 +2,8 @@
 
 from struct import pack
 
-from protocol.api import ApiKey
-from protocol.client_quotas import (
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     AlterResponse,
@@ -12,10 +12,10 @@ from protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
-from proxy.quota_store.alter import decide, refuse_alter
-from proxy.quota_store.describe import describe, refuse_describe
-from proxy.quota_store.entity import Entity, StoredRule
-from proxy.quota_store.journal import apply
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import decide, refuse_alter
+from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe, refuse_describe
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
 from tests.support.frames import framed, produce_response
 from tests.support.stub_broker import correlation_id
 

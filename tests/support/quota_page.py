@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from config.model import DEFAULT, Address, Admin, IpRule, Listener, ProxyConfig, QuotaRule, Store
-from proxy.admin import AdminServer
-from proxy.server import Server
+from kafka_quota_proxy.config.model import DEFAULT, Address, Admin, IpRule, Listener, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.reloads import Reloads
 
 P: Final = "producer_byte_rate"

@@ -3,7 +3,14 @@
 from random import Random
 from typing import Final
 
-from protocol.client_quotas import Alteration, AlterRequest, Component, DescribeRequest, EntityParts, Op
+from kafka_quota_proxy.protocol.client_quotas import (
+    Alteration,
+    AlterRequest,
+    Component,
+    DescribeRequest,
+    EntityParts,
+    Op,
+)
 
 TYPES: Final = ("user", "client-id", "ip", "", "other", "User", "Ünknown")
 NAMES: Final = ("alice", "bob", "<default>", "", None, None, "user with spaces", "é\U0001f980")

@@ -5,7 +5,7 @@ import gzip
 from aiokafka.record._crc32c import crc
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from config.quota_record import QuotaRecord, encode
+from kafka_quota_proxy.config.quota_record import QuotaRecord, encode
 
 _RECORDS_AT = 61
 

@@ -1,4 +1,4 @@
-"""What health and metrics ask of ``proxy.reload.Reloader``, of a file that is never reloaded."""
+"""What health and metrics ask of ``proxy.server.config_reloader.Reloader``, of a file that is never reloaded."""
 
 from dataclasses import dataclass
 

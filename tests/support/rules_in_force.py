@@ -1,9 +1,9 @@
 """Puts rules in force at a broker that has them for itself, as a server does for all of its brokers."""
 
-from config.model import ProxyConfig, Shaping
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.changes import Changes, RuleChanges
-from proxy.quota.connections import ConnectionQuotas
+from kafka_quota_proxy.config.model import ProxyConfig, Shaping
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, RuleChanges
 
 
 def update(

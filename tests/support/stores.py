@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from proxy.quota_store.alter import Change
-from proxy.quota_store.directory import StoreDirectory
-from proxy.quota_store.entity import Entity, StoredRule
-from proxy.quota_store.journal import begun_journal, journal_line, snapshot_lines
-from proxy.quota_store.record import write_line
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import begun_journal, journal_line, snapshot_lines
+from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 
 _LIMIT = StoredRule(limits={"producer_byte_rate": 5.0})
 

@@ -12,10 +12,10 @@ from typing import ParamSpec, cast
 
 import uvloop
 
-from config.model import Address, Listener, ProxyConfig
-from proxy.quota_timer import wall_ms
-from proxy.server import Server
-from proxy.upstream import Upstream
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
+from kafka_quota_proxy.proxy.server.broker import Upstream
+from kafka_quota_proxy.proxy.server.server import Server
 
 # Takes a request (with its size prefix); what it returns is sent back.
 Script = Callable[[bytes], bytes]

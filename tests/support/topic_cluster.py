@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 
-from config.model import Address, AdminClient, QuotasFrom
+from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFrom
 
 SETTINGS: Final = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 _BOOTSTRAP: Final = 3

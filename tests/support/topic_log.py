@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from config.model import ProxyConfig
-from config.quota_record import QuotaRecord, decode, encode
-from proxy import quota_desk
-from proxy.quota_keeper.keeper import Hold
-from proxy.quota_keeper.last_known import LastKnown
-from proxy.quota_keeper.topic import TopicKeeper
-from proxy.quota_keeper.written import NotWrittenError, Record
-from proxy.quota_store.entity import Entity, StoredRule
-from proxy.quota_topic.hearing import Tell
-from proxy.quota_topic.state import Seen
-from proxy.quota_topic.told import AtEnd, Began, Failed, Read
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
+from kafka_quota_proxy.proxy.client_quotas import manager as quota_desk
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
 
 NAME = "kafka://k:9092/store"
 

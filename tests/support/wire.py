@@ -2,16 +2,25 @@
 
 from typing import cast
 
-from config.model import MAX_BUCKETS, Address, Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
-from proxy.account import Listening, Policy
-from proxy.addresses import Addresses
-from proxy.calls import Line
-from proxy.counters import Counters
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import Bucket
-from proxy.quota.entity import QuotaKind
-from proxy.replication.throttle import Leader
-from proxy.session import Session
+from kafka_quota_proxy.config.model import (
+    MAX_BUCKETS,
+    Address,
+    Enforcement,
+    KafkaSettings,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+)
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Line
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.replication.throttle import Leader
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.counters import Counters
 
 # As from time.monotonic_ns: neither 0 nor an epoch.
 START_MS = 86_400_000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.error import HTTPError
 
-from protocol.client_quotas import (
+from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     Altered,
     AlterRequest,

@@ -13,11 +13,11 @@ from __future__ import annotations
 import sys
 from random import Random
 
-from protocol.refusals import refuse
-from protocol.walk import read_whole_head
-from proxy.__main__ import main
-from proxy.scheduling.dispatcher import Answer, Dispatcher, Ticket
-from proxy.session import requests
+from kafka_quota_proxy.protocol.refusals import refuse
+from kafka_quota_proxy.protocol.walk import read_whole_head
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Ticket
+from kafka_quota_proxy.proxy.session import requests
 
 
 def refuse_at_times() -> None:

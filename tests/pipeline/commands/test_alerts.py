@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.__main__ import main
+from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
 
 # Not in the future, whichever day it is.

@@ -2,11 +2,11 @@
 
 import pytest
 
-from config.load import load_bytes
-from config.model import Shaping
-from pipeline.__main__ import parser
-from pipeline.capacity import Suggestion
-from pipeline.commands.capacity import quotas_text, step_text
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.pipeline.__main__ import parser
+from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.commands.capacity import quotas_text, step_text
 
 WORDS = ["capacity", "--usage", "usage", "--out", "plan"]
 

@@ -15,13 +15,13 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 
-from config.model import ProxyConfig, QuotaRule
-from config.quota_record import QuotaRecord, Rule, Share
-from pipeline.__main__ import main
-from pipeline.balancer import Balancer, Bucket, Moved, Publication, Terms
-from pipeline.commands import following
-from pipeline.errors import PipelineError
-from pipeline.quota_topic import Found, QuotaTopic
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share
+from kafka_quota_proxy.pipeline.__main__ import main
+from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Moved, Publication, Terms
+from kafka_quota_proxy.pipeline.commands import following
+from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 
 TO = "kafka://127.0.0.1:1/quotas"
 USAGE = "kafka://127.0.0.1:1/usage"

@@ -7,8 +7,8 @@ from typing import Final
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from protocol import describe_cluster, find_coordinator, metadata
-from protocol.brokers import Told
+from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata
+from kafka_quota_proxy.protocol.brokers import Told
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from protocol.api import HIGHEST_VERSION
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from tests.protocol.support import broker_lists, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import NOTHING, Untyped
 

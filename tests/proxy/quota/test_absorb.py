@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Shaping, UsageLog
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind, Tags
-from proxy.quota.open_connections import Identity
-from proxy.quota.rate import Rate
-from proxy.quota.shared import SharedRules
-from proxy.usage.meter import Broker, Meter
-from proxy.usage.timeline import Timeline
+from kafka_quota_proxy.config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Shaping, UsageLog
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.open_connections import Identity
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
+from kafka_quota_proxy.proxy.usage.meter import Broker, Meter
+from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 NOW_MS = 86_400_000
 LISTENER = Listener(

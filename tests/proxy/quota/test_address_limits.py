@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.model import DEFAULT, IpRule
-from proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
+from kafka_quota_proxy.config.model import DEFAULT, IpRule
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
 
 
 @pytest.mark.parametrize(

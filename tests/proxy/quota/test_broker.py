@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from config.model import (
+from kafka_quota_proxy.config.model import (
     ANONYMOUS,
     DEFAULT,
     Address,
@@ -17,9 +17,9 @@ from config.model import (
     QuotaRule,
     Shaping,
 )
-from proxy.quota.broker import BrokerQuotas, PrincipalRules
-from proxy.quota.client import EXPIRES_AFTER_MS
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.rules_in_force import update
 
 LISTENER = Listener(

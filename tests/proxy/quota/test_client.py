@@ -10,9 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, UNLIMITED, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
-from proxy.quota.client import EXPIRES_AFTER_MS, Bucket, ClientQuotaManager
-from proxy.quota.entity import LEVELS, QuotaKind
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    UNLIMITED,
+    Enforcement,
+    EntityName,
+    KafkaSettings,
+    QuotaRule,
+    Shaping,
+)
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, QuotaKind
 from tests.support import kafka_entities, kafka_rate
 from tests.support.kafka_rate import MetricConfig
 

@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Address, Default, Enforcement, IpRule, KafkaSettings, Listener, ProxyConfig
-from proxy.quota.address_limits import UNLIMITED_RATE
-from proxy.quota.connections import EXPIRES_AFTER_MS, ConnectionQuotas, ListenerQuota
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    Default,
+    Enforcement,
+    IpRule,
+    KafkaSettings,
+    Listener,
+    ProxyConfig,
+)
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
+from kafka_quota_proxy.proxy.quota.connections import EXPIRES_AFTER_MS, ConnectionQuotas, ListenerQuota
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 from tests.support.rules_in_force import update_addresses

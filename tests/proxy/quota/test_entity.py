@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, EntityName, QuotaRule
-from proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, QuotaKind, Resolution, RuleTable, Tags, bounded
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.proxy.quota.entity import (
+    LEVELS,
+    MAX_NAME_LENGTH,
+    QuotaKind,
+    Resolution,
+    RuleTable,
+    Tags,
+    bounded,
+)
 from tests.support import kafka_entities
 from tests.support.kafka_entities import Entity
 

@@ -1,6 +1,6 @@
 """The line in front of a bucket: who is next, how many are in front, and who is woken."""
 
-from proxy.quota.line import Line, Place, Turns
+from kafka_quota_proxy.proxy.quota.line import Line, Place, Turns
 
 
 class Waiting:

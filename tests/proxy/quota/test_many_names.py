@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import EXPIRES_AFTER_MS, SHARED, Bucket, ClientQuotaManager
-from proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, SHARED, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 from tests.support.rules_in_force import update

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
-from protocol.api import ApiKey
-from protocol.mutations import BROKER_DEFAULT, FIRST_STRICT, Mutation, MutationRequest, Result, Topic
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind
-from proxy.quota.mutation import (
+from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.mutations import BROKER_DEFAULT, FIRST_STRICT, Mutation, MutationRequest, Result, Topic
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.mutation import (
     ASSUMED_PERMITS,
     MutationDecision,
     MutationThrottle,
@@ -22,7 +22,7 @@ from proxy.quota.mutation import (
     throttle_time_ms,
     to_learn,
 )
-from proxy.quota.throttle import wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 

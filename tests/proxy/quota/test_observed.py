@@ -1,8 +1,8 @@
 """What enforcement would have done, counted without it."""
 
-from config.model import QuotaRule, Shaping
-from proxy.quota.client import Bucket, ClientQuotaManager
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.model import QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 
 def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int | None = None) -> Bucket:

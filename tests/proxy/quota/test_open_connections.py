@@ -6,10 +6,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
-from proxy.quota.broker import PrincipalRules
-from proxy.quota.entity import LEVELS, RuleTable, Tags
-from proxy.quota.open_connections import CONNECTIONS, Identity, OpenConnections
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
+from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS, Identity, OpenConnections
 
 ALICE_ETL = Identity("alice", "etl")
 BOB_ETL = Identity("bob", "etl")

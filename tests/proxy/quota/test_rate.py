@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.quota.rate import Rate, SimpleRate
-from proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.quota.rate import Rate, SimpleRate
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 
 NOW_MS = 86_400_000
 

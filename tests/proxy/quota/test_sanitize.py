@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.quota.sanitize import sanitize
+from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
 
 @pytest.mark.parametrize(

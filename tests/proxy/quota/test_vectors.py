@@ -22,13 +22,13 @@ from functools import partial
 
 import pytest
 
-from config.model import DEFAULT, UNLIMITED, EntityName, KafkaSettings, QuotaRule, Shaping
-from protocol import fetch
-from proxy.quota.client import EXPIRES_AFTER_MS, ClientQuotaManager
-from proxy.quota.entity import QuotaKind, RuleTable
-from proxy.quota.pacing import TokenBucket
-from proxy.quota.rate import Rate
-from proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED, EntityName, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.protocol import fetch
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from config.model import Replication, ReplicationPath
-from config.throttled_replicas import parse
+from kafka_quota_proxy.config.model import Replication, ReplicationPath
+from kafka_quota_proxy.config.throttled_replicas import parse
 from tests.support.move import Move, delivered
 from tests.support.replica_frames import Place
 from tests.support.replicas import SESSION_NOT_FOUND, Delivery, Follower

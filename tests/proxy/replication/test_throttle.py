@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from config.model import Address, KafkaSettings, Replication, ReplicationPath
-from config.throttled_replicas import ThrottledReplicas, parse
-from proxy.cluster_view import ClusterView
-from proxy.quota.replication import ReplicationQuota
-from proxy.replication.throttle import Throttle
+from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, parse
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
 
 NOW_MS = 86_400_000
 ADDRESS = Address(host="127.0.0.1", port=9092)

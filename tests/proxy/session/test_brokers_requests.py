@@ -6,9 +6,9 @@ cluster's own, and charge what they refuse.
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
-from proxy.quota.client import Usage
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import Usage
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.protocol.support import kio_messages
 from tests.support.frames import other_request, other_response
 from tests.support.logins import (

@@ -6,16 +6,24 @@ from struct import pack, unpack_from
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, FairCallQueue, QuotaRule
-from protocol.api import ApiKey
-from protocol.client_quotas import DescribeRequest, write_describe_request
-from proxy.administration import Administration, Ticket
-from proxy.call_settings import identities
-from proxy.calls import CONTROL_LEVEL, POLL_GRACE_US, UPLOAD_GRACE_US, Done, Line, Tally, Watched
-from proxy.quota_changes.outcome import Origin
-from proxy.scheduling.concurrency import FixedLimit, VegasLimit
-from proxy.scheduling.decay import DecayOptions, DecayScheduler
-from proxy.scheduling.dispatcher import Answer, Dispatcher, DispatcherOptions
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, FairCallQueue, QuotaRule
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.client_quotas import DescribeRequest, write_describe_request
+from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    CONTROL_LEVEL,
+    POLL_GRACE_US,
+    UPLOAD_GRACE_US,
+    Done,
+    Line,
+    Tally,
+    Watched,
+)
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from tests.support.controller import Controller, create, delete
 from tests.support.frames import (
     api_versions_response,

@@ -6,13 +6,13 @@ from math import isnan
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
-from protocol.api import ApiKey
-from protocol.errors import ProtocolError
-from protocol.throttle_time import throttle_time_offset
-from proxy.quota.client import Usage
-from proxy.quota.entity import QuotaKind
-from proxy.session import Session
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
+from kafka_quota_proxy.proxy.quota.client import Usage
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,

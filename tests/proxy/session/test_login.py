@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Principals, QuotaRule
-from protocol.errors import (
+from kafka_quota_proxy.config.model import DEFAULT, Principals, QuotaRule
+from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginTooLarge,
     PrincipalChanged,
@@ -17,10 +17,10 @@ from protocol.errors import (
     TokenAfterRefusal,
     UnexpectedResponse,
 )
-from protocol.sasl import MAX_LOGIN_BYTES
-from proxy.addresses import Addresses
-from proxy.quota.entity import Tags
-from proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
+from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from config.model import Enforcement, ProxyConfig, QuotaRule, Shaping
-from protocol import fetch
-from protocol.header import read_request_head
-from proxy.account import Policy
-from proxy.session import Session
+from kafka_quota_proxy.config.model import Enforcement, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.protocol import fetch
+from kafka_quota_proxy.protocol.header import read_request_head
+from kafka_quota_proxy.proxy.session import Session
+from kafka_quota_proxy.proxy.session.client_account import Policy
 from tests.support.frames import (
     FETCH,
     PRODUCE,

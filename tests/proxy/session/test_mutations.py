@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
-from protocol.api import ApiKey
-from protocol.errors import FrameTooLarge, UnknownVersion
-from protocol.mutations import THROTTLING_QUOTA_EXCEEDED, read_response
-from proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
+from kafka_quota_proxy.protocol.mutations import THROTTLING_QUOTA_EXCEEDED, read_response
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.controller import Controller, create, delete, grow
 from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header
 from tests.support.wire import Wire

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from config.model import QuotaRule
-from protocol.client_quotas import (
+from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     Alteration,
     Altered,
@@ -15,9 +15,9 @@ from protocol.client_quotas import (
     write_alter_request,
     write_alter_response,
 )
-from proxy.administration import Ticket
-from proxy.broker_quotas.passing import MAX_BYTES
-from proxy.quota_changes.outcome import NOBODY
+from kafka_quota_proxy.proxy.client_quotas.api import Ticket
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import MAX_BYTES
 from tests.support.frames import other_request, other_response, produce_request, produce_response
 from tests.support.stub_broker import correlation_id
 from tests.support.wire import Wire

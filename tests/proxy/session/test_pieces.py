@@ -7,13 +7,13 @@ from struct import pack
 
 import pytest
 
-from config.model import QuotaRule
-from protocol.client_quotas import Alteration, AlterRequest, write_alter_request
-from proxy.addresses import Addresses
-from proxy.session.requests import Requests
-from proxy.session.responses import Responses
+from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, write_alter_request
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.requests import Requests
+from kafka_quota_proxy.proxy.session.responses import Responses
+from tests.proxy.client_quotas.test_api import administered
 from tests.proxy.session.test_replicas import BUSY, P0, Front, lagging, listed
-from tests.proxy.test_administration import administered
 from tests.support.controller import create
 from tests.support.frames import brokers_in, fetch_request, metadata_request, metadata_response, produce_request
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response

@@ -11,10 +11,10 @@ from struct import unpack_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.api import ApiKey
-from proxy.scheduling.call_queue import QueueOptions
-from proxy.scheduling.concurrency import FixedLimit
-from proxy.scheduling.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
 from tests.proxy.session.test_calls import Crowd, whole_fetch, whole_produce
 from tests.support.controller import create
 from tests.support.frames import fetch_response, other_request, other_response, produce_response

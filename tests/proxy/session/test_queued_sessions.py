@@ -6,10 +6,10 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Enforcement, QuotaRule
-from protocol.api import ApiKey
-from proxy.asked import CONTROL
-from proxy.scheduling.dispatcher import State
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
+from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL
 from tests.proxy.session.test_calls import Crowd, grouped, handshake, handshake_response, heartbeat
 from tests.support.frames import (
     fetch_request,

@@ -8,15 +8,15 @@ from struct import pack
 
 import pytest
 
-from config.model import Enforcement, KafkaSettings, Principals, QuotaRule, Replication
-from config.throttled_replicas import parse
-from protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse
-from proxy.account import Policy
-from proxy.addresses import Addresses
-from proxy.quota.replication import ReplicationQuota
-from proxy.replication.throttle import Throttle
-from proxy.session.requests import MAX_REPLICA_FETCH_BYTES
-from proxy.session.state import API_VERSIONS, FETCH
+from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, QuotaRule, Replication
+from kafka_quota_proxy.config.throttled_replicas import parse
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.client_account import Policy
+from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.proxy.session.state import API_VERSIONS, FETCH
 from tests.support.frames import (
     api_versions_response,
     fetch_response,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
-from protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
-from proxy.counters import OTHER
-from proxy.quota_store.in_force import InForce
-from proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.session.counters import OTHER
+from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,

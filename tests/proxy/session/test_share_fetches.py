@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.model import DEFAULT, Enforcement, QuotaRule, Shaping
-from proxy.quota.client import Usage
-from proxy.session import Session
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.client import Usage
+from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.model import Enforcement, QuotaRule
-from proxy.session.unanswered import Unanswered
+from kafka_quota_proxy.config.model import Enforcement, QuotaRule
+from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 from tests.support.frames import (
     fetch_request,
     fetch_response,

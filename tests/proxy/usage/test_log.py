@@ -12,15 +12,15 @@ from time import time
 
 import pytest
 
-from config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog, UsageTopic
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.entity import QuotaKind
-from proxy.usage import log as log_module
-from proxy.usage import meter as meter_module
-from proxy.usage.log import MissingPackageError, Usage, _until_end_ms, usage_log
-from proxy.usage.meter import Broker
-from proxy.usage.record import Batch
-from proxy.usage.sink import Sink
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog, UsageTopic
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.usage import log as log_module
+from kafka_quota_proxy.proxy.usage import meter as meter_module
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError, Usage, _until_end_ms, usage_log
+from kafka_quota_proxy.proxy.usage.meter import Broker
+from kafka_quota_proxy.proxy.usage.record import Batch
+from kafka_quota_proxy.proxy.usage.sink import Sink
 from tests.support.stub_broker import eventually
 
 CONFIG = ProxyConfig(
@@ -241,13 +241,13 @@ def test_without_the_section_there_is_none() -> None:
 
 def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiokafka", None)
-    monkeypatch.delitem(sys.modules, "proxy.usage.topic", raising=False)
+    monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.usage.topic", raising=False)
 
     with pytest.raises(MissingPackageError, match=r"needs aiokafka.*pip install 'kafka-quota-proxy\[usage-topic\]'"):
         usage_log(replace(CONFIG, usage_log=UsageLog(topic=UsageTopic())), brokers=lambda: (), replicas=lambda: ())
 
 
 def test_nothing_else_loads_aiokafka() -> None:
-    program = "import sys, proxy.server, proxy.commands.run; sys.exit('aiokafka' in sys.modules)"
+    program = "import sys, proxy.server.server, proxy.cli.run; sys.exit('aiokafka' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from config.model import (
+from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
     Enforcement,
@@ -21,14 +21,14 @@ from config.model import (
     QuotaRule,
     UsageLog,
 )
-from proxy.quota.broker import BrokerQuotas
-from proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Departed
-from proxy.quota.entity import QuotaKind
-from proxy.quota.replication import ReplicationQuota
-from proxy.usage import meter as meter_module
-from proxy.usage.meter import Broker, Meter, Replicas
-from proxy.usage.record import Batch, Identity, Used
-from proxy.usage.timeline import Timeline
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Departed
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.usage import meter as meter_module
+from kafka_quota_proxy.proxy.usage.meter import Broker, Meter, Replicas
+from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.timeline import Timeline
 from tests.support.rules_in_force import update
 
 WALL_MS = 1_767_225_600_000
@@ -197,7 +197,7 @@ def test_connections_are_logged_by_listener() -> None:
 
 
 def test_connections_that_are_refused_are_not_charged() -> None:
-    from config.model import IpRule
+    from kafka_quota_proxy.config.model import IpRule
 
     config = replace(CONFIG, ip_quotas=(IpRule(ip="10.0.0.7", connection_creation_rate=0.1),))
     quotas = BrokerQuotas(config)

@@ -2,7 +2,7 @@
 
 import json
 
-from proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
 
 USED = Used(
     amount=5_242_880, requests=41, throttled_requests=40, throttle_time_ms=310, is_enforced=True, limit=5_242_880.0,

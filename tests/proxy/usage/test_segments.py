@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.model import UsageFiles
-from proxy.usage import segments
-from proxy.usage.record import Batch, Identity, Used
-from proxy.usage.segments import Segments
+from kafka_quota_proxy.config.model import UsageFiles
+from kafka_quota_proxy.proxy.usage import segments
+from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.segments import Segments
 
 START_MS = 1_767_225_600_000
 

@@ -6,10 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from config.model import Address, Cluster, Enforcement, Listener, ProxyConfig, Replication, UsageFiles, UsageLog
-from proxy.replication import throttle as throttle_module
-from proxy.server import Server
-from proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
+from kafka_quota_proxy.config.model import (
+    Address,
+    Cluster,
+    Enforcement,
+    Listener,
+    ProxyConfig,
+    Replication,
+    UsageFiles,
+    UsageLog,
+)
+from kafka_quota_proxy.proxy.replication import throttle as throttle_module
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import client_of, correlation_id, listener_to, on_uvloop, running, stub_broker
 

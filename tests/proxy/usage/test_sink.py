@@ -6,8 +6,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from proxy.usage.record import Batch, Identity, Used
-from proxy.usage.sink import Sink
+from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.sink import Sink
 
 
 def a_batch(number: int, records: int = 1) -> Batch:

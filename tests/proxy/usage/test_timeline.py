@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.usage.timeline import Span, Timeline
+from kafka_quota_proxy.proxy.usage.timeline import Span, Timeline
 
 WALL_MS = 1_767_225_600_000
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from config.model import Address, AdminClient, UsageTopic
-from proxy.usage import topic as topic_module
-from proxy.usage.record import Batch, Identity, Used
-from proxy.usage.topic import Topic
+from kafka_quota_proxy.config.model import Address, AdminClient, UsageTopic
+from kafka_quota_proxy.proxy.usage import topic as topic_module
+from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.topic import Topic
 
 SETTINGS = UsageTopic(topic="usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 

@@ -1,0 +1,1 @@
+"""The HTTP port of operators: health, ``/metrics``, ``/quotas`` and ``/callqueue``."""

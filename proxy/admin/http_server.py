@@ -1,0 +1,237 @@
+"""The admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
+
+``admin.port`` has the sockets and the threads; here is what is answered. Nothing here writes to the proxy's state
+but ``/quotas``, see ``admin.quotas_api``. ``admin.metrics_bind`` is a second address with metrics and probes alone.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+from time import monotonic_ns
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import parse_qs
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from kafka_quota_proxy.config.model import Admin
+from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
+from kafka_quota_proxy.proxy.admin.metrics.registry import Families, Reloads
+from kafka_quota_proxy.proxy.admin.port import AdminPort
+from kafka_quota_proxy.proxy.admin.priority_api import report
+from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage, Reply
+from kafka_quota_proxy.proxy.background.isolation import report as report_error
+from kafka_quota_proxy.proxy.server.server import Server
+
+log = logging.getLogger(__name__)
+
+_GZIP: Final = zlib.MAX_WBITS | 16
+_QUOTAS: Final = "/quotas"
+_PROBES: Final = ("/livez", "/readyz")
+_OPEN: Final = ("/metrics", *_PROBES)
+_PATHS: Final = (*_OPEN, "/callqueue", _QUOTAS)
+_MISDIRECTED: Final = (
+    "this Host is no name of the admin port: ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+)
+_HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]*))(?::[0-9]*)?")
+
+
+class AdminServer:
+    """The admin port, open between ``with`` and its end. To be made on the loop's thread.
+
+    Attributes:
+        port: The port of ``admin.bind``.
+        metrics_port: The port of ``admin.metrics_bind``; None without it.
+
+    Raises:
+        StartError: An address cannot be bound.
+    """
+
+    def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
+        families, health = Families(server, reloader), Health(server, reloader)
+        hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
+        page = QuotaPage(asyncio.get_running_loop(), server, admin.quotas_token_file)
+        whole = _Application(server, families, health, page, hosts=hosts)
+        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
+        self.port = self._ports[0].address.port
+        self.metrics_port: int | None = None
+        if admin.metrics_bind is not None:
+            part = _Application(server, families, health, None, hosts=None)
+            try:
+                self._ports.append(AdminPort(admin.metrics_bind, ("admin", "metrics_bind"), part, _PROBES))
+            except OSError:
+                self._ports[0].close()
+                raise
+            self.metrics_port = self._ports[1].address.port
+
+    def __enter__(self) -> Self:
+        for port, what in zip(self._ports, ("admin", "metrics and probes"), strict=False):
+            port.open()
+            log.info("%s on http://%s", what, port.address)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for port in self._ports:
+            port.close()
+
+
+class Health:
+    """Whether the proxy is of use. That it is alive is said by the loop, which answers."""
+
+    def __init__(self, server: Server, reloads: Reloads) -> None:
+        self._server = server
+        self._reloads = reloads
+
+    def readiness(self) -> dict[str, object]:
+        """Return what ``/readyz`` says. Ready: clients can connect, and the brokers behind can be reached.
+
+        A file that was refused leaves the proxy as ready as it was, for the one before it is still in force; so does a
+        topic of quotas that is away, a broker that does not tell its own, and a store that cannot be written.
+        """
+        rules, desk = self._server.quota_topic or self._server.broker_quotas, self._server.quota_desk
+        is_listening = self._server.is_listening
+        upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
+        state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
+        if self._server.is_draining:
+            state = "draining"
+        of_rules = {} if rules is None else {"quotas_from": rules.detail()}
+        of_store = (
+            {} if desk.keeper is None else {"store": {**desk.keeper.detail(), "unknown_hosts": desk.unknown_hosts}}
+        )
+        return {
+            "state": state,
+            "listeners": is_listening,
+            "configuration": self._reloads.last_reload_successful,
+            "upstreams": upstreams,
+            **of_rules,
+            **of_store,
+        }
+
+
+class _Application:
+    """Answers requests, in any thread; GET of ``_PROBES`` on the loop.
+
+    Args:
+        server: Of whom it tells.
+        families: Its metrics.
+        health: Its health.
+        quota_page: ``/quotas``; None: metrics and probes are all that there is.
+        hosts: Names that a Host header may have, in lower case; None: any. A page of another site that has its own name
+            lead here sends that name (DNS rebinding). Probes say nothing that is worth it.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        families: Families,
+        health: Health,
+        quota_page: QuotaPage | None,
+        *,
+        hosts: frozenset[str] | None,
+    ) -> None:
+        self._quota_page = quota_page
+        self._server = server
+        self._families = families
+        self._health = health
+        self._hosts = hosts
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return self._told(environ, start_response)
+        except Exception as error:
+            report_error(error)
+            raise  # for the answer 500
+
+    def _told(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        paths = _OPEN if self._quota_page is None else _PATHS
+        if path not in paths:
+            return _answer(start_response, "404 Not Found", f"not found; there are {' '.join(paths)}\n")
+        if path not in _PROBES and not self._is_ours(environ.get("HTTP_HOST", "")):
+            return _answer(start_response, "421 Misdirected Request", _MISDIRECTED)
+        method = environ["REQUEST_METHOD"]
+        if path == _QUOTAS and method == "POST" and self._quota_page is not None:
+            return _reply(start_response, self._quota_page.post(environ))
+        if method != "GET":
+            allow = "GET, POST" if path == _QUOTAS else "GET"
+            return _answer(start_response, "405 Method Not Allowed", f"{allow} only\n", allow=allow)
+        return self._got(path, environ, start_response)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header, or none, is one that no other site's page sends."""
+        if self._hosts is None or not host:
+            return True
+        found = _HOST.fullmatch(host)
+        name = (found[1] or found[2]).lower() if found else ""
+        return name == "localhost" or name in self._hosts or _is_ip(name)
+
+    def _got(self, path: str, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        match path:
+            case "/quotas" if self._quota_page is not None:
+                return _reply(start_response, self._quota_page.get(environ))
+            case "/metrics":
+                return self._metrics(start_response, is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
+            case "/livez":
+                return _answer(start_response, "200 OK", "alive\n")
+            case "/callqueue":
+                return _answer(start_response, "200 OK", self._call_queue(environ), kind="application/json")
+            case _:
+                readiness = self._health.readiness()
+                status = "200 OK" if readiness["state"] == "ready" else "503 Service Unavailable"
+                return _answer(start_response, status, json.dumps(readiness) + "\n", kind="application/json")
+
+    def _call_queue(self, environ: WSGIEnvironment) -> str:
+        asked = parse_qs(environ.get("QUERY_STRING", ""))
+        user, client_id, ip = (asked.get(key, [None])[0] for key in ("user", "client-id", "ip"))
+        return json.dumps(report(self._server, principal=user, client_id=client_id or "", host=ip or "")) + "\n"
+
+    def _metrics(self, start_response: StartResponse, *, is_zipped: bool) -> Iterator[bytes]:
+        headers = [("Content-Type", CONTENT_TYPE), ("Cache-Control", "no-store")]
+        if is_zipped:
+            headers.append(("Content-Encoding", "gzip"))
+        start_response("200 OK", headers)
+        try:
+            pieces = write(self._families.at(monotonic_ns() // 1_000_000))
+            yield from _zipped(pieces) if is_zipped else pieces
+        except Exception as error:
+            # The status has gone out already; a scrape that breaks off is one that failed.
+            report_error(error, "a scrape of /metrics failed")
+            raise
+
+
+def _zipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(level=1, wbits=_GZIP)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()
+
+
+def _answer(
+    start_response: StartResponse, status: str, body: str, *, kind: str = "text/plain; charset=utf-8", allow: str = ""
+) -> Iterable[bytes]:
+    content = body.encode()
+    headers = [("Content-Type", kind), ("Content-Length", str(len(content))), ("Cache-Control", "no-store")]
+    if allow:
+        headers.append(("Allow", allow))
+    start_response(status, headers)
+    return [content]
+
+
+def _reply(start_response: StartResponse, reply: Reply) -> Iterable[bytes]:
+    start_response(reply.status, [("Content-Type", reply.kind), ("Cache-Control", "no-store"), *reply.headers])
+    return reply.body
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""The metrics of throttled replication: KIP-73's, Kafka's own two, and what is needed to read them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
+from kafka_quota_proxy.proxy.server.connection import Port
+
+_PREFIX: Final = "kafka_quota_proxy"
+_RATE: Final = "bytes per second, over the windows of Kafka's measure"
+
+
+class _Row(NamedTuple):
+    """One quota, and the labels of the broker or the path that it is of."""
+
+    text: str
+    quota: ReplicationQuota
+
+
+def families(
+    throttle: Throttle, watcher: ReplicationWatcher | None, ports: Iterable[Port], now_ms: int
+) -> Iterator[Family]:
+    """Return them; nothing where no limit has ever been set."""
+    leaders = [
+        _Row(labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
+    ]
+    followers = [_Row(labels(broker=str(node_id)), quota) for node_id, quota in throttle.followers.copy().items()]
+    paths = [_Row(_path_labels(path), quota) for path, quota in throttle.paths.copy().items()]
+    if throttle.replication is None and not leaders and not followers:
+        return
+    yield from _of_quotas("leader_replication", "leaderreplication", "sent as a leader", leaders, now_ms)
+    yield from _of_quotas("follower_replication", "followerreplication", "fetched as a follower", followers, now_ms)
+    yield _gauge(
+        "replication_path_rate", f"Records that lagging replicas fetched on a path, {_RATE}.", _rates(paths, now_ms)
+    )
+    yield _gauge("replication_path_limit", "The limit in force of each path, bytes per second.", _limits(paths))
+    yield from _of_partitions(ports)
+    if watcher is not None:
+        yield _gauge(
+            "replication_throttle_orphaned",
+            "Whether the cluster's configs throttle replication while nothing is being reassigned.",
+            [("", int(watcher.is_orphaned))],
+        )
+        yield _gauge(
+            "cluster_poll_successful",
+            "Whether the cluster answered when it was asked last.",
+            [("", int(watcher.is_successful))],
+        )
+        help_ = "When the cluster answered last, Unix time; 0: it has not yet."
+        yield _gauge("cluster_poll_timestamp_seconds", help_, [("", watcher.last_success_s)])
+
+
+def _of_quotas(name: str, kafka_name: str, what: str, rows: Sequence[_Row], now_ms: int) -> Iterator[Family]:
+    rates = list(_rates(rows, now_ms))
+    yield _gauge(f"{name}_throttled_rate", f"Throttled replicas' bytes {what}, {_RATE}.", rates)
+    yield _gauge(f"{name}_throttled_limit", "The limit in force, bytes per second.", _limits(rows))
+    totals = [(row.text, float(row.quota.total)) for row in rows]
+    yield Family(f"{_PREFIX}_{name}_throttled_bytes_total", "counter", f"Throttled replicas' bytes {what}.", totals)
+    yield Family(
+        f"kafka_server_{kafka_name}_byte_rate", "gauge", f"The same as {_PREFIX}_{name}_throttled_rate.", rates
+    )
+
+
+def _of_partitions(ports: Iterable[Port]) -> Iterator[Family]:
+    """Sum over the connections of followers; of one partition several may tell, and all tell the same."""
+    lags: dict[str, int] = {}
+    rates: dict[tuple[str, str], float] = {}
+    for port in ports:
+        for connection in tuple(port.connections):
+            follower = connection.session.follower
+            limits = follower.limits if follower is not None else None
+            if follower is None or limits is None:
+                continue
+            broker = str(limits.follower)
+            for (topic, partition), seen in follower.seen.copy().items():
+                lags[broker] = lags.get(broker, 0) + seen.lag
+                name = limits.name_of(topic, is_id=follower.has_ids) or topic.hex()
+                rates[name, str(partition)] = max(rates.get((name, str(partition)), 0.0), seen.bytes_in_rate)
+    yield _gauge(
+        "sum_replica_lag",
+        "Offsets that throttled replicas of a follower lack, by their last fetches.",
+        [(labels(broker=broker), lag) for broker, lag in lags.items()],
+    )
+    yield _gauge(
+        "partition_bytes_in_rate",
+        "What is written to a throttled partition, bytes per second: how fast its high watermark moves, in the bytes "
+        "that an offset had when it was last fetched.",
+        [(labels(topic=topic, partition=partition), rate) for (topic, partition), rate in rates.items()],
+    )
+
+
+def _rates(rows: Iterable[_Row], now_ms: int) -> Iterator[tuple[str, float]]:
+    return ((row.text, row.quota.rate.peek(now_ms=now_ms)) for row in rows)
+
+
+def _limits(rows: Iterable[_Row]) -> Iterator[tuple[str, float]]:
+    return ((row.text, row.quota.limit) for row in rows if row.quota.limit is not None)
+
+
+def _path_labels(path: Path) -> str:
+    return labels(**{name: "" if value is None else str(value) for name, value in path._asdict().items()})
+
+
+def _gauge(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
+    return Family(f"{_PREFIX}_{name}", "gauge", help_, samples)

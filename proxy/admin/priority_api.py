@@ -1,0 +1,98 @@
+"""What there is to say of the call queues now: whose requests have which level, and why. Read in the admin's thread."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from typing import Any, Final
+
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler, Standing
+from kafka_quota_proxy.proxy.server.broker import Upstream
+from kafka_quota_proxy.proxy.server.broker_queue import CallScheduler
+from kafka_quota_proxy.proxy.server.server import Server
+
+_TOP: Final = 10
+
+
+def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
+    """Return an object for each listener that has a queue.
+
+    Args:
+        server: The proxy.
+        principal: Of whom; None: those that cost the most.
+        client_id: Of the same.
+        host: Its address, which is part of the name of who did not log in.
+    """
+    return [
+        {
+            "listener": port.name,
+            "levels": port.calls.settings.levels,
+            # The part of a broker's slots from which on levels count there; null: never, all are level 0.
+            "utilisation_floor": _finite(port.calls.scheduler.options.utilisation_floor),
+            "users": [_user(port.calls.scheduler, one) for one in _asked(port.calls, principal, client_id, host)],
+            "average_response_ms": [round(time_ms, 3) for time_ms in port.calls.scheduler.average_response_ms],
+            "brokers": list(_brokers(server.upstreams_behind(port))),
+        }
+        for port in server.ports
+        if port.calls is not None
+    ]
+
+
+def _asked(calls: CallScheduler, principal: str | None, client_id: str, host: str) -> list[Standing]:
+    if principal is None:
+        return calls.scheduler.top(_TOP)
+    return [calls.scheduler.standing(calls.identity(principal, client_id, host))]
+
+
+def _finite(number: float) -> float | None:
+    return number if isfinite(number) else None
+
+
+def _user(scheduler: DecayScheduler, standing: Standing) -> dict[str, Any]:
+    return {
+        "identity": standing.identity,
+        "level": standing.level,
+        "share": round(standing.share, 4),
+        "cost_decayed": standing.decayed,
+        "cost_raw": standing.raw,
+        "why": _why(scheduler, standing),
+    }
+
+
+def _why(scheduler: DecayScheduler, standing: Standing) -> str:
+    level, share, begins = standing.level, standing.share, scheduler.thresholds
+    if standing.is_service_user:
+        return "a service user (decay-scheduler.service-users) is always level 0"
+    if not begins:
+        return "there is one level only (scheduler.priority.levels)"
+    if not isfinite(scheduler.options.utilisation_floor):
+        return "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    if standing.raw == 0 and standing.cached_level is None:
+        return "it has cost nothing of late: whoever is new is level 0"
+    by_share = bisect_right(begins, share)
+    of_all = f"{share:.1%} of the cost of all"
+    range_ = f"level {by_share} is {_range(begins, by_share)}"
+    if standing.cached_level is None:
+        return f"it came since levels were last set, and has {of_all}; {range_}"
+    if by_share != level:
+        return f"by its share when levels were last set; now it has {of_all}, and {range_}"
+    return f"of late it had {of_all}; {range_}"
+
+
+def _range(begins: Sequence[float], level: int) -> str:
+    if level == 0:
+        return f"below {begins[0]:.1%}"
+    if level == len(begins):
+        return f"from {begins[-1]:.1%}"
+    return f"from {begins[level - 1]:.1%} to below {begins[level]:.1%}"
+
+
+def _brokers(upstreams: Iterable[Upstream]) -> Iterator[dict[str, Any]]:
+    for upstream in upstreams:
+        if upstream.broker.calls is not None:
+            dispatcher = upstream.broker.calls.dispatcher
+            yield {
+                "upstream": str(upstream.address),
+                "queue_sizes": dispatcher.queue.sizes,
+                "in_flight": dispatcher.in_flight,
+                "max_in_flight": dispatcher.limit,
+            }

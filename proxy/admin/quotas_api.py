@@ -1,0 +1,309 @@
+"""``/quotas`` of the admin port: which rules there are, and changes of them. In a thread of the admin port's.
+
+Whoever reaches the port may look. Changes want ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
+``admin.quotas_token_file`` as it is then. They are decided by the desk that decides on Kafka's own requests, in turn
+with these.
+"""
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from itertools import chain
+from math import ceil
+from threading import BoundedSemaphore
+from time import monotonic
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+from wsgiref.types import WSGIEnvironment
+
+from kafka_quota_proxy.config.errors import TokenFileError
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.terms import terms_of
+from kafka_quota_proxy.config.token_file import read_token
+from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
+from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered, Ticket
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+    MAX_BODY_BYTES,
+    Changes,
+    JsonFormError,
+    read_changes,
+    written_results,
+    written_rule,
+)
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, written_as_of, written_now
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
+from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
+from kafka_quota_proxy.proxy.server.server import Server
+
+log = logging.getLogger(__name__)
+
+JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+# How long a change may take: below what a request is given in all. A topic's brokers may be slow, or away.
+_DEADLINE_S: Final = 25.0
+# A change may wait for a disk or for brokers; the port's other threads are for who asks whether the proxy is alive.
+_MOST_AT_ONCE: Final = 4
+_BUSY: Final = "too many requests about quotas wait already"
+# Of what is sent by who may not send it, some is read: else he would see a broken connection, and not why.
+_MOST_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
+_CHUNK_BYTES: Final = 65_536
+_AGAIN_AFTER_S: Final = 60.0
+_NO_FILE: Final = (
+    "quotas cannot be changed here: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
+    "first line is a token (openssl rand -hex 32), start the proxy anew, and send: Authorization: Bearer TOKEN"
+)
+_WRONG: Final = "quotas are changed with the token of admin.quotas_token_file; send: Authorization: Bearer TOKEN"
+
+
+class Reply(NamedTuple):
+    """What is answered."""
+
+    status: str
+    body: Iterable[bytes]
+    kind: str = _TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class _RefusedError(Exception):
+    def __init__(self, status: str, message: str, *headers: tuple[str, str]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+
+
+class QuotaPage:
+    """The page of one proxy.
+
+    Args:
+        loop: The server's.
+        server: Whose quotas they are.
+        token_file: Its path; None: nothing can be changed here.
+        deadline_s: How long a change may take.
+        wall_ms: Returns Unix time.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        server: Server,
+        token_file: str | None,
+        *,
+        deadline_s: float = _DEADLINE_S,
+        wall_ms: Callable[[], int] = unix_ms,
+    ) -> None:
+        self._loop = loop
+        self._server = server
+        self._token_file = token_file
+        self._deadline_s = deadline_s
+        self._wall_ms = wall_ms
+        self._told_s = -_AGAIN_AFTER_S
+        self._places = BoundedSemaphore(_MOST_AT_ONCE)
+
+    def get(self, environ: WSGIEnvironment) -> Reply:
+        """Return the rules, all of them or those that are asked for."""
+        try:
+            wanted = _wanted(environ.get("QUERY_STRING", ""))
+        except _RefusedError as refused:
+            return _refusal(refused)
+        return Reply("200 OK", self._rules(wanted), JSON)
+
+    def post(self, environ: WSGIEnvironment) -> Reply:
+        """Change quotas."""
+        try:
+            self._check_token(environ)
+            with self._place():
+                changes = self._read(environ)
+                return _told(self._changed(changes, environ), changes)
+        except _RefusedError as refused:
+            _skip(environ)
+            return _refusal(refused)
+
+    # -- told
+
+    def _rules(self, wanted: Mapping[str, EntityName]) -> Iterator[bytes]:
+        yield b'{"rules":['
+        separator = "\n"
+        piece: list[str] = []
+        for one in paced(self._listed(), rest, every=100):
+            if all(getattr(one.entity, kind.replace("-", "_")) == name for kind, name in wanted.items()):
+                piece.append(separator + _written(one, now_ms=self._wall_ms()))
+                separator = ",\n"
+            if len(piece) >= 100:
+                yield "".join(piece).encode()
+                piece.clear()
+        yield ("".join(piece) + "\n]}\n").encode()
+
+    def _listed(self) -> Iterable[Listed]:
+        # Of rules that are followed the desk knows nothing.
+        of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
+        if of_brokers is not None:
+            return (Listed(*told, can_change=False) for told in of_brokers.listed())
+        return chain(self._server.quota_desk.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
+
+    # -- changed
+
+    def _check_token(self, environ: WSGIEnvironment) -> None:
+        """Raises: _RefusedError: Who asks may not change quotas."""
+        if self._token_file is None:
+            raise _RefusedError("403 Forbidden", _NO_FILE)
+        scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        try:
+            token = read_token(self._token_file)
+        except TokenFileError as error:
+            self._tell("admin.quotas_token_file: nobody may change quotas: %s", str(error))
+            raise _RefusedError("403 Forbidden", "the proxy cannot read its token; its log says why") from None
+        # Headers are read as Latin-1.
+        is_right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
+        if scheme.lower() != "bearer" or not is_right:
+            what = "a wrong token" if given else "no token"
+            self._tell("a change of quotas was refused: %s has sent %s", str(environ.get("REMOTE_ADDR")), what)
+            raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Raises: _RefusedError: So many changes are being made that there is none."""
+        if not self._places.acquire(blocking=False):
+            raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _tell(self, message: str, *arguments: str) -> None:
+        """Say something once a minute: a stranger must not fill the log."""
+        if monotonic() - self._told_s >= _AGAIN_AFTER_S:
+            self._told_s = monotonic()
+            log.warning(message, *arguments)
+
+    def _read(self, environ: WSGIEnvironment) -> Changes:
+        """Raises: _RefusedError: It is not what is sent here."""
+        # A page of another site can send a form there, and text; not this, unless it is asked first, which it is not.
+        if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
+            raise _RefusedError("415 Unsupported Media Type", f"send it with Content-Type: {JSON}")
+        size = environ.get("CONTENT_LENGTH", "")
+        if not (size.isascii() and size.isdigit()):
+            raise _RefusedError("411 Length Required", "send it with Content-Length, in bytes")
+        if len(size) > 10 or int(size) > MAX_BODY_BYTES:
+            raise _RefusedError("413 Content Too Large", f"{size[:20]} bytes; {MAX_BODY_BYTES} is the most at once")
+        environ["proxy.is_read"] = True
+        try:
+            body = environ["wsgi.input"].read(int(size))
+        except OSError:
+            raise _RefusedError("408 Request Timeout", f"{size} bytes have not come in time") from None
+        if len(body) < int(size):
+            raise _RefusedError("400 Bad Request", f"{len(body)} bytes have come, of {size}")
+        try:
+            return read_changes(body)
+        except JsonFormError as error:
+            raise _RefusedError("400 Bad Request", str(error)) from None
+
+    def _changed(self, changes: Changes, environ: WSGIEnvironment) -> QuotasAltered:
+        """Raises: _RefusedError: It takes too long, or there are too many that wait."""
+        address = str(environ.get("REMOTE_ADDR", ""))
+        origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
+        begun = self._change(changes, origin)
+        try:
+            future = asyncio.run_coroutine_threadsafe(begun, self._loop)
+        except RuntimeError:  # the loop is closed
+            begun.close()
+            raise _RefusedError("503 Service Unavailable", "the proxy stops") from None
+        try:
+            altered = future.result(self._deadline_s)
+        except TimeoutError:
+            future.cancel()
+            told = f"not done within {self._deadline_s:g} s, and may still be: look before you send it again"
+            raise _RefusedError("504 Gateway Timeout", told) from None
+        except CancelledError:
+            told = "the proxy stops; it may still be done: look before you send it again"
+            raise _RefusedError("503 Service Unavailable", told) from None
+        if altered is None:
+            raise _RefusedError("503 Service Unavailable", _BUSY, ("Retry-After", "1"))
+        return altered
+
+    async def _change(self, changes: Changes, origin: Origin) -> QuotasAltered | None:
+        owner = _Owner()
+        ticket = self._server.quota_desk.submit_changes(changes, origin, owner)
+        if ticket is None:
+            return None
+        try:
+            await owner.has_turn.wait()
+        finally:
+            _drop(ticket)
+        return ticket.altered
+
+
+class _Owner:
+    """Who waits for what becomes of changes."""
+
+    def __init__(self) -> None:
+        self.has_turn = asyncio.Event()
+        self.take_turn = self.fail = self.has_turn.set
+
+
+def _drop(ticket: Ticket) -> None:
+    if ticket.altered is None:
+        ticket.drop()
+
+
+def _told(altered: QuotasAltered, changes: Changes) -> Reply:
+    # Piece by piece: the interpreter would be held for the whole of it.
+    pieces = paced(written_results(altered.outcomes, is_dry_run=changes.is_dry_run), rest, every=100)
+    body = ("".join(pieces).encode(),)
+    if altered.throttle_time_ms:
+        retry_after = str(ceil(altered.throttle_time_ms / 1_000))
+        return Reply("429 Too Many Requests", body, JSON, (("Retry-After", retry_after),))
+    return Reply("200 OK", body, JSON)
+
+
+def _refusal(refused: _RefusedError) -> Reply:
+    return Reply(refused.status, (f"{refused}\n".encode(),), headers=refused.headers)
+
+
+def _skip(environ: WSGIEnvironment) -> None:
+    """Read what was sent, and forget it, up to a size."""
+    size = environ.get("CONTENT_LENGTH", "")
+    if environ.get("proxy.is_read") or not (size.isascii() and size.isdigit() and len(size) <= 10):
+        return
+    left = min(int(size), _MOST_SKIPPED_BYTES)
+    with suppress(OSError):
+        while left > 0 and (read := len(environ["wsgi.input"].read(min(left, _CHUNK_BYTES)))):
+            left -= read
+
+
+def _wanted(query: str) -> Mapping[str, EntityName]:
+    """Return of each type that is asked for its name: ``user=alice&default=client-id``.
+
+    Raises:
+        _RefusedError: It is something else.
+    """
+    wanted: dict[str, EntityName] = {}
+    try:
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))
+    except ValueError as error:
+        raise _RefusedError("400 Bad Request", f"the query is none: {error}") from None
+    for key, value in given:
+        kind, name = (value, DEFAULT) if key == "default" else (key, value)
+        if kind not in ENTITY_TYPES or kind in wanted:
+            told = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
+            raise _RefusedError("400 Bad Request", told)
+        wanted[kind] = name
+    return wanted
+
+
+def _as_followed(rule: QuotaRule) -> Listed:
+    entity = Entity(rule.user, rule.client_id)
+    return Listed(entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, can_change=False)
+
+
+def _written(one: Listed, *, now_ms: int) -> str:
+    where = {"source": one.source, "can_change": one.can_change}
+    if one.shadowed_by is not None:
+        now = written_now(shadowed(one.shadowed_by))
+        return written_rule(one.entity, one.rule, **where, shadowed_by=one.shadowed_by, now=now)
+    return written_rule(one.entity, one.rule, **where, **written_as_of(one.entity, one.rule, now_ms=now_ms))

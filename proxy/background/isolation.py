@@ -1,0 +1,168 @@
+"""An exception that nothing expects is logged, is counted, and ends what it was raised in alone.
+
+====================  ==================================================================================================
+``isolated``          a method of a connection: the connection's ``fail`` is called
+``alone``             a coroutine of one dial, one accepted connection, one request: it ends
+``kept_up``           a coroutine that has to go on: it is begun again
+``persisting``        the same of a thread
+``repeated``          a timer, or work that is put off: it is called again later
+``attempt``           one step among others: the others follow
+``watch``             everything else that the loop calls, and the callbacks with what was read above all. For these a
+                      guard of its own would be a call more for each request; uvloop closes the transport.
+====================  ==================================================================================================
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from threading import Lock
+from time import monotonic, sleep
+from traceback import walk_tb
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+log = logging.getLogger(__name__)
+
+# Why a client's connection was closed, as it is counted.
+INTERNAL_ERROR: Final = "internal_error"
+# How many there were, by the module or package of ``proxy`` that the loop, or the thread, had called.
+internal_errors: Final[dict[str, int]] = {}
+
+_AGAIN_S: Final = 1.0
+# One line of the program may fail for each request: in this time it has so many tracebacks in the log.
+_SAID_WITHIN_S: Final = 10.0
+_MOST_SAID: Final = 10
+_PACKAGE: Final = f"{__name__.partition('.')[0]}."
+
+_counting: Final = Lock()
+_said: Final[dict[tuple[str, int], tuple[float, int]]] = {}  # by line: when it was said first, and how often since
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Fallible(Protocol):
+    """What can be ended by itself."""
+
+    def fail(self) -> None:
+        """End at once, from whatever state. Harmless when repeated."""
+
+
+F = TypeVar("F", bound=Fallible)
+
+
+def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
+    """Log an exception that nothing expected, and count it. For any thread.
+
+    Args:
+        error: It, with its traceback.
+        what: What becomes of it, for the log; may have the placeholders of ``logging``.
+        arguments: What stands in their place.
+    """
+    frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
+    own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
+    where = own[0][0].rpartition(".")[2] if own else "elsewhere"
+    line, now_s = (own or frames or [("", 0)])[-1], monotonic()
+    with _counting:
+        internal_errors[where] = internal_errors.get(where, 0) + 1
+        since_s, said = _said.get(line, (now_s, 0))
+        if now_s - since_s >= _SAID_WITHIN_S:
+            since_s, said = now_s, 0
+        _said[line] = since_s, said + 1
+    if said < _MOST_SAID:
+        log.error("internal error in %s: " + what, where, *arguments, exc_info=error)  # noqa: G003
+
+
+def watch(loop: asyncio.AbstractEventLoop) -> None:
+    """Have everything reported that callbacks of the loop raise."""
+    loop.set_exception_handler(_handle)
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if error is None:
+        loop.default_exception_handler(context)
+    else:
+        report(error, "%s", context.get("message", ""))
+
+
+def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
+    """Make what a method raises end its object, by ``fail``; the caller gets None."""
+    is_beginning = method.__name__ == "connection_made"
+
+    @wraps(method)
+    def guarded(self: F, /, *args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are served on
+            report(error)
+            if is_beginning:  # its object may not have it yet
+                attempt(args[0].abort)  # type: ignore[attr-defined] # a transport
+            attempt(self.fail)
+            return None
+
+    return guarded
+
+
+def repeated(method: Callable[P, None]) -> Callable[P, None]:
+    """Make a method that raises be called again a little later, until it does not. It has to bear that."""
+
+    @wraps(method)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error, "it is tried again")
+            asyncio.get_running_loop().call_later(_AGAIN_S, lambda: guarded(*args, **kwargs))
+
+    return guarded
+
+
+def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call ``step``, and go on whatever it raises."""
+    try:
+        step(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - as above
+        report(error)
+
+
+async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
+    """Await what ``work`` begins; where it raises, call ``fail``, and return None.
+
+    It is begun here, so that a task that is cancelled before its turn leaves nothing that was never awaited.
+    """
+    try:
+        return await work()
+    except Exception as error:  # noqa: BLE001 - as above
+        report(error)
+        if fail is not None:
+            attempt(fail)
+        return None
+
+
+async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Await ``work``, begun again a little after each time that it raises."""
+    while True:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error, "it is begun again")
+        else:
+            return
+        await asyncio.sleep(_AGAIN_S)
+
+
+def persisting(work: Callable[[], object]) -> Callable[[], None]:
+    """Return what a thread runs: ``work``, begun again a little after each time that it raises."""
+
+    def run() -> None:
+        while True:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - as above
+                report(error, "it is begun again")
+            else:
+                return
+            sleep(_AGAIN_S)
+
+    return run

@@ -1,0 +1,70 @@
+"""The broker's process: ``python -m proxy.cli.demo.broker --advertise HOST:PORT --preload BYTES:COUNT``.
+
+Prints ``ready on HOST:PORT`` once the consumer's topic is full and Metadata names the advertised address; ends on
+SIGTERM or SIGINT. Clients that bootstrap at the proxy then come back to the proxy, as with a broker behind a sidecar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+
+import aiokafka
+import uvloop
+
+from kafka_quota_proxy.proxy.cli.demo import front
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+from kafka_quota_proxy.proxy.cli.demo.load import CONSUMER_TOPIC, PRODUCER_TOPIC
+from kafka_quota_proxy.proxy.cli.demo.mock import MockCluster
+
+
+async def run(*, advertised_host: str, advertised_port: int, value_bytes: int, records: int) -> None:
+    """Serve until told to stop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
+        server = await front.serve(mock_port=mock.port)
+        host, port = server.sockets[0].getsockname()
+        # Filled before the proxy's address is advertised: these bytes must not go through it, or they would be charged.
+        mock.advertise(host, port)
+        await preload(f"{host}:{port}", value_bytes=value_bytes, records=records)
+        mock.advertise(advertised_host, advertised_port)
+        sys.stdout.write(f"ready on {host}:{port}\n")
+        sys.stdout.flush()
+        await stop.wait()
+        server.close()
+
+
+async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
+    """Fill the consumer's topic with batches of one record each: the mock answers a fetch with one batch."""
+    async with aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap, max_request_size=2 * value_bytes + 1024
+    ) as producer:
+        value = bytes(value_bytes)
+        for _ in range(records):
+            await producer.send_and_wait(CONSUMER_TOPIC, value, partition=0)
+
+
+def main() -> int:
+    """Parse the command line and serve; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m proxy.cli.demo.broker")
+    parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
+    parser.add_argument("--preload", required=True, metavar="BYTES:COUNT")
+    arguments = parser.parse_args()
+    host, _, port = arguments.advertise.rpartition(":")
+    value_bytes, _, records = arguments.preload.partition(":")
+    try:
+        uvloop.run(
+            run(advertised_host=host, advertised_port=int(port), value_bytes=int(value_bytes), records=int(records))
+        )
+    except DemoError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

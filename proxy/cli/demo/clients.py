@@ -1,0 +1,87 @@
+"""The demo's two applications: a producer that sends and a consumer that reads as fast as they are let."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiokafka
+
+from kafka_quota_proxy.proxy.cli.demo.load import CONSUMER_CLIENT_ID, CONSUMER_TOPIC, PRODUCER_CLIENT_ID, PRODUCER_TOPIC
+from kafka_quota_proxy.proxy.cli.demo.measure import Flow
+
+# What Kafka charges beside a record's value: a Produce request v8 and a Fetch response v11 with one batch of one
+# record, as aiokafka 0.14 writes and gets them, without their int32 length; give or take 1 for a varint.
+PRODUCE_OVERHEAD_BYTES: Final = 132
+FETCH_OVERHEAD_BYTES: Final = 147
+
+# Longer than any throttle time (max_throttle_time is 25 s): a muted connection is no lost one.
+_REQUEST_TIMEOUT_MS: Final = 60_000
+# The mock waits this long at the end of its log, whatever arrives.
+_FETCH_MAX_WAIT_MS: Final = 50
+# A muted connection keeps a client from saying good-bye for seconds.
+_STOP_TIMEOUT_S: Final = 0.2
+
+
+async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
+    """Send records of ``value_bytes`` one after the other, each when the one before was acknowledged, until cancelled.
+
+    Raises:
+        aiokafka.errors.KafkaError: The broker or the proxy refused or vanished.
+    """
+    producer = aiokafka.AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        client_id=PRODUCER_CLIENT_ID,
+        max_request_size=2 * value_bytes + 1024,
+        request_timeout_ms=_REQUEST_TIMEOUT_MS,
+    )
+    value = bytes(value_bytes)
+    try:
+        await producer.start()
+        while True:
+            await producer.send_and_wait(PRODUCER_TOPIC, value, partition=0)
+            flow.record(value_bytes + PRODUCE_OVERHEAD_BYTES, now_s=clock())
+    finally:
+        await _stop(producer, producer.client)
+
+
+async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
+    """Read the preloaded topic over and over until cancelled.
+
+    Raises:
+        aiokafka.errors.KafkaError: The broker or the proxy refused or vanished.
+    """
+    partition = aiokafka.TopicPartition(CONSUMER_TOPIC, 0)
+    # No group: the mock holds each join for three seconds, and nothing here is shared.
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        client_id=CONSUMER_CLIENT_ID,
+        request_timeout_ms=_REQUEST_TIMEOUT_MS,
+        fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    consumer.assign([partition])
+    try:
+        await consumer.start()
+        (first,) = (await consumer.beginning_offsets([partition])).values()
+        (end,) = (await consumer.end_offsets([partition])).values()
+        consumer.seek(partition, first)
+        while True:
+            record = await consumer.getone()
+            flow.record(record.serialized_value_size + FETCH_OVERHEAD_BYTES, now_s=clock())
+            if record.offset == end - 1:
+                consumer.seek(partition, first)
+    finally:
+        await _stop(consumer, consumer._client)  # noqa: SLF001 - the consumer has no public way to drop a muted connection
+
+
+async def _stop(client: Any, connections: Any) -> None:  # noqa: ANN401 - aiokafka has no types
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_STOP_TIMEOUT_S):
+            await client.stop()
+            return
+    await connections.close()

@@ -1,0 +1,159 @@
+"""``kafka-quota-proxy demo``: see a producer and a consumer being held at their quotas."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.units import parse_rate
+from kafka_quota_proxy.proxy.cli.demo import load
+from kafka_quota_proxy.proxy.cli.demo.errors import DemoError
+from kafka_quota_proxy.proxy.cli.demo.library import require_extra
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.cli.demo.display import Display
+    from kafka_quota_proxy.proxy.cli.demo.stage import Outcome
+
+DESCRIPTION: Final = """\
+Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they are let, and
+show how the proxy holds them at their quotas. Nothing needs to run beforehand; everything is on loopback and ends with
+the command. The exit status is 1 where a measured rate lies more than 5 % off its quota."""
+EXAMPLE: Final = """\
+example: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shaping sampled
+
+The measured rate: paced, from when the burst that a quota allows is over, at least a second after the first byte, to
+the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests."""
+
+# Of a program that Ctrl-C or SIGTERM ended, by a shell's convention: 128 and the signal's number.
+_INTERRUPTED: Final = 130
+_TERMINATED: Final = 143
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Define the command's options."""
+    parser.description = DESCRIPTION
+    parser.epilog = EXAMPLE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    rates = f"from {load.MIN_RATE // 1024}KiB to {load.MAX_RATE // 1024**2}MiB a second"
+    parser.add_argument(
+        "--produce-rate",
+        type=_rate,
+        default="10MiB",
+        metavar="RATE",
+        help=f"the producer's quota, {rates} (default 10MiB)",
+    )
+    parser.add_argument(
+        "--fetch-rate", type=_rate, default="5MiB", metavar="RATE", help=f"the consumer's quota, {rates} (default 5MiB)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=15,
+        help=f"how long to look (default 15); sampled: at least {load.SAMPLED_SECONDS}, until a whole cycle was seen",
+    )
+    parser.add_argument(
+        "--shaping",
+        choices=[shape.value for shape in load.Shape],
+        default=load.Shape.PACED.value,
+        help="paced: an even flow (default); sampled: Kafka's own windows, a burst and then silence",
+    )
+    parser.add_argument("--json", action="store_true", help="print nothing but an object with the result")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run the demo; return the exit status."""
+    options = load.Options(
+        produce_rate=args.produce_rate,
+        fetch_rate=args.fetch_rate,
+        seconds=args.seconds,
+        shape=load.Shape(args.shaping),
+    )
+    try:
+        require_extra("confluent_kafka", "aiokafka", "rich")
+        producer, consumer = _run(options, as_json=args.json)
+    except DemoError as error:
+        sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except asyncio.CancelledError:
+        return _TERMINATED
+    sys.stdout.write(_as_json(producer, consumer) if args.json else _summary(producer, consumer))
+    return 0 if producer.is_within_tolerance and consumer.is_within_tolerance else 1
+
+
+def _run(options: load.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
+    # Here and not above, so that a missing extra is a sentence and not a traceback.
+    import uvloop
+
+    from kafka_quota_proxy.proxy.cli.demo import stage
+
+    with _display(as_json=as_json) as display:
+        planned_s = load.planned_seconds(options)
+        if planned_s > options.seconds:
+            display.note(f"Kafka's windows make cycles of 11 to 12.5 s: running {planned_s} s to see a whole one.")
+        display.note("Starting an embedded broker and the proxy ...")
+        return uvloop.run(stage.run(options, display))
+
+
+def _display(*, as_json: bool) -> Display:
+    from kafka_quota_proxy.proxy.cli.demo.display import LiveDisplay, PlainDisplay, SilentDisplay
+
+    if as_json:
+        return SilentDisplay()
+    # The bars of the table are no ASCII, and a dumb terminal cannot draw in place.
+    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
+    return LiveDisplay() if can_draw else PlainDisplay()
+
+
+def _as_json(producer: Outcome, consumer: Outcome) -> str:
+    return f"{json.dumps({'producer': _fields(producer), 'consumer': _fields(consumer)})}\n"
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "quota_bytes_per_second": outcome.quota_bytes_per_second,
+        "measured_bytes_per_second": outcome.measured_bytes_per_second,
+        "throttle_time_ms": outcome.throttle_time_ms,
+    }
+
+
+def _summary(producer: Outcome, consumer: Outcome) -> str:
+    from kafka_quota_proxy.proxy.cli.demo.display import format_rate, format_seconds
+
+    lines = []
+    for name, outcome in (("producer", producer), ("consumer", consumer)):
+        share = outcome.measured_bytes_per_second / outcome.quota_bytes_per_second
+        verdict = "held" if outcome.is_within_tolerance else "NOT HELD (more than 5 % off)"
+        lines.append(
+            f"{name}: {verdict}, {format_rate(outcome.measured_bytes_per_second)} of "
+            f"{format_rate(outcome.quota_bytes_per_second)} ({share:.1%}), "
+            f"throttled for {format_seconds(outcome.throttle_time_ms)}\n"
+        )
+    return "".join(lines)
+
+
+def _rate(text: str) -> int:
+    try:
+        rate = parse_rate(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not load.MIN_RATE <= rate <= load.MAX_RATE:
+        raise argparse.ArgumentTypeError(
+            f"{text} is out of range: the embedded broker and a small machine do "
+            f"{load.MIN_RATE // 1024}KiB to {load.MAX_RATE // 1024**2}MiB a second"
+        )
+    return int(rate)
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not load.MIN_SECONDS <= int(text) <= load.MAX_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a whole number of seconds from {load.MIN_SECONDS} to {load.MAX_SECONDS}"
+        )
+    return int(text)

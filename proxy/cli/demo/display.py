@@ -1,0 +1,178 @@
+"""What the user sees while the demo runs: a table in a terminal, a line a second elsewhere, nothing with --json."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from kafka_quota_proxy.proxy.cli.demo.measure import TOLERANCE
+from kafka_quota_proxy.proxy.cli.demo.scrape import Throttling
+
+# What fits beside the numbers into 80 columns.
+HISTORY_S: Final = 14
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientView:
+    """One client at one moment. Rates in bytes per second."""
+
+    name: str
+    quota: float
+    rate_now: float
+    rate: float | None  # since the first second, or over whole cycles; None: too early to say
+    throttling: Throttling
+    history: tuple[float, ...]  # the rate in each second so far, the last HISTORY_S of them
+
+
+class Display(Protocol):
+    """Where the demo's progress goes."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, and leave the terminal as it was."""
+
+    def note(self, text: str) -> None:
+        """Say something once."""
+
+    def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
+        """Show the clients as they are now; called several times a second."""
+
+
+class LiveDisplay:
+    """A table that is drawn anew in place."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live = Live(console=self._console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Print a line above the table."""
+        self._console.print(text, highlight=False)
+
+    def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
+        """Draw the table."""
+        self._live.update(table(views, elapsed_s=elapsed_s, planned_s=planned_s), refresh=True)
+
+
+class PlainDisplay:
+    """One line a second."""
+
+    def __init__(self) -> None:
+        self._shown_s = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        """Print a line."""
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
+        """Print a line where a second has passed since the last one."""
+        if int(elapsed_s) > self._shown_s:
+            self._shown_s = int(elapsed_s)
+            self.note(f"{self._shown_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
+
+
+class SilentDisplay:
+    """For ``--json``: standard output is the script's; notes go to standard error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        """Print a line on standard error."""
+        sys.stderr.write(f"{text}\n")
+
+    def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
+        """Show nothing."""
+
+
+def table(views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> Table:
+    """Return the live table."""
+    title = f"kafka-quota-proxy demo, {min(elapsed_s, planned_s):.0f} of {planned_s:.0f} s"
+    out = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    out.add_column("client", no_wrap=True)
+    for heading in ("quota", "now", "average", "throttled"):
+        out.add_column(heading, justify="right", no_wrap=True)
+    out.add_column("each second", min_width=HISTORY_S, no_wrap=True)
+    for view in views:
+        out.add_row(
+            view.name,
+            format_rate(view.quota),
+            format_rate(view.rate_now),
+            _average(view),
+            format_seconds(view.throttling.throttle_time_ms),
+            sparkline(view.history),
+        )
+    return out
+
+
+def _average(view: ClientView) -> Text:
+    if view.rate is None:
+        return Text("…")
+    share = view.rate / view.quota
+    style = "green" if abs(share - 1) <= TOLERANCE else "yellow"
+    return Text.assemble(f"{format_rate(view.rate)} ", (f"{share:.1%}", style))
+
+
+def plain_line(view: ClientView) -> str:
+    """Return one client in a few words."""
+    average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
+    return (
+        f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
+        f"throttled {format_seconds(view.throttling.throttle_time_ms)}"
+    )
+
+
+def sparkline(rates: Sequence[float]) -> str:
+    """Return one bar a second, the highest one full."""
+    highest = max(rates, default=0) or 1
+    return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """Return a rate with the binary unit that leaves at least 1 before the point."""
+    for unit, size in _UNITS:
+        if bytes_per_second >= size:
+            return f"{bytes_per_second / size:.1f} {unit}/s"
+    return f"{bytes_per_second:.0f} B/s"
+
+
+def format_seconds(milliseconds: float) -> str:
+    """Return a time in seconds."""
+    return f"{milliseconds / 1000:.1f} s"

@@ -1,0 +1,109 @@
+"""The demo's other processes, each under a ``guard`` so that it ends with the demo, whatever ends the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kafka_quota_proxy.proxy.cli.demo.errors import ProcessError
+
+_START_TIMEOUT_S: Final = 20
+# The guard gives its program three seconds before it kills it.
+_STOP_TIMEOUT_S: Final = 5
+_TAIL_LINES: Final = 5
+# Where this very code was imported from: the children must not pick up another ``proxy`` from the working directory.
+_CODE: Final = Path(__file__).resolve().parents[2]
+
+
+class Child:
+    """A running program and the file that its standard error goes to."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
+        self._name = name
+        self._process = process
+        self._log = log
+
+    async def wait_for_line(self, ready: re.Pattern[str]) -> re.Match[str]:
+        """Return the match of the first line of standard output that matches.
+
+        Raises:
+            ProcessError: The program ended before, or said nothing of the kind in time.
+        """
+        if self._process.stdout is None:
+            raise AssertionError("started without a pipe")
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                while line := await self._process.stdout.readline():
+                    if match := ready.search(line.decode(errors="replace")):
+                        return match
+        except TimeoutError:
+            raise ProcessError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
+        await self.fail_when_ended()
+        raise AssertionError("fail_when_ended returns only by raising")
+
+    async def fail_when_ended(self) -> None:
+        """Wait for the program's end, which is never wanted while the demo runs.
+
+        Raises:
+            ProcessError: It has ended.
+        """
+        if self._process.stdout is not None:
+            while await self._process.stdout.read(4_096):  # else a full pipe would stop the program
+                pass
+        status = await self._process.wait()
+        raise ProcessError(f"{self._name} ended with exit status {status}{self._tail()}")
+
+    async def stop(self) -> None:
+        """Have the guard stop the program; kill it if that takes too long."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_S):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    def _tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        return "".join(f"\n  {line}" for line in lines)
+
+
+@contextlib.asynccontextmanager
+async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
+    """Run ``python ARGUMENTS…`` for the length of the block."""
+    python = (sys.executable, "-P")
+    path = os.pathsep.join(filter(None, (str(_CODE), os.environ.get("PYTHONPATH"))))
+    with log.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", *python, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "PYTHONPATH": path},
+            # Ctrl-C at a terminal goes to its whole foreground group; the demo alone shall decide who ends when.
+            start_new_session=True,
+        )
+    child = Child(name, process, log=log)
+    try:
+        yield child
+    finally:
+        await child.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

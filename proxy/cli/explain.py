@@ -1,0 +1,151 @@
+"""``kafka-quota-proxy explain``: which quota holds for a client, at which level, and why not another.
+
+The rules are those of the file and of its store that hold now, or at another instant. What is said of them has
+``proxy.explanation``.
+"""
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from time import time_ns
+
+from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
+from kafka_quota_proxy.config.load import Loaded, load
+from kafka_quota_proxy.config.model import ANONYMOUS, Store
+from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.config.units import parse_ip
+from kafka_quota_proxy.proxy.cli import priority
+from kafka_quota_proxy.proxy.cli.explanation import as_text as text
+from kafka_quota_proxy.proxy.cli.explanation import hints
+from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
+from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, Rules
+from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``explain``."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
+    parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
+    parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
+    parser.add_argument("--ip", metavar="I", help=f"the client's address: tell its {OF_IPS}, too")
+    parser.add_argument(
+        "--url",
+        metavar="URL",
+        help="the admin port of the proxy that runs, such as http://127.0.0.1:9308: tell which priority the client has "
+        "there now, and why (fair_call_queue; for a client that does not log in give --ip, too)",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="when, such as 2026-12-01T00:00:00Z: rules may expire, hold at some hours, change in steps (default: now)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the explanation; return the exit status."""
+    if not args.user:
+        sys.stderr.write(
+            f"kafka-quota-proxy explain: a user has a name; one that did not authenticate is {ANONYMOUS}\n"
+        )
+        return 2
+    if args.url is not None and args.user == ANONYMOUS and args.ip is None:
+        sys.stderr.write(
+            "kafka-quota-proxy explain: --url: in a queue, who does not log in goes by client-id and address; give "
+            "--ip, or --user\n"
+        )
+        return 2
+    try:
+        ip = None if args.ip is None else parse_ip(args.ip)
+        now_ms = time_ns() // 1_000_000 if args.at is None else parse_instant_ms(args.at)
+        rules = rules_at(load(args.config), now_ms=now_ms)
+    except UnitError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --ip: {error}\n")
+        return 2
+    except TermsError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --at: {error}\n")
+        return 2
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except (OSError, ForeignStoreError) as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: the store cannot be read: {error}\n")
+        return 1
+    config = rules.config
+    found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
+    try:
+        queues = None if args.url is None else priority.ask(args.url, args.user, args.client_id, ip or "")
+    except priority.NotToldError as error:
+        sys.stderr.write(f"kafka-quota-proxy explain: --url {args.url}: {error}\n")
+        return 1
+    known_last = _known_last(config.store)
+    if args.json:
+        sys.stdout.write(as_json(found, config, known_last=known_last, queues=queues))
+        return 0
+    names = [listener.name for listener in config.listeners]
+    lines = (
+        *text.lines(found, max_throttle_time_ms=config.max_throttle_time_ms),
+        *hints.of_rules(config, known_last=known_last),
+        *(hints.of_queues(config) if queues is None else priority.lines(queues, names)),
+    )
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def _look_for_hosts(both: InForce) -> None:
+    # Here, for it loads asyncio, which this command has no need of else.
+    import asyncio
+
+    from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
+
+    async def find() -> Addresses:
+        return await Lookups().find(both.unknown_hosts)
+
+    both.know(asyncio.run(find()))
+
+
+def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
+    """Return the file with the rules that hold then, among them those that its store has now.
+
+    Raises:
+        OSError: The store cannot be read.
+        ForeignStoreError: Another program has written it.
+    """
+    store = loaded.config.store
+    both = InForce(loaded.config, name=str(store or ""), now_ms=now_ms)
+    if store is not None and store.path is not None and Path(store.path).exists():
+        restored = _looked_at(store.path, is_of_topic=store.topic is not None)
+        for fault in restored.faults:
+            sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.path}/{fault}\n")
+        if restored.left_out is not None:
+            sys.stderr.write(f"kafka-quota-proxy explain: {store.path}/{restored.left_out}\n")
+        both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
+        if both.unknown_hosts:
+            _look_for_hosts(both)
+        for host in sorted(both.unknown_hosts):
+            told = f"no address is known of {host}, which has quotas in the store"
+            sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
+    config = replace(loaded.config, quotas=both.quotas, ip_quotas=both.ip_quotas)
+    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=both.timed, now_ms=now_ms)
+
+
+def _looked_at(path: str, *, is_of_topic: bool) -> Restored:
+    """Read a store as the proxy does when it starts: what it knew of a topic last need not be all there."""
+    try:
+        return StoreDirectory(Path(path)).look(is_lenient=is_of_topic)
+    except ForeignStoreError as error:
+        if not is_of_topic:
+            raise
+        sys.stderr.write(f"kafka-quota-proxy explain: {path} cannot be read, and a start sets it aside: {error}\n")
+        return Restored({}, 0, None, (), ())
+
+
+def _known_last(store: Store | None) -> str | None:
+    """Return the directory with what this machine knew last of a store's topic; None where there is nothing."""
+    return store.path if store is not None and store.path is not None and Path(store.path).exists() else None

@@ -1,0 +1,128 @@
+"""What a person reads."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, QuotaRule
+from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, AtListener, Explanation, IpVerdict, Verdict
+from kafka_quota_proxy.proxy.cli.explanation.shown import OWN_RULE, entity, limit_of, number
+from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
+
+_UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+
+def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
+    """Yield the lines of all of it."""
+    client = f"client-id {found.client_id}" if found.client_id else "no client-id"
+    yield f"user {found.user}, {client}"
+    if found.charged_user != found.user:
+        yield f"  folded       charged as user {found.charged_user} (principals.fold)"
+    if found.is_exempt:
+        yield "  exempt       no quota holds for this user (principals.exempt)"
+    else:
+        yield from _client_lines(found, max_throttle_time_ms)
+    if found.of_ip is not None:
+        yield ""
+        yield from _ip_lines(found.of_ip)
+
+
+def _client_lines(found: Explanation, bound_ms: int | None) -> Iterator[str]:
+    bound = "without bound" if bound_ms is None else f"at most {bound_ms / 1_000:g} s each"
+    yield f"  pauses       {bound} (max_throttle_time)"
+    for verdict in found.verdicts:
+        yield ""
+        yield from _verdict_lines(verdict)
+
+
+def _verdict_lines(verdict: Verdict) -> Iterator[str]:
+    if verdict.rule is None or verdict.level is None:
+        yield f"{verdict.key}: not limited"
+        if verdict.why:
+            yield f"  why          {verdict.why}"
+    else:
+        yield f"{verdict.key}: {_amount(verdict.key, verdict.limit)}"
+        yield f"  rule         {_words(entity(verdict.rule))} ({verdict.rule.source})"
+        yield from (f"  time         {words}" for words in verdict.times)
+        yield f"  level        {verdict.level.number} of 8: {verdict.level.says}"
+        yield f"  bucket       {_sharing(verdict.bucket)}"
+        yield from _listener_lines(verdict)
+    for candidate in verdict.lost:
+        if candidate.rule is not None:
+            yield from _other_lines("lost", verdict.key, candidate.rule, candidate.level, candidate.reason)
+    for one in verdict.not_now:
+        yield from _other_lines("not now", verdict.key, one.rule, one.level, one.reason)
+
+
+def _other_lines(what: str, key: str, rule: QuotaRule, level: Level, reason: str) -> Iterator[str]:
+    """Yield what is said of a rule that does not hold for the client, and why."""
+    yield f"  {what:<12} {_words(entity(rule))}, {_amount(key, limit_of(key, rule))} ({rule.source})"
+    yield f"               level {level.number}: {reason}"
+
+
+def _listener_lines(verdict: Verdict) -> Iterator[str]:
+    for at in verdict.at_listeners:
+        if at.enforcement is None:
+            yield f"  listener     {at.listener}: not limited (inter_broker)"
+            continue
+        yield f"  listener     {at.listener}: {at.enforcement.value}, {_manner(at)}"
+        if at.max_fetch_bytes is not None:
+            yield f"               the max_bytes of a fetch is lowered to {_size(at.max_fetch_bytes)}"
+
+
+def _manner(at: AtListener) -> str:
+    if at.shaping is not None:
+        return at.shaping.value
+    return "closes nothing" if at.enforcement is Enforcement.OBSERVE else "closes what is too many"
+
+
+def _ip_lines(found: IpVerdict) -> Iterator[str]:
+    rule, lost = found.rule, found.lost
+    if rule is None:
+        yield f"{OF_IPS} of {found.ip}: not limited"
+    else:
+        yield f"{OF_IPS} of {found.ip}: {_amount(OF_IPS, rule.connection_creation_rate)}"
+        yield f"  rule         ip {rule.ip} ({rule.source})"
+        yield from (f"  time         {words}" for words in found.times)
+        yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
+    if lost is not None:
+        yield f"  lost         ip {lost.ip}, {_amount(OF_IPS, lost.connection_creation_rate)} ({lost.source})"
+        yield f"               {OWN_RULE}"
+    for one, reason in found.not_now:
+        yield f"  not now      ip {one.ip}, {_amount(OF_IPS, one.connection_creation_rate)} ({one.source})"
+        yield f"               {reason}"
+
+
+def _sharing(bucket: Tags) -> str:
+    if bucket.user and bucket.client_id:
+        return f"user {bucket.user} with client-id {bucket.client_id}; all such connections to a broker share it"
+    if bucket.user:
+        return f"user {bucket.user}; shared by its client-ids at a broker, but those with a rule of user and client-id"
+    return f"client-id {bucket.client_id}; shared by all users at a broker, but those with a rule of their own"
+
+
+def _words(entity: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {name}" for key, name in entity.items())
+
+
+def _amount(key: str, limit: float | None) -> str:
+    if limit is None or limit >= UNLIMITED:
+        return "unlimited"
+    return _WORDS[key](limit) if key in _WORDS else f"{_size(int(limit))} per second"
+
+
+# By key; bytes per second where there is none.
+_WORDS: Final[Mapping[str, Callable[[float], str]]] = {
+    QuotaKind.REQUEST.value: lambda limit: f"{number(limit)} % of a thread's time",
+    QuotaKind.REQUEST_RATE.value: lambda limit: f"{number(limit)} requests per second",
+    QuotaKind.MUTATION.value: lambda limit: f"{number(limit)} partitions per second, created or deleted",
+    CONNECTIONS.label: lambda limit: f"{number(limit)} connections open at once",
+    OF_IPS: lambda limit: f"{number(limit)} connections per second",
+}
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in _UNITS:
+        if size_bytes >= factor:
+            return f"{size_bytes} bytes ({size_bytes / factor:.4g} {unit})"
+    return f"{size_bytes} bytes"

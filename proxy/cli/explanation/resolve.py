@@ -1,0 +1,170 @@
+"""What holds for a client: rules are resolved and buckets made as the proxy does it.
+
+As for one that comes at time 0 of the proxy's clock, under the rules that hold at the instant of ``Rules``.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
+from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, NotNow, Rules, Verdict
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
+from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import Candidate, Limits, QuotaKind, RuleTable, bounded
+from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
+from kafka_quota_proxy.proxy.quota.rule_terms import in_force
+from kafka_quota_proxy.proxy.quota.timing import until_when, why_not
+
+_OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have any number"
+
+
+def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
+    """Resolve what holds for a client. ``client_id`` is "" for one that sends none, ``ip`` as ``parse_ip`` gives it."""
+    principals = rules.config.principals
+    charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
+    of_connections = _of_connections(
+        rules, user=charged_user, client_id=client_id, is_exempt=is_exempt, is_broker=user in principals.brokers
+    )
+    found = [*_of_buckets(rules, user, charged_user, client_id), (CONNECTIONS, of_connections)]
+    return Explanation(
+        user=user,
+        client_id=client_id,
+        charged_user=charged_user,
+        is_exempt=is_exempt,
+        verdicts=tuple(
+            _with_times(verdict, rules, kind, user=charged_user, client_id=client_id) for kind, verdict in found
+        ),
+        of_ip=None if ip is None else _of_ip(rules, ip),
+    )
+
+
+def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[Limits, Verdict]]:
+    """Resolve each kind of which something is charged."""
+    config = rules.config
+    # Listeners in front of one broker share its buckets; what differs between them is how, not how much.
+    quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
+    buckets_at = [
+        (listener, quotas.buckets(principal=user, client_id=client_id, now_ms=0)) for listener, quotas in quotas_at
+    ]
+    for index, manager in enumerate(quotas_at[0][1].managers):
+        buckets = [(listener, buckets[index]) for listener, buckets in buckets_at]
+        candidates = manager.table.explain(user=charged_user, client_id=client_id)
+        yield manager.kind, _verdict(rules, manager, buckets, candidates)
+
+
+def _verdict(
+    rules: Rules,
+    manager: ClientQuotaManager,
+    buckets_at: Sequence[tuple[Listener, Bucket]],
+    candidates: Iterable[Candidate],
+) -> Verdict:
+    bucket = buckets_at[0][1]
+    return Verdict(
+        key=bucket.kind.value,
+        rule=_with_line(bucket.rule, rules),
+        level=bucket.level,
+        limit=manager.limit_of(bucket),
+        bucket=bucket.tags,
+        at_listeners=tuple(_at_listener(listener, bucket, rules) for listener, bucket in buckets_at),
+        lost=_lost(candidates, rules),
+    )
+
+
+def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, client_id: str) -> Verdict:
+    """Return the verdict with what the time has to do with it."""
+    now_ms = rules.now_ms
+    winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
+    of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
+    out_of_time = RuleTable(kind, [rule for rule in of_clients if _is_silent(rule, kind, now_ms)])
+    return replace(
+        verdict,
+        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        not_now=tuple(
+            NotNow(rule=candidate.rule, level=candidate.level, reason=why_not(candidate.rule, now_ms=now_ms))
+            for candidate in out_of_time.explain(user=user, client_id=client_id)
+            if candidate.rule is not None
+        ),
+    )
+
+
+def _is_silent(rule: QuotaRule, kind: Limits, now_ms: int) -> bool:
+    held = in_force(rule, now_ms=now_ms)
+    return held is None or kind.limit_of(held) is None
+
+
+def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
+    """Resolve how many connections a client may have open: nothing is charged for them, so there is no bucket.
+
+    Brokers may have any number, as in ``Account.count``.
+    """
+    table = RuleTable(CONNECTIONS, rules.config.quotas)
+    found = table.resolve(user=bounded(user), client_id=bounded(client_id))
+    is_free = is_exempt or is_broker
+    rule = None if is_free else found.rule
+    return Verdict(
+        key=CONNECTIONS.label,
+        rule=rule,
+        level=found.level if rule else None,
+        limit=found.limit if rule else None,
+        bucket=found.tags,
+        at_listeners=tuple(
+            AtListener(
+                listener=listener.name,
+                enforcement=(
+                    None
+                    if listener.inter_broker
+                    else (rule.enforcement if rule else None) or listener.enforcement or rules.config.enforcement
+                ),
+                shaping=None,
+                max_fetch_bytes=None,
+            )
+            for listener in rules.config.listeners
+        ),
+        lost=() if is_free else _lost(table.explain(user=user, client_id=client_id), rules),
+        why=_OF_BROKERS if is_broker else "",
+    )
+
+
+def _of_ip(rules: Rules, ip: str) -> IpVerdict:
+    found = {rule.ip: rule for rule in rules.config.ip_quotas}
+    own, for_others = found.get(ip), found.get(DEFAULT)
+    rule, now_ms = own or for_others, rules.now_ms
+    timed = {rule.ip: rule for rule in rules.timed.values() if isinstance(rule, IpRule)}
+    winner = timed.get(rule.ip) if rule else None
+    return IpVerdict(
+        ip=ip,
+        rule=rule,
+        lost=for_others if own else None,
+        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        not_now=tuple(
+            (one, why_not(one, now_ms=now_ms))
+            for one in (timed.get(ip), timed.get(DEFAULT))
+            if one is not None and in_force(one, now_ms=now_ms) is None
+        ),
+    )
+
+
+def _lost(candidates: Iterable[Candidate], rules: Rules) -> tuple[Candidate, ...]:
+    return tuple(
+        replace(candidate, rule=_with_line(candidate.rule, rules))
+        for candidate in candidates
+        if candidate.rule is not None and not candidate.wins
+    )
+
+
+def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener:
+    enforcement = bucket.enforcement or listener.enforcement or rules.config.enforcement
+    is_capped = bucket.kind is QuotaKind.FETCH and bucket.is_limited and enforcement is not Enforcement.OBSERVE
+    return AtListener(
+        listener=listener.name,
+        enforcement=enforcement,
+        shaping=bucket.shaping,
+        max_fetch_bytes=bucket.max_fetch_bytes if is_capped else None,
+    )
+
+
+def _with_line(rule: QuotaRule | None, rules: Rules) -> QuotaRule | None:
+    """Return the rule with FILE:LINE as its source, also one that stands for a static default under ``kafka``."""
+    return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source)) if rule else None

@@ -1,0 +1,116 @@
+"""The log: standard library logging to stderr, as text for people or as JSON lines for machines.
+
+    2026-01-01T12:00:00.000Z WARNING server.server cannot reach upstream ...
+    {"time": "2026-01-01T12:00:00.000Z", "level": "warning", "logger": "server.server", "message": "..."}
+
+Times are UTC. Each record is one line: what a client can put into a message (a client-id with a line feed) must not be
+able to forge a second one.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+from kafka_quota_proxy.config.model import Log, LogFormat
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+# What every record has: the rest of its attributes came in through ``extra``.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
+
+
+def configure_logging(log: Log) -> None:
+    """Send the root logger to stderr, in the form and from the level that ``log`` says. Harmless when repeated."""
+    handler = _StderrHandler()
+    handler.setFormatter(JsonFormatter() if log.format is LogFormat.JSON else TextFormatter())
+    root = logging.getLogger()
+    for old in [known for known in root.handlers if isinstance(known, _StderrHandler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(_LEVELS.get(log.level.lower(), logging.INFO))
+    # A full disk or a closed pipe behind stderr must not become tracebacks in the middle of the data path.
+    logging.raiseExceptions = False
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger and message; an exception follows on indented lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        line = f"{_time(record)} {record.levelname} {_logger(record)} {_one_line(_message(record))}"
+        exception = _exception(record)
+        return f"{line}\n  {exception.replace(chr(10), chr(10) + '  ')}" if exception else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, exception where there is one, and what ``extra`` held."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line of JSON."""
+        fields: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": _logger(record),
+            "message": _message(record),
+        }
+        exception = _exception(record)
+        if exception:
+            fields["exception"] = exception
+        fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD | _FIELDS}
+        try:
+            return json.dumps(fields, default=_text, allow_nan=False)
+        except (TypeError, ValueError):
+            # A key that is no string, a value that holds itself, NaN: all of it as text.
+            return json.dumps({str(key): _text(value) for key, value in fields.items()})
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to what ``sys.stderr`` was when it was made."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03d}Z"
+
+
+def _logger(record: logging.LogRecord) -> str:
+    return record.name.removeprefix("kafka_quota_proxy.proxy.")
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - arguments that do not fit are a fault of ours, and no reason to be silent
+        return f"{_text(record.msg)} {_text(record.args)} ({type(error).__name__} while formatting)"
+
+
+def _exception(record: logging.LogRecord) -> str:
+    if record.exc_info:
+        return logging.Formatter().formatException(record.exc_info)
+    return record.exc_text or ""
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - whatever a value's __str__ does, the line is written
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+def _one_line(message: str) -> str:
+    return message.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n") if _breaks(message) else message
+
+
+def _breaks(message: str) -> bool:
+    return "\n" in message or "\r" in message

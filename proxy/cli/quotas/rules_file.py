@@ -1,0 +1,185 @@
+"""Rules as a file: a list ``quotas:``, as a configuration has it, or JSON, as the admin port tells it.
+
+YAML is for people, and for a configuration to take over. It cannot say everything that a store may hold: there
+``<default>`` is the default entity and never a name, an address is an IP address in its usual form, and a limit is
+2147483647 at the most where it is no byte rate. JSON can.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kafka_quota_proxy.config.document import parse
+from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, UnitError
+from kafka_quota_proxy.config.limits import LIMIT_KEYS, parse_limit
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
+from kafka_quota_proxy.config.terms import terms_of, written_terms
+from kafka_quota_proxy.config.units import parse_ip
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import in_order, shown_limit
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError, read_rules, written_rule
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule
+
+Rules = Mapping[Entity, StoredRule]
+
+# What stands for listeners where there are only quotas: a configuration has one at least.
+_LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
+_OF_IPS: Final = "connection_creation_rate"
+_EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
+
+
+# -- written
+
+
+def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
+    """Yield the lines of a file of these rules, each with a word behind it where there is one.
+
+    What YAML cannot say, see ``not_in_yaml``, is a comment.
+    """
+    yield "quotas:"
+    count = 0
+    for entity, rule, why in rules:
+        reason = not_in_yaml(entity, rule)
+        if reason is not None:
+            yield f"  # left out: {_mapping(entity, rule)}: {reason}"
+        else:
+            count += 1
+            yield f"  - {_mapping(entity, rule)}" + (f"  # {why}" if why else "")
+    if not count:
+        yield "  []"
+
+
+def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
+    """Return why YAML cannot say whom a rule is for, or what it limits; None where it can."""
+    return _not_a_name(entity) or _not_a_limit(rule)
+
+
+def _not_a_name(entity: Entity) -> str | None:
+    for kind, name in zip(ENTITY_TYPES, entity, strict=True):
+        if name is None or isinstance(name, Default):
+            continue
+        if name == DEFAULT.value:
+            return f"the name of a {kind} is {DEFAULT.value}, which in YAML is the default; JSON can tell them apart"
+        if len(name.encode()) > MAX_NAME_BYTES:
+            return f"the name of a {kind} has more than {MAX_NAME_BYTES} bytes"
+        if kind == IP and _usual(name) != name:
+            return "an address in YAML is an IP address in its usual form; JSON takes hosts, too"
+    return None
+
+
+def _not_a_limit(rule: StoredRule) -> str | None:
+    # A file takes Kafka's "no limit" at the most, its Admin API more.
+    for key, value in in_order(rule.limits):
+        if key not in LIMIT_KEYS:
+            return f"{key} is not known here"
+        text = shown_limit(key, value)
+        try:
+            parse_limit(key, int(text) if text.isdecimal() else text)
+        except UnitError as error:
+            return f"{key} is beyond what YAML takes: {error}"
+    return None
+
+
+def as_json(rules: Iterable[tuple[Entity, StoredRule]]) -> Iterator[str]:
+    """Yield the lines of a file of these rules."""
+    yield '{"rules":['
+    lines = [written_rule(entity, rule) for entity, rule in rules]
+    yield from (f"{line}," for line in lines[:-1])
+    yield from lines[-1:]
+    yield "]}"
+
+
+def _usual(ip: str) -> str | None:
+    try:
+        return parse_ip(ip)
+    except UnitError:
+        return None
+
+
+def _mapping(entity: Entity, rule: StoredRule) -> str:
+    names = zip(ENTITY_TYPES, entity, strict=True)
+    parts = [f"{kind}: {_name(name)}" for kind, name in names if name is not None]
+    parts += [f"{key}: {shown_limit(key, value)}" for key, value in in_order(rule.limits)]
+    parts += [f"{key}: {_flow(value)}" for key, value in written_terms(rule.terms).items()]
+    return "{" + ", ".join(parts) + "}"
+
+
+def _name(name: str | Default) -> str:
+    return str(name) if isinstance(name, Default) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as YAML, in quotes; of what YAML cannot hold as it is, the escape."""
+    escaped = "".join(
+        f"\\{one}" if one in '"\\' else one if one.isprintable() and ord(one) < 0x10000 else f"\\U{ord(one):08x}"
+        for one in text
+    )
+    return f'"{escaped}"'
+
+
+def _flow(value: object) -> str:
+    """Return a term as YAML in one line."""
+    if isinstance(value, Mapping):
+        parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
+        return "{" + ", ".join(parts) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_flow(each) for each in value) + "]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float)
+
+
+def _limit(key: str, value: object) -> str:
+    return shown_limit(key, float(value))  # type: ignore[arg-type]
+
+
+# -- read
+
+
+def read(data: bytes, *, file: str) -> Rules:
+    """Return the rules of a file of either form.
+
+    Raises:
+        ConfigError: With every fault, as FILE:LINE: KEY: what is wrong.
+    """
+    if _is_json(data):
+        return _read_json(data, file)
+    document = parse(data.decode("utf-8", "replace"), file=file)
+    keys = document.data if isinstance(document.data, dict) else {}
+    others = [key for key in keys if key != "quotas"]
+    if "quotas" not in keys or others:
+        line = document.line((others[0],)) if others else 1
+        message = f"is not imported; only quotas are: a file that has nothing but {_EXAMPLE}"
+        raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
+    # Behind the rest, so that the lines of faults stay what they are.
+    return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "rules" in found
+
+
+def _read_json(data: bytes, file: str) -> Rules:
+    try:
+        return {entity: rule for entity, rule, _ in read_rules(data, is_file=True)}
+    except JsonFormError as error:
+        key, _, message = str(error).partition(": ")
+        raise InvalidConfigError([Fault(file=file, line=1, key=key, message=message)]) from error
+
+
+def _of(config: ProxyConfig) -> Rules:
+    rules: dict[Entity, StoredRule] = {}
+    for rule in config.quotas:
+        given = {key: getattr(rule, key) for key in CLIENT_QUOTAS}
+        limits = {key: float(limit) for key, limit in given.items() if limit is not None}
+        rules[Entity(rule.user, rule.client_id)] = StoredRule(limits=limits, terms=terms_of(rule))
+    for of_ip in config.ip_quotas:
+        limits = {_OF_IPS: of_ip.connection_creation_rate}
+        rules[Entity(ip=of_ip.ip)] = StoredRule(limits=limits, terms=terms_of(of_ip))
+    return rules

@@ -1,0 +1,234 @@
+"""A report of a reassignment for a person, as lines, and for a script, as an object. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kafka_quota_proxy.proxy.cli.reassignment.model import Estimate, Holder, Report, Row, Side, Source, Verdict
+from kafka_quota_proxy.proxy.cli.reassignment.phrases import clock_text, duration_text, rate_text, size_text
+
+_BAR: Final = 24
+_FILLED, _EMPTY = "█", "░"
+_HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", "time left", "ends")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What the operator wants to know besides."""
+
+    throttle: float | None = None  # "what if it were this": bytes per second
+    by_ms: float | None = None  # "which throttle ends in this time", from now on
+    by: str = ""  # that, in his words
+
+
+def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the report; ``now`` is the local time of its last sample."""
+    yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
+    yield summary(report, now=now)
+    yield from _too_low(report)
+    yield from _answers(report, now=now, question=question)
+    yield from notes
+
+
+def summary(report: Report, *, now: datetime) -> str:
+    """Return the whole of it in a line."""
+    rate = "…" if report.rate is None else rate_text(report.rate)
+    return (
+        f"in all: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
+        f"{rate} copied, {rate_text(report.incoming_rate)} incoming, {_end(report.verdict, report.time_left_ms, now)}"
+    )
+
+
+def bar(report: Report) -> str:
+    """Return how much has arrived, as a bar."""
+    filled = int(_done(report) * _BAR)
+    return f"[{_FILLED * filled}{_EMPTY * (_BAR - filled)}] {_percent(report)}"
+
+
+def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the report in bytes, bytes per second and milliseconds; null is "for ever", "not known" or "no limit".
+
+    Args:
+        report: What to tell.
+        time_ms: When it was, in milliseconds since 1970 (UTC).
+        question: What is asked besides.
+        notes: What else there is to say.
+    """
+    told: dict[str, Any] = {
+        "time_ms": time_ms,
+        "sampled_ms": report.span_ms,
+        "state": _word(report.verdict),
+        **_fields(report, time_ms),
+        "moves": [
+            {"topic": row.topic, "broker": row.follower, "partitions": row.partitions, "state": _word(row.verdict)}
+            | _fields(row, time_ms)
+            | {"limit": row.limit}
+            for row in report.rows
+        ],
+        "throttles": [_throttle(estimate) for estimate in report.estimates if estimate.limit is not None],
+        "smallest_rate": report.smallest_rate,
+        "notes": list(notes),
+    }
+    if question.throttle is not None:
+        told["what_if"] = {
+            "throttle": question.throttle,
+            "time_left_ms": _whole(report.time_left_at_ms(question.throttle)),
+        }
+    if question.by_ms is not None:
+        told["by"] = {"time_left_ms": _whole(question.by_ms), "rate": report.rate_to_end_in(question.by_ms)}
+    return told
+
+
+def _throttle(estimate: Estimate) -> dict[str, Any]:
+    load = estimate.load
+    return {
+        "side": load.holder.side.value,
+        "leader": load.holder.leader,
+        "follower": load.holder.follower,
+        "path": load.holder.path or None,
+        "source": estimate.source.value if estimate.source else None,
+        "limit": estimate.limit,
+        "rate": estimate.rate,
+        "incoming_rate": load.incoming_rate,
+        "in_sync_rate": load.in_sync_rate,
+        "left_bytes": load.left_bytes,
+        "state": _word(estimate.verdict),
+        "time_left_ms": _whole(estimate.time_left_ms),
+        "smallest_rate": load.smallest_rate,
+    }
+
+
+def _fields(one: Report | Row, time_ms: int) -> dict[str, Any]:
+    time_left_ms = _whole(one.time_left_ms)
+    return {
+        "left_bytes": one.left_bytes,
+        "size_bytes": one.size_bytes,
+        "done_percent": round(_done(one) * 100, 2),
+        "rate": one.rate,
+        "incoming_rate": one.incoming_rate,
+        "time_left_ms": time_left_ms,
+        "ends_at_ms": None if time_left_ms is None else time_ms + time_left_ms,
+    }
+
+
+def _cells(row: Row, now: datetime) -> tuple[str, ...]:
+    time_left = "…" if row.verdict is Verdict.UNKNOWN else _word(row.verdict)
+    ends = ""
+    if row.verdict is Verdict.ENDS and row.time_left_ms is not None:
+        time_left, ends = duration_text(row.time_left_ms), clock_text(now, row.time_left_ms)
+    elif row.verdict is Verdict.TOO_LOW:
+        time_left = "never"
+    return (
+        row.topic,
+        f"broker {row.follower}",
+        size_text(row.left_bytes),
+        _percent(row),
+        "…" if row.rate is None else rate_text(row.rate),
+        "none" if row.limit is None else rate_text(row.limit),
+        rate_text(row.incoming_rate),
+        time_left,
+        ends,
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows with columns as wide as they must be; words to the left, numbers to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
+        numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        yield "  ".join([*words, *numbers]).rstrip()
+
+
+def _too_low(report: Report) -> Iterator[str]:
+    """Yield why it never ends; what holds for a leader and its follower alike is said once."""
+    said: dict[str, list[str]] = {}
+    for estimate in report.estimates:
+        if estimate.verdict is Verdict.TOO_LOW:
+            said.setdefault(_reason(estimate), []).append(_who(estimate.load.holder))
+    for reason, whom in said.items():
+        yield f"{', '.join(whom)}: {reason}"
+    if len(said) > 1:
+        yield f"with a throttle above {rate_text(report.smallest_rate)} at all of them it would end"
+
+
+def _reason(estimate: Estimate) -> str:
+    load = estimate.load
+    incoming = load.incoming_rate + load.in_sync_rate
+    parts = f"incoming {rate_text(incoming)}"
+    if load.in_sync_rate:
+        parts += f" ({rate_text(load.in_sync_rate)} of it to replicas in sync, which the throttle counts as well)"
+    if estimate.limit is None:
+        return f"no throttle, yet too slow: {parts} is above the {_rate(estimate)} that are copied, this never ends"
+    if incoming >= estimate.limit:
+        than = f"the throttle {rate_text(estimate.limit)}"
+    else:
+        than = f"the {_rate(estimate)} that come through the throttle {rate_text(estimate.limit)}"
+    return (
+        f"too low: {parts} is above {than}{_whose(estimate.source)}, this never ends; "
+        f"above {rate_text(load.smallest_rate)} it would"
+    )
+
+
+def _rate(estimate: Estimate) -> str:
+    return rate_text((estimate.rate or 0.0) + estimate.load.in_sync_rate)
+
+
+def _answers(report: Report, *, now: datetime, question: Question) -> Iterator[str]:
+    if question.throttle is not None:
+        time_left_ms = report.time_left_at_ms(question.throttle)
+        said = (
+            f"never end: any rate above {rate_text(report.smallest_rate)} would"
+            if time_left_ms is None
+            else f"end in {duration_text(time_left_ms)}, at {clock_text(now, time_left_ms)}"
+        )
+        yield f"at {rate_text(question.throttle)} it would {said}"
+    if question.by_ms is not None:
+        yield f"to end {question.by} it takes {rate_text(report.rate_to_end_in(question.by_ms))}"
+
+
+def _who(holder: Holder) -> str:
+    match holder.side:
+        case Side.LEADER:
+            return f"leader {holder.leader}"
+        case Side.FOLLOWER:
+            return f"broker {holder.follower}"
+        case Side.PATH:
+            return f"path {holder.path}"
+
+
+def _whose(source: Source | None) -> str:
+    return f" of the {source.value}" if source else ""
+
+
+def _word(verdict: Verdict) -> str:
+    return verdict.value
+
+
+def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
+    match verdict:
+        case Verdict.ENDS:
+            left = time_left_ms or 0.0
+            return f"ends in {duration_text(left)}, at {clock_text(now, left)}"
+        case Verdict.TOO_LOW:
+            return "never ends"
+        case Verdict.STANDS_STILL:
+            return "stands still: nothing is copied"
+        case Verdict.UNKNOWN:
+            return "not watched for long enough to say when it ends"
+
+
+def _done(one: Report | Row) -> float:
+    """Return the part that has arrived, 0 to 1."""
+    return 1.0 if one.size_bytes == 0 else min(1.0, max(0.0, 1 - one.left_bytes / one.size_bytes))
+
+
+def _percent(one: Report | Row) -> str:
+    return f"{int(_done(one) * 1_000) / 10:.1f} %"  # rounded down: 100 is all of it
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else round(number)

@@ -1,0 +1,286 @@
+"""What a cluster tells of its reassignments, through an admin client. Nothing here writes to it.
+
+Asked are the controller (which partitions move), any broker (leaders, replicas in sync, lists of throttled replicas),
+and every broker that a partition comes from or goes to (sizes of logs, rates). That takes DESCRIBE and DESCRIBE_CONFIGS
+on the cluster and the topics, as ``kafka-reassign-partitions.sh --list`` and ``kafka-configs.sh --describe`` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from kafka.admin import ConfigResource
+
+from kafka_quota_proxy.config.model import UNLIMITED, ProxyConfig, Replication
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
+from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes
+from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
+    BrokerConfigs,
+    ClusterThrottles,
+    bursts,
+    cluster_limits,
+    file_limits,
+    spread,
+    unlisted,
+    untold,
+)
+from kafka_quota_proxy.proxy.replication.cluster_view import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
+
+_CONFIGS_EVERY_MS: Final = 2_000
+# The controller knows that a reassignment is over before every broker has heard that its replica is in sync.
+_SETTLED_MS: Final = 5_000
+_RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
+_FETCH_BYTES: Final = "replica.fetch.max.bytes"
+_WINDOWS: Final = "replication.quota.window.num"
+_WINDOW_S: Final = "replication.quota.window.size.seconds"
+_OF_BROKERS: Final = (LEADER_RATE, FOLLOWER_RATE, _RESPONSE_BYTES, _FETCH_BYTES, _WINDOWS, _WINDOW_S)
+_OF_TOPICS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+_UNKNOWN_TOPIC: Final = 3  # UNKNOWN_TOPIC_OR_PARTITION: it was deleted meanwhile
+
+# As kafka-python gives them: the fields of Kafka's messages.
+_Fields: TypeAlias = Mapping[str, Any]
+_Partition: TypeAlias = tuple[str, int]
+
+
+class Admin(Protocol):
+    """What is used of kafka-python's ``KafkaAdminClient``."""
+
+    def list_partition_reassignments(self) -> Mapping[Any, _Fields]:
+        """Return replicas, adding_replicas and removing_replicas of each (topic, partition) that moves."""
+
+    def describe_topics(self, topics: Sequence[str]) -> Sequence[_Fields]:
+        """Return the topics of a Metadata response."""
+
+    def describe_log_dirs(
+        self, topic_partitions: Mapping[str, Sequence[int]], brokers: Sequence[int]
+    ) -> Sequence[_Fields]:
+        """Return the log directories of each broker."""
+
+    def describe_configs(self, config_resources: Sequence[Any], *, config_filter: str) -> Mapping[str, Any]:
+        """Return configs by kind of resource, its name and key."""
+
+
+class ReadingError(Exception):
+    """The cluster answered, but not with what has to be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What was read at one moment."""
+
+    sample: Sample
+    limits: tuple[Limit, ...]
+    arrived: tuple[Move, ...]  # moves of the observation before that have ended well since
+    given_up: tuple[Move, ...]  # and those that were cancelled
+    unsure: tuple[Move, ...] = ()  # and those of which brokers do not agree yet
+    notes: tuple[str, ...]  # what is wrong with the throttles, in sentences
+
+
+class Reader:
+    """Reads one cluster again and again.
+
+    Args:
+        admin: Connected; calls block.
+        config: The operator's file, for the throttles that stand in it.
+        clock_ms: A clock that only goes forward, in milliseconds.
+        racks: Asks for the rack of each broker, by node id.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        config: ProxyConfig,
+        *,
+        clock_ms: Callable[[], int],
+        racks: Callable[[], Mapping[int, str | None]],
+    ) -> None:
+        self._admin = admin
+        self._replication = config.replication
+        self._leaders = _leaders_behind(config)
+        self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
+        self._clock_ms = clock_ms
+        self._ask_racks = racks
+        self._moves: Mapping[Move, Sizes] = {}
+        self._gone_since_ms: Mapping[Move, int] = {}  # of those that are unsure
+        self._throttles = ClusterThrottles()
+        self._racks: Mapping[int, str | None] = {}
+        self._throttles_at_ms: int | None = None
+        self._throttles_for: frozenset[Move] = frozenset()
+
+    def read(self) -> Observation:
+        """Ask the cluster.
+
+        Raises:
+            ReadingError: A broker does not tell the size of a log, or a topic cannot be described.
+            Exception: One of ``proxy.background.admin_client.ADMIN_ERRORS``: no answer.
+        """
+        moving = {
+            Move(partition.topic, partition.partition, follower)
+            for partition, change in self._admin.list_partition_reassignments().items()
+            for follower in change["adding_replicas"]
+        }
+        gone = (self._moves.keys() | self._gone_since_ms.keys()) - moving
+        partitions = self._partitions({move.topic for move in moving | gone})
+        moving = {move for move in moving if (move.topic, move.partition) in partitions}
+        moves = self._sizes(moving, partitions)
+        now_ms = self._clock_ms()
+        self._read_throttles(moves, now_ms)
+        arrived = {move for move in gone if _has_arrived(move, partitions)}
+        given_up = {move for move in gone - arrived if now_ms - self._gone_since_ms.get(move, now_ms) >= _SETTLED_MS}
+        unsure = gone - arrived - given_up
+        self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsure}
+        self._moves = moves
+        limits = tuple(self._limits(moves))
+        return Observation(
+            sample=Sample(time_ms=now_ms, moves=moves),
+            limits=limits,
+            arrived=tuple(sorted(arrived)),
+            given_up=tuple(sorted(given_up)),
+            unsure=tuple(sorted(unsure)),
+            notes=(
+                *untold(self._throttles),
+                *unlisted(moves, self._throttles),
+                *bursts(moves, limits, self._throttles),
+                *self._spread(moves),
+            ),
+        )
+
+    def _limits(self, moves: Mapping[Move, Sizes]) -> Iterable[Limit]:
+        yield from cluster_limits(moves, self._throttles)
+        if self._replication is not None:
+            yield from file_limits(moves, self._replication, leaders=self._leaders, racks=self._racks)
+
+    def _spread(self, moves: Mapping[Move, Sizes]) -> Iterable[str]:
+        if self._replication is None:
+            return ()
+        return spread(moves, self._replication, leaders=self._leaders, proxied=self._proxied)
+
+    def _partitions(self, topics: Iterable[str]) -> dict[_Partition, _Fields]:
+        names = sorted(topics)
+        if not names:
+            return {}
+        found: dict[_Partition, _Fields] = {}
+        for topic in self._admin.describe_topics(names):
+            if topic["error_code"] not in (0, _UNKNOWN_TOPIC):
+                raise ReadingError(f"topic {topic['name']} cannot be described: Kafka's error {topic['error_code']}")
+            for partition in topic["partitions"]:
+                found[topic["name"], partition["partition_index"]] = partition
+        return found
+
+    def _sizes(self, moving: Iterable[Move], partitions: Mapping[_Partition, _Fields]) -> dict[Move, Sizes]:
+        moves = sorted(moving)
+        wanted: dict[str, list[int]] = {}
+        brokers: set[int] = set()
+        for move in moves:
+            partition = partitions[move.topic, move.partition]
+            if partition["leader_id"] < 0:
+                raise ReadingError(f"{move.topic}-{move.partition} has no leader")
+            brokers |= {partition["leader_id"], move.follower}
+            if move.partition not in wanted.setdefault(move.topic, []):
+                wanted[move.topic].append(move.partition)
+        sizes = _log_sizes(self._admin.describe_log_dirs(wanted, sorted(brokers))) if moves else {}
+        return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
+
+    def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
+        """Read them anew where it is time, or where there are moves that were not there before."""
+        is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
+        if not moves or (is_fresh and moves.keys() <= self._throttles_for):
+            return
+        self._throttles_at_ms, self._throttles_for = now_ms, frozenset(moves)
+        brokers = sorted({sizes.leader for sizes in moves.values()} | {move.follower for move in moves})
+        topics = sorted({move.topic for move in moves})
+        found = self._admin.describe_configs(
+            [
+                *(ConfigResource("BROKER", str(broker), list(_OF_BROKERS)) for broker in brokers),
+                *(ConfigResource("TOPIC", topic, list(_OF_TOPICS)) for topic in topics),
+            ],
+            config_filter="all",
+        )
+        of_topics = {topic: _values(found["topic"].get(topic, {})) for topic in topics}
+        of_brokers = {broker: _values(found["broker"].get(str(broker), {})) for broker in brokers}
+        self._throttles = ClusterThrottles(
+            brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},
+            # A broker that tells has values for some of them, if only defaults.
+            unknown=tuple(broker for broker, values in of_brokers.items() if not values),
+            leader_replicas=_lists(of_topics, LEADER_REPLICAS),
+            follower_replicas=_lists(of_topics, FOLLOWER_REPLICAS),
+        )
+        if self._replication is not None and _names_racks(self._replication):
+            self._racks = self._ask_racks()
+
+
+def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
+    """Return the node ids of the brokers whose followers come through this proxy; None where the file does not say."""
+    believed = [listener for listener in config.listeners if listener.inter_broker]
+    node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
+    return node_ids if believed and all(listener.node_id is not None for listener in believed) else None
+
+
+def _names_racks(replication: Replication) -> bool:
+    return any(path.leader_rack is not None or path.follower_rack is not None for path in replication.paths)
+
+
+def _has_arrived(move: Move, partitions: Mapping[_Partition, _Fields]) -> bool:
+    partition = partitions.get((move.topic, move.partition))
+    return partition is not None and move.follower in partition["isr_nodes"]
+
+
+def _sizes_of(
+    move: Move, partition: _Fields, moves: Iterable[Move], sizes: Mapping[tuple[int, str, int], int]
+) -> Sizes:
+    leader = partition["leader_id"]
+    of_leader = sizes.get((leader, move.topic, move.partition))
+    if of_leader is None:
+        raise ReadingError(
+            f"broker {leader} does not tell the size of {move.topic}-{move.partition}: "
+            "the admin client needs DESCRIBE on the cluster"
+        )
+    on_their_way = {other.follower for other in moves if other[:2] == move[:2]}
+    return Sizes(
+        leader=leader,
+        leader_bytes=of_leader,
+        follower_bytes=sizes.get((move.follower, move.topic, move.partition), 0),  # it may not be there yet
+        in_sync_followers=len(set(partition["isr_nodes"]) - on_their_way - {leader}),
+    )
+
+
+def _log_sizes(brokers: Iterable[_Fields]) -> dict[tuple[int, str, int], int]:
+    """Return bytes by broker, topic and partition. A replica that moves between directories of a broker counts once."""
+    return {
+        (broker["broker"], topic["name"], partition["partition_index"]): partition["partition_size"]
+        for broker in brokers
+        for directory in broker["log_dirs"]
+        for topic in directory["topics"]
+        for partition in topic["partitions"]
+        if not partition["is_future_key"]
+    }
+
+
+def _values(configs: Mapping[str, _Fields]) -> dict[str, str]:
+    return {key: config["value"] for key, config in configs.items() if config["value"] is not None}
+
+
+def _lists(of_topics: Mapping[str, Mapping[str, str]], key: str) -> dict[str, ThrottledReplicas]:
+    return {topic: read_replicas(values[key])[0] for topic, values in of_topics.items() if values.get(key)}
+
+
+def _broker_configs(values: Mapping[str, str]) -> BrokerConfigs:
+    return BrokerConfigs(
+        leader_rate=_rate(values.get(LEADER_RATE)),
+        follower_rate=_rate(values.get(FOLLOWER_RATE)),
+        response_bytes=int(values.get(_RESPONSE_BYTES, BrokerConfigs().response_bytes)),
+        fetch_bytes=int(values.get(_FETCH_BYTES, BrokerConfigs().fetch_bytes)),
+        window_ms=int(values.get(_WINDOWS, "11")) * int(values.get(_WINDOW_S, "1")) * 1_000,
+    )
+
+
+def _rate(value: str | None) -> float | None:
+    return None if value is None or int(value) >= UNLIMITED else float(value)

@@ -1,0 +1,155 @@
+"""``kafka-quota-proxy rebalance``: how far a reassignment is, when it ends, and whether its throttle lets it end.
+
+Reads the cluster through an admin client, a few requests at a time, and writes nothing to it.
+"""
+
+import argparse
+import re
+import sys
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.errors import ConfigError, UnitError
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
+from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
+from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, connect, metadata_of, racks_in
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.display import JsonDisplay, LiveDisplay, PlainDisplay
+from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
+from kafka_quota_proxy.proxy.cli.reassignment.watch import Display, Follower, Plan
+from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
+
+_REFRESH_MS: Final = 1_000
+# A little more than the window of Kafka's replication quotas: what a follower is given evens out over that.
+_EVERY: Final = "12s"
+_TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rebalance``."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file: whom to ask, and its throttles")
+    parser.add_argument("--throttle", metavar="R", type=_rate, help="what if the throttle were R, such as 50MB")
+    parser.add_argument(
+        "--by", metavar="TIME", type=_by, help="which throttle ends by TIME: 06:00 (local time), or 2h from now"
+    )
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--watch", action="store_true", help="until it ends (default on a terminal)")
+    how_long.add_argument("--once", action="store_true", help="one report (default elsewhere, and with --json)")
+    parser.add_argument(
+        "--every",
+        metavar="DURATION",
+        type=_every_ms,
+        default=_EVERY,
+        help=f"rates are taken over so long before the first report, and between reports (default {_EVERY}); "
+        "on a terminal it reports each second",
+    )
+    parser.add_argument("--json", action="store_true", help="an object in a line for each report; bytes, milliseconds")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Report; return the exit status."""
+    try:
+        config = load(args.config).config
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    clock = SystemClock()
+    is_live = not args.json and not args.once and sys.stdout.isatty()
+    plan = Plan(
+        first_ms=0 if is_live else args.every,
+        every_ms=_REFRESH_MS if is_live else args.every,
+        goes_on=is_live or args.watch,
+        throttle=args.throttle,
+        by=None if args.by is None else deadline(args.by.when, clock.local()),
+        by_words="" if args.by is None else args.by.words,
+    )
+    display: Display = PlainDisplay(sys.stdout, sys.stderr)
+    if args.json:
+        display = JsonDisplay(sys.stdout, sys.stderr)
+    elif is_live:
+        display = LiveDisplay(sys.stdout)
+    try:
+        return _follow(config, clock=clock, display=display, plan=plan)
+    except (*ADMIN_ERRORS, ReadingError) as error:
+        sys.stderr.write(f"kafka-quota-proxy rebalance: {type(error).__name__}: {error}\n")
+        return 1
+    except KeyboardInterrupt:  # before there was anything to tell
+        return 1
+
+
+def _follow(config: ProxyConfig, *, clock: "SystemClock", display: Display, plan: Plan) -> int:
+    settings = config.replication.admin_client if config.replication else AdminClient()
+    with closing(connect(settings, servers_of(config.listeners))) as admin:
+        reader = Reader(
+            admin, config, clock_ms=clock.now_ms, racks=lambda: racks_in(metadata_of(admin, has_topics=False))
+        )
+        follower = Follower(reader.read, failures=ADMIN_ERRORS, clock=clock, display=display, plan=plan)
+        try:
+            return follower.run()
+        except KeyboardInterrupt:
+            return follower.status
+
+
+class SystemClock:
+    """The machine's."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds of the monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
+
+    def local(self) -> datetime:
+        """Return the local time, with its zone."""
+        return datetime.now(UTC).astimezone()
+
+    def wait(self, duration_ms: int) -> None:
+        """Sleep."""
+        time.sleep(duration_ms / 1_000)
+
+
+def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
+    """Return when that is: so long from now, or the next time that clocks show it."""
+    if isinstance(by, timedelta):
+        return now + by
+    # Without a zone, so that it is the local time of that day, which may be a summer's.
+    today = datetime.combine(now.date(), by).astimezone()
+    return today if today > now else datetime.combine(now.date() + timedelta(days=1), by).astimezone()
+
+
+def _rate(text: str) -> float:
+    try:
+        return parse_rate(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class _By(NamedTuple):
+    when: time_of_day | timedelta
+    words: str  # what stands behind "to end"
+
+
+def _by(text: str) -> _By:
+    found = _TIME_OF_DAY.fullmatch(text)
+    if found:
+        return _By(time_of_day(int(found[1]), int(found[2])), f"by {text}")
+    try:
+        duration_ms = parse_duration_ms(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or a time of day, such as 06:00") from None
+    if not 0 < duration_ms <= 366 * 86_400_000:
+        raise argparse.ArgumentTypeError("must be above 0 and at most a year")
+    return _By(timedelta(milliseconds=duration_ms), f"within {text}")
+
+
+def _every_ms(text: str) -> int:
+    try:
+        every_ms = parse_duration_ms(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if every_ms < LEAST_SPAN_MS:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_SPAN_MS // 1_000}s at least: less makes no rate")
+    return every_ms

@@ -1,0 +1,114 @@
+"""``kafka-quota-proxy run``: the proxy itself."""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from kafka_quota_proxy.config.document import located
+from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
+from kafka_quota_proxy.config.load import Loaded, load
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.cli.checked_places import USAGE_LOG, usage_log_fault
+from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
+from kafka_quota_proxy.proxy.server.config_reloader import Reloader
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError
+
+log = logging.getLogger(__name__)
+
+# malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_TOP_PAD.
+_MALLOC_PARAMETERS = ((-1, 64 * 1024 * 1024), (-3, 32 * 1024 * 1024), (-2, 4 * 1024 * 1024))
+# The interpreter's default is 5 ms: that is how long a scrape in its thread could keep the loop waiting, each time.
+_SWITCH_INTERVAL_S = 0.0005
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``run``."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file; read again when it changes")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT, drain, and return the exit status; a second signal ends the drain."""
+    try:
+        loaded = load(args.config)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(loaded.config.log)
+    for warning in loaded.warnings:
+        log.warning("%s", warning)
+    if told := usage_log_fault(loaded.config):
+        log.warning("%s", located(args.config, USAGE_LOG, told, Severity.WARNING))
+    _raise_file_limit()
+    _keep_freed_memory()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    # Requests make and drop many small objects and no cycles; the defaults would look for some 50 times a second.
+    gc.set_threshold(50_000, 50, 50)
+    status = 0
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(args.config, loaded))
+    except* TlsFileError as errors:  # replaced since the check of the configuration, a moment ago
+        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
+        status = 1
+    except* MissingPackageError as errors:
+        sys.stderr.write("".join(f"kafka-quota-proxy: {fault}\n" for fault in errors.exceptions))
+        status = 1
+    except* StartError as errors:
+        _tell(errors, args.config)
+        status = 1
+    except* OSError as errors:
+        for fault in errors.exceptions:
+            sys.stderr.write(f"kafka-quota-proxy: {fault}\n")
+        status = 1
+    return status
+
+
+def _tell(errors: BaseExceptionGroup[StartError], file: Path) -> None:
+    """Print errors at the lines of their keys, as ``check`` prints those that it finds."""
+    for error in errors.exceptions:
+        if isinstance(error, StartError):
+            sys.stderr.write(f"{located(file, error.location, str(error))}\n")
+        else:
+            _tell(error, file)
+
+
+async def _serve(path: Path, loaded: Loaded) -> None:
+    loop = asyncio.get_running_loop()
+    server = Server(loaded.config)
+    reloader = Reloader(path, loaded, on_loaded=lambda new: server.apply(new.config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    loop.add_signal_handler(signal.SIGHUP, reloader.request)
+    admin = loaded.config.admin
+    with contextlib.ExitStack() as stack:
+        if admin is not None:
+            stack.enter_context(AdminServer(admin, server, reloader))
+        await server.run(beside=reloader.watch)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system lets this process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep what large reads free, instead of giving it back to the system after each of them.
+
+    Measured on frames of 1 MiB: 80 page faults per MB less, and a quarter of the CPU. Other C libraries: nothing to do.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for parameter, value in _MALLOC_PARAMETERS:
+            mallopt(parameter, value)

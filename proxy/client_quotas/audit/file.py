@@ -1,0 +1,100 @@
+"""The file of the audit log. Blocks; not for the loop.
+
+Lines are added to it and nothing else: what becomes of old ones is the operator's choice, not ours. It is looked for by
+its name with each write, so that who renames it (logrotate) finds the next line in a new file. A line is not synced to
+the disk: what a quota is, the store knows.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kafka_quota_proxy.config.errors import StartError
+from kafka_quota_proxy.proxy.background.disk_access import file_fault
+
+log = logging.getLogger(__name__)
+
+_AGAIN_AFTER_MS: Final = 60_000
+_MODE: Final = 0o640
+_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+class AuditFile:
+    """For one thread.
+
+    Attributes:
+        lost: Lines that could not be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.lost = 0
+        self._path = path
+        self._file = -1
+        self._is_torn = False  # the file ends in the middle of a line
+        self._told_ms = -_AGAIN_AFTER_MS
+
+    def open(self) -> None:
+        """Open the file, and make it where there is none.
+
+        Raises:
+            StartError: It cannot be.
+        """
+        try:
+            self._open()
+        except OSError as error:
+            told = file_fault(self._path) or f"{self._path} cannot be opened: {error.strerror or error}"
+            raise StartError(("store", "audit_log"), told) from error
+
+    def append(self, lines: Iterable[bytes], *, now_ms: int) -> None:
+        """Write lines, each with its newline. What cannot be written is counted, said, and lost.
+
+        ``now_ms`` is of a clock that does not step back.
+        """
+        written = list(lines)
+        try:
+            self._follow_name()
+            self._write(b"".join(written))
+        except OSError as error:
+            self.lost += len(written)
+            self.close()
+            if now_ms - self._told_ms >= _AGAIN_AFTER_MS:
+                self._told_ms = now_ms
+                log.error(  # noqa: TRY400 - a full disk needs no traceback
+                    "the audit log %s cannot be written: %s; quotas are changed all the same, and %d lines are lost",
+                    self._path, error.strerror or error, self.lost,
+                )  # fmt: skip
+
+    def close(self) -> None:
+        """Let go of the file."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            # It is closed whatever is said (see close(2)), and lines are not promised to be on the disk.
+            with suppress(OSError):
+                os.close(file)
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, _FLAGS, _MODE)
+        size_bytes = os.fstat(self._file).st_size
+        self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
+
+    def _follow_name(self) -> None:
+        """Open the file that has the name now."""
+        if self._file >= 0:
+            ours = os.fstat(self._file)
+            with suppress(FileNotFoundError):
+                found = self._path.stat()
+                if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino):
+                    return
+            self.close()
+        self._open()
+
+    def _write(self, data: bytes) -> None:
+        # A part of a line that a full disk has left stays what it is; the next one is a line of its own.
+        view = memoryview(b"\n" + data if self._is_torn else data)
+        written = 0
+        while written < len(view):
+            written += os.write(self._file, view[written:])
+        self._is_torn = False

@@ -1,0 +1,130 @@
+"""What a desk keeps book of: how many changes there may still be, what became of those asked for, and by whom.
+
+Blocks where it writes; ``write`` is for a thread, the rest for the loop.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from kafka_quota_proxy.config.model import Store
+from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
+from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
+from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines, sum_lines
+from kafka_quota_proxy.proxy.client_quotas.audit.summary import Sums
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import THROTTLING_QUOTA_EXCEEDED
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import RESULTS, Origin, Outcome
+
+log = logging.getLogger(__name__)
+
+# What was refused because there were too many.
+THROTTLED: Final = "throttled"
+COUNTED: Final = (*RESULTS, THROTTLED)
+_AGAIN_AFTER_MS: Final = 60_000
+
+
+def now_ms() -> int:
+    """Return the time of a clock that does not step back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Ledger:
+    """Of one proxy.
+
+    Attributes:
+        counts: Of entities, by what became of them: one of ``COUNTED``.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.counts: Counter[str] = Counter()
+        self._rate = store.changes_per_second
+        self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
+        self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
+        self._sums = Sums()
+        self._told_ms = -_AGAIN_AFTER_MS
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log."""
+        return self._audit is not None
+
+    @property
+    def owes_sums(self) -> bool:
+        """Whether there is something to ``write_sums`` of. For any thread."""
+        return self._sums.has_any
+
+    @property
+    def lost(self) -> int:
+        """How many lines of the audit log could not be written."""
+        return 0 if self._audit is None else self._audit.lost
+
+    def open(self) -> None:
+        """Open the audit log, before anybody is served.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self._audit is not None:
+            self._audit.open()
+
+    def wait_ms(self, origin: Origin) -> int:
+        """Return how long who asks has to wait before he may ask for something; 0: he may now."""
+        wait_ms = self._limit.wait_ms(now_ms=now_ms())
+        if wait_ms and now_ms() - self._told_ms >= _AGAIN_AFTER_MS:
+            self._told_ms = now_ms()
+            log.warning(
+                "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
+                "so are others meanwhile",
+                self._rate, origin.principal, wait_ms,
+            )  # fmt: skip
+        return wait_ms
+
+    def charge(self, changes: int) -> None:
+        """Take it that so many entities are changed; a request that changes nothing counts as one."""
+        self._limit.record(changes, now_ms=now_ms())
+
+    def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
+        """Count what became of a request."""
+        for outcome in outcomes:
+            is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
+            self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
+
+    def write(
+        self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
+    ) -> None:
+        """Write down what became of a request, where it is audited. What cannot be written is lost, and said."""
+        if self._audit is None:
+            return
+        now = now_ms()
+        lines = audit_lines(
+            outcomes,
+            origin,
+            self._sums,
+            is_dry_run=is_dry_run,
+            is_refused_whole=is_refused_whole,
+            now_ms=now,
+            unix_ms=unix_ms,
+        )
+        self._append(self._audit, lines, now)
+
+    def write_sums(self, *, is_end: bool = False) -> None:
+        """Write down what was summed up, if its second is over or this is the end; for the thread of ``write``."""
+        now = now_ms()
+        told = self._sums.take(now_ms=now, is_end=is_end)
+        if self._audit is not None and told:
+            self._append(self._audit, sum_lines(told), now)
+
+    def close(self) -> None:
+        """Let go of the audit log."""
+        if self._audit is not None:
+            self.write_sums(is_end=True)
+            self._audit.close()
+
+    def _append(self, audit: AuditFile, lines: Iterable[bytes], now: int) -> None:
+        written = list(lines)
+        # Most of a flood has none, and the file need not be looked for.
+        if written:
+            audit.append(written, now_ms=now)

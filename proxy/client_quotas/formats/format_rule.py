@@ -1,0 +1,63 @@
+"""Entities, limits and terms as a person reads them, in a line.
+
+Names are anybody's choice and go to a terminal: what is not plain is quoted, and no control character is written.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+from kafka_quota_proxy.config.limits import LIMIT_KEYS
+from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED, Default
+from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
+
+_PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
+_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
+_UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+
+def shown_entity(entity: Entity) -> str:
+    """Return ``user alice, client-id <default>``; a name that could be taken for something else in quotes."""
+    parts = zip(ENTITY_TYPES, entity, strict=True)
+    return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
+
+
+def shown_name(name: str | Default) -> str:
+    """Return a name, or ``<default>``."""
+    if isinstance(name, Default):
+        return str(DEFAULT)
+    return name if _PLAIN.fullmatch(name) and name.isprintable() else json.dumps(name)
+
+
+def shown_limit(key: str, value: float) -> str:
+    """Return a limit as a file takes it, with a unit where that is as exact; never rounded."""
+    if key in _BYTE_RATES and value == int(value):
+        # Kafka's "no limit", which a float rounds up.
+        whole = min(int(value), UNLIMITED)
+        return next((f"{whole // factor}{unit}" for unit, factor in _UNITS if whole % factor == 0), str(whole))
+    return shown_number(value)
+
+
+def shown_number(value: float) -> str:
+    """Return a number in digits alone, as YAML takes it for one."""
+    return f"{Decimal(repr(value)):f}".removesuffix(".0")
+
+
+def shown_limits(rule: StoredRule) -> str:
+    """Return all that a rule says, ``KEY=VALUE`` with a space between."""
+    limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
+    return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
+
+
+def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return limits in the order in which they are documented, whatever the one is in which they were set."""
+    known = list(LIMIT_KEYS)
+    return sorted(limits.items(), key=lambda limit: known.index(limit[0]) if limit[0] in known else len(known))
+
+
+def shown_term(value: object) -> str:
+    """Return the value of a term."""
+    return value if isinstance(value, str) else json.dumps(value)

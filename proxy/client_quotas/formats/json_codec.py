@@ -1,0 +1,334 @@
+"""Rules, changes of them and what became of these, as JSON: what the admin port takes and tells.
+
+    rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
+                 "terms":{"expires":"2026-12-01T00:00:00Z"},"source":"proxy.yaml:7","can_change":false}
+    changes     {"changes":[{"entity":{…},"limits":{"producer_byte_rate":5242880,"consumer_byte_rate":null}}],
+                 "dry_run":false}
+    results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
+
+A null name is the default entity, a null limit is removed, null in the place of limits removes all of them; so it is of
+``terms`` (``config.terms``). Limits and terms that a change does not name stay as they are.
+A rule is told with where it is set, too; with ``"shadowed_by":"proxy.yaml:7"`` it does not hold, for that one does.
+``old`` and ``new`` are rules, null for none; ``error`` has Kafka's code and name, and a message, and
+``"may_hold":true`` where nobody knows whether ``new`` holds or will. Only the form is seen to here: which keys there
+are, and how large a limit may be, is Kafka's matter (``proxy.client_quotas.rules.alter``).
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+
+from kafka_quota_proxy.config.errors import TermsError
+from kafka_quota_proxy.config.model import MAX_NAME_BYTES
+from kafka_quota_proxy.config.terms import (
+    NO_TERMS,
+    TermsChange,
+    read_terms,
+    read_terms_change,
+    written_terms,
+    written_terms_change,
+)
+from kafka_quota_proxy.protocol.client_quotas import Alteration, EntityParts, Op
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+    ENTITY_TYPES,
+    Entity,
+    StoredRule,
+    entity_of,
+    keys_of,
+    names_of,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Outcome
+
+# A record of Kafka's is one key of one entity: more entities than that cannot be changed at once.
+MAX_CHANGES: Final = MAX_CHANGED_KEYS
+# JSON is read in one step, in which nothing else of the process runs: for so many bytes some tens of milliseconds.
+MAX_BODY_BYTES: Final = 1024 * 1024
+# There are four keys; who makes some up is told of the first.
+_MAX_LIMITS: Final = 16
+_SHOWN: Final = 60
+# What is told of a rule; a file that a proxy has told may have all of it.
+_OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
+T = TypeVar("T")
+
+_write: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class JsonFormError(ValueError):
+    """Bytes that are not of the form. The text says where, what, and what would be right."""
+
+
+class Changes(NamedTuple):
+    """What is to be changed, each entity once, and of its terms; ``is_dry_run``: or only looked at."""
+
+    alterations: tuple[Alteration, ...]
+    terms: Mapping[Entity, TermsChange]
+    is_dry_run: bool
+
+
+class Result(NamedTuple):
+    """What became of one entity, as it is told; rules are what ``rule`` of this module writes.
+
+    ``may_hold``: of one with an error, that nobody knows whether ``new`` holds or will.
+    """
+
+    entity: Entity
+    old: StoredRule | None
+    new: StoredRule | None
+    error: str | None
+    may_hold: bool = False
+
+
+# -- written
+
+
+def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
+    """Return a rule, with what else is told of it."""
+    return _write({"entity": names_of(entity), **_rule(rule), **more})
+
+
+def written_changes(changes: Changes) -> bytes:
+    """Return changes as they are asked for."""
+    written = [
+        {
+            "entity": dict(one.entity),
+            "limits": {op.key: op.value for op in one.ops},
+            **({"terms": written_terms_change(changes.terms[entity])} if entity in changes.terms else {}),
+        }
+        for one in changes.alterations
+        for entity in (entity_of(dict(one.entity)),)
+    ]
+    return _write({"changes": written, "dry_run": changes.is_dry_run}).encode()
+
+
+def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> Iterator[str]:
+    """Yield what became of changes, a piece for each."""
+    separator = f'{{"dry_run":{_write(is_dry_run)},"results":['
+    for outcome in outcomes:
+        yield separator + _write(_result(outcome))
+        separator = ","
+    yield "]}\n" if separator == "," else f"{separator}]}}\n"
+
+
+def _result(outcome: Outcome) -> object:
+    code = outcome.error_code
+    error: dict[str, object] | None = None
+    if code != NONE:
+        may_hold = {"may_hold": True} if outcome.is_unknown else {}
+        error = {"code": code, "name": name_of(code), "message": outcome.error_message, **may_hold}
+    return {
+        "entity": dict(outcome.entity),
+        "old": None if outcome.old is None else _rule(outcome.old),
+        "new": None if outcome.new is None else _rule(outcome.new),
+        "error": error,
+    }
+
+
+def _rule(rule: StoredRule) -> dict[str, object]:
+    terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
+    return {"limits": dict(rule.limits), **terms}
+
+
+# -- read
+
+
+def read_changes(data: bytes) -> Changes:
+    """Read what is asked for. Each entity names types that there are, and comes once.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    body = _object(_json(data), "(body)")
+    _known(body, ("changes", "dry_run"), "(body)")
+    is_dry_run = body.get("dry_run", False)
+    if not isinstance(is_dry_run, bool):
+        raise JsonFormError("dry_run: must be true or false")
+    given = _list(body.get("changes"), "changes")
+    if len(given) > MAX_CHANGES:
+        raise JsonFormError(f"changes: has {len(given)}; {MAX_CHANGES} is the most at once")
+    alterations: dict[Entity, Alteration] = {}
+    terms: dict[Entity, TermsChange] = {}
+    for index, one in enumerate(given):
+        at = f"changes[{index}]"
+        alteration = _alteration(one, at)
+        entity = entity_of(dict(alteration.entity))
+        if entity in alterations:
+            raise JsonFormError(f"{at}.entity: comes twice; say in one change what it is to be")
+        alterations[entity] = alteration
+        if "terms" in one:
+            terms[entity] = _terms(one["terms"], f"{at}.terms", read_terms_change)
+    return Changes(tuple(alterations.values()), terms, is_dry_run)
+
+
+def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
+    """Read ``{"rules":[…]}``; return each rule with all that was told of it.
+
+    An entity has one, and may have others that another one hides; these are told, and no part of a file.
+
+    Args:
+        data: The bytes.
+        is_file: Whether rules are to become what it says: then it says nothing that would be passed over. What a proxy
+            tells may have more than is known here, for it may be of a later version.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    body = _object(_json(data), "(body)")
+    if is_file:
+        _known(body, ("rules",), "(body)")
+    given = _list(body.get("rules"), "rules")
+    rules = [_told_rule(one, f"rules[{index}]", is_file=is_file) for index, one in enumerate(given)]
+    seen: set[Entity] = set()
+    for index, (entity, _, told) in enumerate(rules):
+        if _is_shadowed(told):
+            continue
+        if entity in seen:
+            raise JsonFormError(f"rules[{index}].entity: has two rules; keep one of them")
+        seen.add(entity)
+    return [one for one in rules if not _is_shadowed(one[2])] if is_file else rules
+
+
+def read_results(data: bytes) -> list[Result]:
+    """Read what became of changes.
+
+    Raises:
+        JsonFormError: It is something else.
+    """
+    given = _list(_object(_json(data), "(body)").get("results"), "results")
+    return [_told_result(one, f"results[{index}]") for index, one in enumerate(given)]
+
+
+def _alteration(given: object, at: str) -> Alteration:
+    change = _object(given, at)
+    _known(change, ("entity", "limits", "terms"), at)
+    entity = _entity(change.get("entity"), f"{at}.entity")
+    if "limits" not in change and "terms" not in change:
+        raise JsonFormError(f"{at}.limits: is missing; give keys and numbers, null to remove one, or null for all")
+    limits = change.get("limits", {})
+    if limits is None:
+        return Alteration(entity, tuple(Op(key, None) for key in keys_of(entity_of(dict(entity)))))
+    limits = _object(limits, f"{at}.limits")
+    if len(limits) > _MAX_LIMITS:
+        raise JsonFormError(f"{at}.limits: has {len(limits)} keys; there are not so many")
+    return Alteration(entity, tuple(Op(key, _limit(value, f"{at}.limits", key)) for key, value in limits.items()))
+
+
+def _entity(given: object, at: str) -> EntityParts:
+    names = _object(given, at)
+    if not names:
+        raise JsonFormError(f'{at}: names nobody; such as {{"user":"alice"}}, or {{"user":null}} for the default')
+    for kind, name in names.items():
+        if kind not in ENTITY_TYPES:
+            raise JsonFormError(f"{at}: {_cut(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
+        if name is not None and not isinstance(name, str):
+            raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
+        # Else Kafka's own answers could not tell of it.
+        if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+            raise JsonFormError(f"{at}.{kind}: names have {MAX_NAME_BYTES} bytes at the most in Kafka's protocol")
+    return tuple(names.items())
+
+
+def _limit(given: object, at: str, key: str) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        try:
+            return float(given)
+        except OverflowError:  # an integer beyond all floats
+            return math.inf
+    raise JsonFormError(f"{at}: {_cut(key)} must be a number, or null to remove it")
+
+
+def _told_rule(given: object, at: str, *, is_file: bool) -> tuple[Entity, StoredRule, Mapping[str, Any]]:
+    told = _object(given, at)
+    if is_file:
+        _known(told, _OF_RULE, at)
+    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
+    rule = _stored(told, at)
+    return entity, rule, told
+
+
+def _is_shadowed(told: Mapping[str, Any]) -> bool:
+    return told.get("shadowed_by") is not None
+
+
+def _stored(told: Mapping[str, Any], at: str) -> StoredRule:
+    limits = {key: _limit(value, f"{at}.limits", key) for key, value in _object(told.get("limits"), at).items()}
+    numbers = {key: limit for key, limit in limits.items() if limit is not None}
+    if not limits or len(numbers) < len(limits):
+        raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
+    return StoredRule(limits=numbers, terms=_terms(told.get("terms", {}), f"{at}.terms", read_terms))
+
+
+def _terms(given: object, at: str, read: Callable[[object], T]) -> T:
+    try:
+        return read(given)
+    except TermsError as error:
+        raise JsonFormError(f"{at}{'.' if error.path else ': '}{error}") from None
+
+
+def _told_result(given: object, at: str) -> Result:
+    told = _object(given, at)
+    entity = entity_of(dict(_entity(told.get("entity"), f"{at}.entity")))
+    old, new = (
+        None if told.get(key) is None else _stored(_object(told[key], f"{at}.{key}"), f"{at}.{key}")
+        for key in ("old", "new")
+    )
+    if told.get("error") is None:
+        return Result(entity, old, new, None)
+    error = _object(told["error"], f"{at}.error")
+    return Result(entity, old, new, str(error.get("message")), may_hold=error.get("may_hold") is True)
+
+
+# -- JSON
+
+
+def _json(data: bytes) -> object:
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except JsonFormError:
+        raise
+    except UnicodeDecodeError as error:
+        raise JsonFormError(f"(body): byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise JsonFormError(f"(body): line {error.lineno} is not JSON: {error.msg}") from None
+    except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
+        raise JsonFormError("(body): is not JSON that is read here") from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise JsonFormError(f"(body): {_cut(key)} is given twice in one object")
+        found[key] = value
+    return found
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise JsonFormError(f"(body): {text} is no number")
+
+
+def _object(given: object, at: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise JsonFormError(f"{at}: must be an object")
+    return given
+
+
+def _list(given: object, at: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise JsonFormError(f"{at}: must be a list")
+    return given
+
+
+def _known(given: Mapping[str, object], known: Iterable[str], at: str) -> None:
+    unknown = given.keys() - set(known)
+    if unknown:
+        raise JsonFormError(f"{at}: {_cut(min(unknown))} is not known here; there are {', '.join(known)}")
+
+
+def _cut(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"

@@ -1,0 +1,148 @@
+"""Where hosts are that have a limit: asked of the system, and again of those that it does not know."""
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from functools import partial
+from random import shuffle
+from time import monotonic_ns
+from typing import Final
+
+from kafka_quota_proxy.proxy.background.in_thread import in_thread
+from kafka_quota_proxy.proxy.background.isolation import alone, repeated, report
+from kafka_quota_proxy.proxy.client_quotas.rules.host_retry import MissingHosts
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+
+log = logging.getLogger(__name__)
+
+# How many hosts are taken at a time of those that are missing.
+_AT_ONCE: Final = 100
+# How many are looked up at a time, and for how long they are waited for: what is not found by then is not known.
+_THREADS: Final = 16
+_LOOKUP_S: Final = 5.0
+_NAMED: Final = 10  # in a line of the log
+
+
+class Lookups:
+    """Asks the system where hosts are, in threads of their own.
+
+    A name server that is away is waited for by the system for some ten seconds, and a question cannot be taken back.
+    In the loop's own threads, of which there are few, such questions would keep the proxy from dialling its brokers.
+    """
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_THREADS)
+        self._asked: dict[str, asyncio.Task[tuple[str, ...] | None]] = {}
+        self._begun: set[str] = set()
+        self._wanted: Counter[str] = Counter()  # how many wait for each
+
+    async def find(self, hosts: Iterable[str]) -> Addresses:
+        """Return the addresses of hosts, those that have any and were found in some seconds."""
+        names = list(set(hosts))
+        if not names:
+            return {}
+        # Or it would be the same each time who waits in vain behind those that are not answered.
+        shuffle(names)
+        asked = {host: self._ask(host) for host in names}
+        self._wanted.update(names)
+        try:
+            await asyncio.wait(asked.values(), timeout=_LOOKUP_S)
+        finally:
+            self._want_no_more(asked)
+        answers = {host: task.result() for host, task in asked.items() if task.done() and not task.cancelled()}
+        return {host: addresses for host, addresses in answers.items() if addresses}
+
+    def _ask(self, host: str) -> asyncio.Task[tuple[str, ...] | None]:
+        # Of one that is still being looked up the same answer is waited for.
+        task = self._asked.get(host)
+        if task is None or task.done():
+            task = self._asked[host] = asyncio.ensure_future(alone(partial(self._look_up, host)))
+            task.add_done_callback(partial(self._end, host))
+        return task
+
+    @repeated
+    def _end(self, host: str, task: asyncio.Task[tuple[str, ...] | None]) -> None:
+        if self._asked.get(host) is task:
+            del self._asked[host]
+
+    def _want_no_more(self, asked: Mapping[str, asyncio.Task[tuple[str, ...] | None]]) -> None:
+        self._wanted.subtract(asked.keys())
+        for host, task in asked.items():
+            if not self._wanted[host]:
+                del self._wanted[host]
+                if host not in self._begun:
+                    task.cancel()
+
+    async def _look_up(self, host: str) -> tuple[str, ...]:
+        async with self._turns:
+            self._begun.add(host)
+            try:
+                return await in_thread(lambda: _addresses_of(host), name="host")
+            except (OSError, ValueError, RuntimeError):  # not known; no such name; no thread is to be had
+                return ()
+            finally:
+                self._begun.remove(host)
+
+
+def _addresses_of(host: str) -> tuple[str, ...]:
+    infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
+
+
+class HostFinder:
+    """Looks for hosts until they are found.
+
+    Args:
+        lookups: Who asks the system.
+        on_found: Is told where some are; it is to say ``follow`` then.
+    """
+
+    def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
+        self._lookups = lookups
+        self._on_found = on_found
+        self._missing = MissingHosts()
+        self._said: set[str] = set()
+        self._has_changed = asyncio.Event()
+
+    def follow(self, missing: Set[str]) -> None:
+        """Look for these, and for no others."""
+        self._missing.follow(missing, now_ms=_now_ms())
+        self._said &= missing
+        self._has_changed.set()
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            self._has_changed.clear()
+            next_ms = self._missing.next_ms
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
+                    await self._has_changed.wait()
+            hosts = self._missing.take(_AT_ONCE, now_ms=_now_ms())
+            if hosts:
+                await self._look_for(hosts)
+
+    async def _look_for(self, hosts: Sequence[str]) -> None:
+        found = await self._lookups.find(hosts)
+        self._say([host for host in hosts if host not in found and host not in self._said])
+        if found:
+            try:
+                self._on_found(found)
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "the limits of %s could not be put in force", ", ".join(found))
+
+    def _say(self, lost: Sequence[str]) -> None:
+        if lost:
+            self._said.update(lost)
+            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+            log.warning(
+                "no address is known of %s%s: the quotas of these hosts do not hold; they are looked for again",
+                ", ".join(lost[:_NAMED]), more,
+            )  # fmt: skip
+
+
+def _now_ms() -> int:
+    return monotonic_ns() // 1_000_000

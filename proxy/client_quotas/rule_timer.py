@@ -1,0 +1,113 @@
+"""Rules that begin, end or change with time, on the loop: when the next one does, it alone is put in force.
+
+The time is that of the clock on the machine, which may be set. So a wait is short, and what time it is is asked anew
+after each.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from time import time_ns
+from typing import Final, TypeAlias
+
+from kafka_quota_proxy.config.model import EntityName, IpRule, QuotaRule
+from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
+
+log = logging.getLogger(__name__)
+
+# How late it may be noticed that the clock was set.
+_LONGEST_WAIT_S: Final = 1.0
+# How many rules are looked at before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+# How long it takes until it is tried again to put rules in force.
+_AGAIN_S: Final = 5.0
+# Of a wave of rules, such as all of a schedule, the log need not have each.
+_MOST_SAID: Final = 10
+
+# Is called on the loop with the rules that have changed: of users and client-ids, of addresses.
+OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
+
+
+def wall_ms() -> int:
+    """Return Unix time."""
+    return time_ns() // 1_000_000
+
+
+class QuotaTimer:
+    """Lets the rules of ``in_force`` follow the time.
+
+    Args:
+        in_force: The rules.
+        on_changes: See ``OnChanges``.
+        wall_ms: Returns Unix time.
+    """
+
+    def __init__(self, in_force: InForce, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+        self._in_force = in_force
+        self._on_changes = on_changes
+        self._wall_ms = wall_ms
+        self._has_changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """Take it that there are other rules."""
+        self._has_changed.set()
+
+    async def run(self) -> None:
+        """Follow, until cancelled."""
+        while True:
+            try:
+                await self._settle()
+                wait_s = self._wait_s()
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "rules could not be put in force; it is tried again")
+                self._in_force.tell_again()
+                wait_s = _AGAIN_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._has_changed.wait()
+            self._has_changed.clear()
+
+    def _wait_s(self) -> float | None:
+        next_ms = self._in_force.next_change_ms
+        if next_ms is None and not self._in_force.has_timed:
+            return None
+        left_s = _LONGEST_WAIT_S if next_ms is None else (next_ms - self._wall_ms()) / 1_000
+        return min(max(left_s, 0), _LONGEST_WAIT_S)
+
+    async def _settle(self) -> None:
+        """Put in force what has changed by now."""
+        said = 0
+        while True:
+            now_ms = self._wall_ms()
+            changes = self._in_force.advance(_AT_ONCE, now_ms=now_ms)
+            if changes is not None:
+                said = _say(changes, said)
+                self._on_changes(*changes)
+            next_ms = self._in_force.next_change_ms
+            if next_ms is None or next_ms > now_ms:
+                break
+            await asyncio.sleep(0)
+        if said > _MOST_SAID:
+            log.info("and those of %d others", said - _MOST_SAID)
+
+
+def _say(changes: Changes, said: int) -> int:
+    """Tell of what changes, of the first few; return of how many, with those ``said`` before."""
+    named: list[tuple[str, QuotaRule | IpRule | None]] = [
+        (_words(*entity), rule) for entity, rule in changes.rules.items()
+    ]
+    for words, rule in (*named, *((f"ip {ip}", rule) for ip, rule in changes.ips.items())):
+        said += 1
+        if said <= _MOST_SAID:
+            limits = ", ".join(f"{key}={limit:g}" for key, limit in limits_of(rule).items()) if rule else "none"
+            log.info("by their time, the quotas of %s are now: %s", words, limits)
+    return said
+
+
+def _words(user: EntityName, client_id: EntityName) -> str:
+    names = {"user": user, "client-id": client_id}
+    return ", ".join(f"{key} {name}" for key, name in names.items() if name is not None)

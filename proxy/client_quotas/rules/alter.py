@@ -1,0 +1,341 @@
+"""What becomes of a request to change quotas: what Kafka answers, and what is to be kept from then on.
+
+Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.3.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.errors import TermsError
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
+from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, Op
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+    ENTITY_TYPES,
+    IP,
+    Entity,
+    StoredRule,
+    ValueType,
+    entity_of,
+    keys_of,
+    names_in_order,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
+    INVALID_REQUEST,
+    NONE,
+    POLICY_VIOLATION,
+    POLICY_VIOLATION_MESSAGE,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
+
+# QuorumController.MAX_RECORDS_PER_USER_OP; a record of Kafka's is one key of one entity.
+MAX_CHANGED_KEYS: Final = 10_000
+# Unlike Kafka, which keeps as many as its memory holds.
+MAX_RULES: Final = 200_000
+
+_MOST: Final = {ValueType.LONG: float(2**63 - 1), ValueType.INT: float(2**31 - 1)}
+_FRACTION: Final = 1e-6
+_NO_CHANGE: Final = TermsChange()
+
+
+class Change(NamedTuple):
+    """What an entity's rule is from now on; None: it has none."""
+
+    entity: Entity
+    rule: StoredRule | None
+
+
+class Decision(NamedTuple):
+    """What is to be told of each entity, and all that is to be changed: at once, or not at all."""
+
+    results: tuple[Altered, ...]
+    changes: tuple[Change, ...]
+
+
+class Hidden(NamedTuple):
+    """What is kept of an entity that is set elsewhere: it does not hold, and can be removed.
+
+    Attributes:
+        keys: Its limits.
+        shown: Those of which who asks is told what is set elsewhere: were they removed here, he would see no change.
+    """
+
+    keys: Collection[str]
+    shown: Collection[str]
+
+
+class _RefusalError(Exception):
+    def __init__(self, message: str, error_code: int = INVALID_REQUEST) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def hosts_of(request: AlterRequest) -> frozenset[str]:
+    """Return the addresses in a request that are no literals, to be looked up before it is decided."""
+    return frozenset(
+        name
+        for alteration in request.alterations
+        for entity_type, name in alteration.entity
+        if entity_type == IP and name and literal(name) is None
+    )
+
+
+def decide(
+    rules: Mapping[Entity, StoredRule],
+    request: AlterRequest,
+    *,
+    is_host: Callable[[str], bool],
+    sources: Mapping[Entity, str],
+    now_ms: int,
+    terms: Mapping[Entity, TermsChange] | None = None,
+    hidden: Callable[[Entity], Hidden | None] | None = None,
+) -> Decision:
+    """Decide on a request as Kafka's controller does; an entity is changed as a whole or not at all.
+
+    Args:
+        rules: What there is.
+        request: What is asked for; with ``validate_only`` nothing changes.
+        is_host: Whether a name of ``hosts_of`` has an address.
+        sources: Entities that are set elsewhere, and where: FILE:LINE. These cannot be changed here, but for
+            what is ``hidden``.
+        now_ms: Unix time. Of a rule that has expired by then a limit is set anew, see ``_begins_anew``.
+        terms: Of entities of the request whose terms are to change, which Kafka's request cannot say.
+        hidden: Returns what ``rules`` has of an entity of ``sources``; None: nothing that could be removed.
+
+    Returns:
+        One result for each entity, in the order of the request; for one that comes twice an error, though what came
+        first of it is changed, as in Kafka.
+    """
+    results: dict[frozenset[tuple[str, str | None]], Altered] = {}
+    changes: list[Change] = []
+    for alteration in request.alterations:
+        names = names_in_order(alteration.entity)
+        same, parts = frozenset(names.items()), tuple(names.items())
+        if same in results:
+            results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
+            continue
+        try:
+            change = _change(rules, names, alteration.ops, is_host, sources, terms or {}, now_ms, hidden)
+        except _RefusalError as refusal:
+            results[same] = Altered(refusal.error_code, str(refusal), parts)
+            continue
+        results[same] = Altered(NONE, None, parts)
+        changes += change
+    why_not = _refusal_of_all(rules, changes)
+    if why_not is not None:
+        return Decision(refuse_alter(request, POLICY_VIOLATION, why_not), ())
+    return Decision(tuple(results.values()), () if request.validate_only else tuple(changes))
+
+
+def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
+    """Return the results where nothing of a request is done: one for each entity, as it came."""
+    return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
+
+
+# -- an entity
+
+
+def _change(
+    rules: Mapping[Entity, StoredRule],
+    names: Mapping[str, str | None],
+    ops: Sequence[Op],
+    is_host: Callable[[str], bool],
+    sources: Mapping[Entity, str],
+    terms: Mapping[Entity, TermsChange],
+    now_ms: int,
+    hidden: Callable[[Entity], Hidden | None] | None,
+) -> Iterable[Change]:
+    """Return what changes for one entity; nothing where its rule is what it was.
+
+    Raises:
+        _RefusalError: It is refused as a whole.
+    """
+    values = dict(ops)
+    if len(values) < len(ops):
+        raise _RefusalError(_duplicate(names))
+    entity = _checked(names, is_host)
+    rule = rules.get(entity)
+    before = {} if rule is None else rule.limits
+    after = _altered(entity, before, values)
+    source = _source(entity, sources)
+    if not ops and entity not in terms:
+        return ()
+    if source is not None:
+        _check_removal(entity, source, values, None if hidden is None else hidden(entity), entity in terms)
+    change = terms.get(entity, _NO_CHANGE)
+    changed = _with_limits(rule, after)
+    if changed is not None and _begins_anew(changed, values, change, now_ms):
+        changed = replace(changed, terms=NO_TERMS)
+    if entity in terms:
+        changed = _with_terms(entity, changed, change)
+    return () if changed == rule else (Change(entity, changed),)
+
+
+def _duplicate(names: Mapping[str, str | None]) -> str:
+    """Return what Kafka says of an entity that comes twice, and of one in which a key does."""
+    entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
+    return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
+
+
+def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
+    """Return the entity of these names, which are in Kafka's order.
+
+    Raises:
+        _RefusalError: They are of none.
+    """
+    if not names:
+        raise _RefusalError("Invalid empty client quota entity")
+    for entity_type, name in names.items():
+        if entity_type not in ENTITY_TYPES:
+            raise _RefusalError(f"Unhandled client quota entity type: {entity_type}")
+        if name == "":
+            raise _RefusalError(f"Empty {entity_type} not supported")
+    if IP in names and len(names) > 1:
+        # Two words of it stick together in Kafka.
+        raise _RefusalError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
+    ip = names.get(IP)
+    if ip is not None and literal(ip) is None and not is_host(ip):
+        raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
+    for entity_type, name in names.items():
+        # Unlike Kafka, which keeps another name in its place.
+        if name is not None and not _is_text(name):
+            raise _RefusalError(f"The name of {entity_type} is not UTF-8")
+    return entity_of(names)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _source(entity: Entity, sources: Mapping[Entity, str]) -> str | None:
+    return sources.get(in_usual_form(entity))
+
+
+def in_usual_form(entity: Entity) -> Entity:
+    """Return the entity as a file has it: an address may be written in several ways."""
+    return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
+
+
+def _check_removal(
+    entity: Entity, source: str, ops: Mapping[str, float | None], hidden: Hidden | None, has_terms: bool
+) -> None:
+    """Tell whether what is asked of an entity that is set elsewhere is to remove what is hidden, and no more.
+
+    Raises:
+        _RefusalError: It is not.
+    """
+    told = f"The quotas of {entity} are set in {source}; change them there"
+    if hidden is None:
+        raise _RefusalError(told, POLICY_VIOLATION)
+    removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
+    if not removes or any(key in ops for key in hidden.shown):
+        more = "What was set of them here does not hold at this proxy; kafka-quota-proxy quotas delete removes it"
+        raise _RefusalError(f"{told}. {more}", POLICY_VIOLATION)
+
+
+# -- its limits
+
+
+def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
+    """Return the limits after ``ops``.
+
+    Raises:
+        _RefusalError: One of the ops is not right. To remove what is not there is, whatever its key.
+    """
+    keys = keys_of(entity)
+    after = dict(limits)
+    for key in hash_order(ops, len(ops)):
+        value = ops[key]
+        if value is None:
+            after.pop(key, None)
+        else:
+            _check_value(keys, key, value)
+            after[key] = value
+    return after
+
+
+def _check_value(keys: Mapping[str, ValueType], key: str, value: float) -> None:
+    if key not in keys:
+        raise _RefusalError(f"Invalid configuration key {key}")
+    if value <= 0:
+        raise _RefusalError(f"Quota {key} must be greater than 0")
+    value_type = keys[key]
+    if value_type is not ValueType.DOUBLE:
+        if value > _MOST[value_type]:
+            raise _RefusalError(f"Proposed value for {key} is too large for {value_type.value}.")
+        if math.isfinite(value) and value % 1.0 > _FRACTION:
+            raise _RefusalError(f"{key} cannot be a fractional value.")
+    # Unlike Kafka, which keeps such a limit: what is held against it is neither over nor under.
+    if not math.isfinite(value):
+        raise _RefusalError(f"Quota {key} must be a finite number")
+
+
+def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> StoredRule | None:
+    if not limits:
+        return None
+    if rule is None:
+        return StoredRule(limits=limits)
+    return replace(rule, limits=limits, terms=_fitting(rule.terms, limits))
+
+
+def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
+    """Return the terms without what a ramp says of keys that are not limited any more."""
+    if terms.ramp is None:
+        return terms
+    start = tuple(old for old in terms.ramp.start if old[0] in limits)
+    return replace(terms, ramp=replace(terms.ramp, start=start) if start else None)
+
+
+def _begins_anew(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
+    """Return whether a limit is set of a rule that has expired, and nothing said of that.
+
+    It would be kept and shown, and never hold; and with Kafka's tools nobody could tell why, or mend it.
+    """
+    expires_ms = rule.terms.expires_ms
+    has_expired = expires_ms is not None and now_ms >= expires_ms
+    is_said = change.given.expires_ms is not None or "expires" in change.removed
+    return has_expired and not is_said and any(value is not None for value in ops.values())
+
+
+def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
+    """Return the rule with its terms changed.
+
+    Raises:
+        _RefusalError: They do not fit it.
+    """
+    if rule is None:
+        if change.given == NO_TERMS:
+            return None
+        raise _RefusalError(f"{entity} has no quota that terms could be for; give it a limit")
+    terms = changed_terms(rule.terms, change)
+    try:
+        check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
+        # What was kept and cannot be read would keep the proxy from starting again.
+        check_kept(terms)
+    except TermsError as error:
+        raise _RefusalError(f"Invalid terms: {error}") from None
+    return replace(rule, terms=terms)
+
+
+# -- all of them
+
+
+def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
+    """Return why nothing of a request is done though each of its changes is right; None where it is done."""
+    if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
+        return POLICY_VIOLATION_MESSAGE
+    more = sum((rule is not None) - (entity in rules) for entity, rule in changes)
+    if more > 0 and len(rules) + more > MAX_RULES:
+        return f"There are quotas of {len(rules)} entities; {MAX_RULES} is the most"
+    return None
+
+
+def _changed_keys(before: StoredRule | None, after: StoredRule | None) -> int:
+    old, new = ({} if rule is None else rule.limits for rule in (before, after))
+    return sum(old.get(key) != new.get(key) for key in old.keys() | new.keys())

@@ -1,0 +1,136 @@
+"""Which rules a filter matches, and what Kafka says of a filter that is none.
+
+Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.protocol.client_quotas import (
+    MATCH_DEFAULT,
+    MATCH_EXACT,
+    MATCH_SPECIFIED,
+    Component,
+    Described,
+    DescribeRequest,
+    DescribeResponse,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+    CLIENT_ID,
+    ENTITY_TYPES,
+    IP,
+    USER,
+    Entity,
+    StoredRule,
+    names_of,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
+from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
+
+_ANY: Final = object()
+_NOT_ASKED: Final = object()
+
+
+class _FilterError(Exception):
+    def __init__(self, error_code: int, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
+    """Return Kafka's answer.
+
+    Without ``strict`` an entity may have types that no component names; a filter without components then matches all,
+    and with it none. The order of entries is that of ``rules``, Kafka's is undefined. Within an entry parts and limits
+    are in the order in which a broker tells them that has read them at its start.
+    """
+    try:
+        wanted = _wanted(request.components)
+    except _FilterError as error:
+        return DescribeResponse(0, error.error_code, str(error), None)
+    found = _found(rules, wanted, request.is_strict)
+    # Kafka says "" where there is no error.
+    return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
+
+
+def refuse_describe(error_code: int, message: str) -> DescribeResponse:
+    """Return the answer to who may not ask."""
+    return DescribeResponse(0, error_code, message, None)
+
+
+def _wanted(components: Sequence[Component]) -> dict[str, object]:
+    """Return of each type that is asked for its name, DEFAULT or ``_ANY``; faults in the order that Kafka finds them.
+
+    Raises:
+        _FilterError: There is a fault.
+    """
+    wanted: dict[str, object] = {}
+    for entity_type, match_type, match in components:
+        if not entity_type:
+            raise _FilterError(INVALID_REQUEST, "Invalid empty entity type.")
+        if entity_type in wanted:
+            message = f"Entity type {entity_type} cannot appear more than once in the filter."
+            raise _FilterError(INVALID_REQUEST, message)
+        if entity_type not in ENTITY_TYPES:
+            raise _FilterError(UNSUPPORTED_VERSION, f"Unsupported entity type {entity_type}")
+        wanted[entity_type] = _match(match_type, match)
+    if IP in wanted and not wanted.keys().isdisjoint((USER, CLIENT_ID)):
+        raise _FilterError(
+            INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or "
+            "clientId filter component.",
+        )
+    return wanted
+
+
+def _match(match_type: int, match: str | None) -> object:
+    if match_type == MATCH_EXACT:
+        if match is None:
+            message = "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            raise _FilterError(INVALID_REQUEST, message)
+        return match
+    named = {MATCH_DEFAULT: ("DEFAULT", DEFAULT), MATCH_SPECIFIED: ("SPECIFIED", _ANY)}
+    if match_type not in named:
+        raise _FilterError(INVALID_REQUEST, f"Unknown match type {match_type}")
+    name, what = named[match_type]
+    if match is not None:
+        message = f"Request specified MATCH_TYPE_{name}, but also specified a match string."
+        raise _FilterError(INVALID_REQUEST, message)
+    return what
+
+
+def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
+    """Return the entities that match; one that is named in full is looked up, however many there are."""
+    parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_ASKED) for entity_type in ENTITY_TYPES)
+    if _ANY not in parts and _NOT_ASKED not in parts:
+        entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
+        return (entity,) if entity in rules else ()
+    (asks_user, user), (asks_client_id, client_id), (asks_ip, ip) = ((part is not _NOT_ASKED, part) for part in parts)
+    # In one expression: of a hundred thousand entities each call would be felt.
+    return [
+        entity
+        for entity in rules
+        if (not asks_user or (entity[0] is not None if user is _ANY else entity[0] == user))
+        and (not asks_client_id or (entity[1] is not None if client_id is _ANY else entity[1] == client_id))
+        and (not asks_ip or (entity[2] is not None if ip is _ANY else entity[2] == ip))
+    ]
+
+
+def _described(entity: Entity, rule: StoredRule) -> Described:
+    limits = rule.limits
+    # The client-id goes before the user: so does a HashMap of the two.
+    parts = tuple(reversed(names_of(entity).items()))
+    return Described(parts, tuple([(key, limits[key]) for key in _in_order(tuple(limits))]))
+
+
+@lru_cache(maxsize=256)
+def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return keys of an entity as ``ClientQuotaDelta.apply`` has them when it begins with an entity without any.
+
+    It takes them out of a HashMap of 16 places and puts them into one that grows from the smallest. There
+    producer_byte_rate and request_percentage meet, where there are two or three keys: a broker that was told of one
+    after the other has them in that order, until its next start.
+    """
+    return tuple(hash_order(hash_order(keys, 16), 1))

@@ -1,0 +1,120 @@
+"""What a broker tells of its quotas: as rules, and what differs from those before."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.protocol.client_quotas import Described, DescribeResponse
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
+
+# Each takes about 1 kB at most.
+MOST_ENTITIES: Final = 200_000
+# A limit that is no number, or none at all, limits nobody, but it stands before those of other levels.
+_NO_LIMIT: Final = float(UNLIMITED)
+
+
+class RefusedError(Exception):
+    """A broker did not tell. ``is_lasting``: nor will it, until somebody changes something."""
+
+    def __init__(self, message: str, *, is_lasting: bool = False) -> None:
+        super().__init__(message)
+        self.is_lasting = is_lasting
+
+
+class Told(NamedTuple):
+    """What a broker has said: a rule for each entity, and in words what of it was passed over."""
+
+    rules: Mapping[Entity, StoredRule]
+    passed_over: tuple[str, ...]
+
+
+def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Told:
+    """Return the rules of all that an answer names.
+
+    Args:
+        response: To a request for every entity.
+        most: How many entities there may be; those above it are passed over.
+
+    Raises:
+        RefusedError: It is an error.
+    """
+    if response.error_code != NONE:
+        raise _refusal(response)
+    rules: dict[Entity, StoredRule] = {}
+    passed_over: dict[str, None] = {}
+    for described in response.entries or ():
+        entity = _entity(described)
+        if entity is None:
+            passed_over[f"an entity of {_types(described)}, which is not known here"] = None
+            continue
+        if len(rules) >= most and entity not in rules:
+            passed_over[f"there are more than {most} entities: those above it have no rule here"] = None
+            break
+        limits = dict(_limits(entity, described.values, passed_over))
+        if limits:
+            rules[entity] = StoredRule(limits=limits)
+    return Told(rules, tuple(passed_over))
+
+
+def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
+    """Return what makes one set of rules of the other: each entity that has changed, once."""
+    gone = (Change(entity, None) for entity in before.keys() - after.keys())
+    come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
+    return (*gone, *come)
+
+
+def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
+    """Return the hosts that have a rule now: names of addresses that are no literals."""
+    return frozenset(
+        change.entity.ip
+        for change in changes
+        if change.rule is not None and isinstance(change.entity.ip, str) and literal(change.entity.ip) is None
+    )
+
+
+def in_force(value: float) -> float:
+    """Return the limit that a broker's value is here."""
+    return value if math.isfinite(value) else _NO_LIMIT
+
+
+def _refusal(response: DescribeResponse) -> RefusedError:
+    said = f"error {response.error_code}" + (f" ({response.error_message})" if response.error_message else "")
+    if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
+        return RefusedError(
+            f"it may not ask for quotas: {said}. Its user needs DescribeConfigs on the cluster: kafka-acls.sh --add "
+            "--allow-principal User:NAME --operation DescribeConfigs --cluster; the user is sasl_username, or that of "
+            "the certificate, under quotas_from.broker, else ANONYMOUS",
+            is_lasting=True,
+        )
+    return RefusedError(f"the broker answers with {said}")
+
+
+def _entity(described: Described) -> Entity | None:
+    names = dict(described.entity)
+    if not names or not names.keys() <= set(ENTITY_TYPES) or (IP in names and len(names) > 1):
+        return None
+    return entity_of(names)
+
+
+def _types(described: Described) -> str:
+    return " and ".join(repr(entity_type) for entity_type, _ in described.entity) or "no type"
+
+
+def _limits(
+    entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
+) -> Iterator[tuple[str, float]]:
+    """Yield what limits an entity. A broker with ZooKeeper keeps what Kafka refuses today: 0, and less."""
+    known = keys_of(entity)
+    for key, value in values:
+        if key not in known:
+            passed_over[f"{key}, which is not known here"] = None
+        elif value > 0 or math.isnan(value):
+            yield key, in_force(value)
+        elif value == 0 and entity.ip is not None:
+            yield key, value  # nobody comes in
+        else:
+            passed_over[f"{key}={value:g} of {entity}: no rate above 0"] = None

@@ -1,0 +1,96 @@
+"""A request to change quotas that goes to the broker: its answer waits until the change holds here as well.
+
+Else a client could be told that a limit is set, and go by another one with its next request.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from kafka_quota_proxy.protocol.client_quotas import (
+    ALTER,
+    Alteration,
+    AlterRequest,
+    EntityParts,
+    is_client_quotas,
+    read_alter_request,
+    read_alter_response,
+)
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.client_quotas.api import MAX_REFUSED_BYTES, MAX_REFUSED_ELEMENTS, Ticket
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
+
+# Of a larger one, in bytes or elements, the answer does not wait: it is read on the loop.
+MAX_BYTES: Final = MAX_REFUSED_BYTES
+
+
+class Authority(Protocol):
+    """Who follows the quotas that a broker has."""
+
+    def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
+        """Begin to read them anew, until the broker tells of a change that it has acknowledged.
+
+        ``answer`` is the ticket's as soon as it does, or some seconds later if it does not; ``owner`` is woken then.
+        """
+
+
+def can_wait(head: RequestHead) -> bool:
+    """Whether a request is to be read whole, so that its answer can wait; others pass as they come."""
+    return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
+
+
+class PassingAlteration:
+    """One such request on its way. An exchange: ``proxy.session.whole_request``."""
+
+    api_key = ALTER
+
+    def __init__(self, authority: Authority, frame: bytes) -> None:
+        self._authority = authority
+        self._request = _read(frame)
+
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
+        """Return the broker's answer as it came."""
+        return data[position : position + frame_bytes]
+
+    def await_change(self, answer: bytes, owner: object) -> Ticket | None:
+        """Return who holds the answer until what it says holds here; None: there is nothing to wait for."""
+        changed = self._changed(answer)
+        return self._authority.await_change(changed, answer, owner) if changed else None
+
+    def _changed(self, answer: bytes) -> tuple[Alteration, ...]:
+        request = self._request
+        if request is None or request.validate_only:
+            return ()
+        try:
+            results = read_alter_response(answer, request.api_version).results
+        except ProtocolError:
+            return ()  # it is the client's to complain of
+        done = {_names(result.entity) for result in results if result.error_code == NONE}
+        return tuple(one for one in request.alterations if one.ops and _names(one.entity) in done)
+
+
+def is_told(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
+    """Whether rules have all that has been changed: each value is what it was set to, or not there."""
+    wanted: dict[Entity, dict[str, float | None]] = {}
+    for entity, ops in changed:
+        names = dict(entity)
+        if names and names.keys() <= set(ENTITY_TYPES):
+            wanted.setdefault(entity_of(names), {}).update(ops)
+    return all(
+        (rule.limits if (rule := rules.get(entity)) else {}).get(key) == (value and in_force(value))
+        for entity, values in wanted.items()
+        for key, value in values.items()
+    )
+
+
+def _read(frame: bytes) -> AlterRequest | None:
+    try:
+        return read_alter_request(frame, most_elements=MAX_REFUSED_ELEMENTS)
+    except ProtocolError:
+        return None  # the broker says what it thinks of it
+
+
+def _names(entity: EntityParts) -> frozenset[tuple[str, str | None]]:
+    return frozenset(dict(entity).items())

@@ -1,0 +1,210 @@
+"""A quota topic on the loop: what the reader tells goes to the state, what has changed to the server."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from math import nan
+from time import monotonic_ns, time_ns
+from typing import Final, TypeAlias
+
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom
+from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Reader, Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import QuotaTopicState
+from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
+
+log = logging.getLogger(__name__)
+
+# How many rules are looked at before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+# How long it takes until it is tried again to put rules in force.
+_AGAIN_S: Final = 5.0
+
+OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
+
+
+class QuotaTopic:
+    """Follows one topic. All of it belongs to the loop.
+
+    Args:
+        settings: The file's section.
+        proxy: Whose shares count.
+        file_rules: Those of the file.
+        on_changes: Is called on the loop with rules of the topic that have changed, and None for those that went.
+        reader: See ``Hearing``.
+
+    Attributes:
+        state: What is known of the topic.
+        has_read: Set once it has been read to its end.
+        may_serve: Set once clients need not wait for that: it has been, or cannot be.
+        is_connected: Whether it has been since the last failure.
+        failures: How often it could not be read.
+    """
+
+    def __init__(
+        self,
+        settings: QuotasFrom,
+        proxy: str,
+        file_rules: Iterable[QuotaRule],
+        *,
+        on_changes: OnChanges,
+        reader: Callable[[Tell], Reader],
+    ) -> None:
+        self.name = str(settings)
+        self.state = QuotaTopicState(proxy=proxy, topic=settings.topic, file_rules=file_rules)
+        self.has_read = asyncio.Event()
+        self.may_serve = asyncio.Event()
+        self.is_connected = False
+        self.failures = 0
+        self._is_failing = False
+        self._on_changes = on_changes
+        self._hearing = Hearing(reader, self._hear)
+        self._has_heard = asyncio.Event()
+        self._is_within_batch = False
+
+    @property
+    def rules(self) -> tuple[QuotaRule, ...]:
+        """Every rule of the topic that holds."""
+        return tuple(self.state.in_force.values())
+
+    def news_age_s(self) -> float:
+        """Return how long ago the last news had come; NaN before the first."""
+        heard_ms = self.state.news_heard_ms
+        return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
+
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it."""
+        return {
+            "topic": self.name,
+            "connected": self.is_connected,
+            "read": self.has_read.is_set(),
+            "rules": self.state.rules,
+            "shares": self.state.shares,
+            "lease_in_force": self.state.has_lease,
+        }
+
+    def follow_file(self, rules: Iterable[QuotaRule]) -> None:
+        """Take the file's rules from now on, also those that do not hold now: their entities are the file's.
+
+        ``rules`` are right when this returns; ``on_changes`` is not called.
+        """
+        self.state.follow_file(rules)
+        self.state.changes()
+        self._say()
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._hearing.start()
+
+    async def run(self) -> None:
+        """Let the lease end when nothing has come, until cancelled."""
+        while True:
+            next_ms = self.state.next_ms
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
+                    await self._has_heard.wait()
+            self._has_heard.clear()
+            self.state.advance(now_ms=_now_ms())
+            try:
+                await self._settle()
+            except Exception as error:  # noqa: BLE001 - no client hears anything of it but that a limit is late
+                report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
+                await asyncio.sleep(_AGAIN_S)
+                self._has_heard.set()
+
+    async def stop(self) -> None:
+        """Read no more. Waits a moment for the reader to let go of the cluster."""
+        await self._hearing.stop()
+
+    async def _hear(self, told: Told) -> None:
+        now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
+        self._is_within_batch = isinstance(told, Read) and not told.is_whole
+        if isinstance(told, Began):
+            self.state.begin()
+        elif isinstance(told, Read):
+            self.state.take(told.records, since_ms=told.since_ms, now_ms=now_ms, wall_ms=wall_ms)
+        elif isinstance(told, AtEnd):
+            self.state.end_reached(now_ms=now_ms)
+            # First all of it, then the first client.
+            await self._settle()
+            self._succeed()
+        else:
+            self._fail(told)
+        self._has_heard.set()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        self._say()
+        # Of a batch that is half read limits may be there, and not the terms on which they hold.
+        while self.state.is_unsettled and not self._is_within_batch:
+            changes = self.state.changes(_AT_ONCE)
+            if changes:
+                self._put_in_force(changes)
+            self._say()
+            await asyncio.sleep(0)
+
+    def _put_in_force(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        try:
+            self._on_changes(changes)
+        except Exception:
+            self.state.take_back(changes)
+            raise
+
+    def _succeed(self) -> None:
+        self.is_connected = True
+        if self._is_failing or not self.has_read.is_set():
+            log.info("quotas_from %s: read, %d rules and %d shares", self.name, self.state.rules, self.state.shares)
+        self._is_failing = False
+        self.has_read.set()
+        self.may_serve.set()
+
+    def _fail(self, told: Failed) -> None:
+        self.is_connected = False
+        self.failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                self.name, told.reason,
+            )  # fmt: skip
+        if told.is_own_fault:
+            self.may_serve.set()
+
+    def _say(self) -> None:
+        for notice in self.state.notices():
+            log.log(
+                logging.WARNING if notice.is_warning else logging.INFO, "quotas_from %s: %s", self.name, notice.text
+            )
+
+
+def quota_topic(config: ProxyConfig, *, on_changes: OnChanges) -> QuotaTopic | None:
+    """Return what follows the topic that a configuration names; None where it names none.
+
+    Raises:
+        MissingPackageError: It does, and aiokafka is not installed.
+    """
+    settings = config.quotas_from
+    if not isinstance(settings, QuotasFrom):
+        return None
+    # Here, for it loads aiokafka, which nothing else of the proxy has need of.
+    try:
+        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader as TopicReader
+    except ModuleNotFoundError as error:
+        message = f"quotas_from needs {error.name}, which is not installed"
+        raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
+    proxy = proxy_name(config)
+    binds = tuple(listener.bind for listener in config.listeners)
+    return QuotaTopic(
+        settings,
+        proxy,
+        config.quotas,
+        on_changes=on_changes,
+        reader=lambda tell: TopicReader(settings, f"kafka-quota-proxy-{proxy}", tell, binds),
+    )
+
+
+def _now_ms() -> int:
+    return monotonic_ns() // 1_000_000

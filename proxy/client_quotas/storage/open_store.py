@@ -1,0 +1,43 @@
+"""Which keeper a configuration asks for."""
+
+from collections.abc import Mapping
+
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.directory_keeper import DirectoryKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
+
+
+def keeper(
+    config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]
+) -> DirectoryKeeper | TopicKeeper | None:
+    """Return it; None: there is no store. ``stored`` is what ``hold`` has put in force.
+
+    Raises:
+        MissingPackageError: It is a topic, and aiokafka is not installed.
+    """
+    store = config.store
+    if store is None:
+        return None
+    topic = store.topic
+    if topic is None:
+        return DirectoryKeeper(store.path or "", hold, stored)
+    # Here, for they load aiokafka, which nothing else of the proxy has need of.
+    try:
+        from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
+        from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+    except ModuleNotFoundError as error:
+        message = f"store needs {error.name}, which is not installed"
+        raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
+    client_id = f"kafka-quota-proxy-{proxy_name(config)}"
+    binds = tuple(listener.bind for listener in config.listeners)
+    return TopicKeeper(
+        str(topic),
+        hold,
+        None if store.path is None else LastKnown(store.path, stored),
+        reader=lambda tell: Reader(topic, client_id, tell, binds),
+        writer=Writer(topic, client_id, binds),
+    )

@@ -1,0 +1,344 @@
+"""Quotas in a topic that the proxies of a fleet share: written there, read back, and then in force, at each of them.
+
+A change is decided on when all that is in the topic is in force here, is one batch, and is answered when this proxy's
+own reader has come past it. So of changes that follow each other, at whichever proxies, none is decided on without
+those before; and all proxies put them in force in the order of the topic.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
+from time import monotonic
+from typing import Final
+
+from kafka_quota_proxy.config.quota_record import encode
+from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.proxy.background.isolation import kept_up, report
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, Told, settings_of
+from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Reader, Tell
+
+log = logging.getLogger(__name__)
+
+# How long nobody is served for want of what the topic has.
+_FIRST_S: Final = 15.0
+# How long a change may take from the topic until it is in force here.
+_READ_BACK_S: Final = 5.0
+# How many entities are looked at before others have a turn: some milliseconds.
+_AT_ONCE: Final = 250
+# How often it is looked whether the topic is compacted, at most.
+_LOOK_S: Final = 5.0
+_UNPACKED: Final = ("producer", "uncompressed", "gzip")
+
+
+class TopicKeeper:
+    """See ``Keeper``. All of it belongs to the loop.
+
+    Args:
+        name: ``kafka://SERVERS/TOPIC``.
+        hold: See ``Hold``.
+        last_known: What keeps it on a disk; None: nothing does.
+        reader: See ``Hearing``.
+        writer: What writes to it.
+
+    Attributes:
+        state: What is known of the topic.
+        has_read: Whether it has been read to its end.
+        is_connected: Whether it is being read, and was read to its end.
+        offset: All before it is in force.
+        failures: How often it could not be read.
+        refused: Changes that were not kept, or of which nobody knows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        hold: Hold,
+        last_known: LastKnown | None,
+        *,
+        reader: Callable[[Tell], Reader],
+        writer: TopicWriter,
+    ) -> None:
+        self.name = name
+        self.state = StoreTopicState(name=name)
+        self.has_read = self.is_connected = False
+        self.failures = self.refused = self.offset = 0
+        self.last_known = last_known
+        self._hold = hold
+        self._hearing = Hearing(reader, self._hear)
+        self._writer = writer
+        self._writing = asyncio.Lock()
+        self._is_failing = False
+        self._reason = "it has not been read yet"  # why it is not connected
+        self._may_serve = asyncio.Event()
+        self._has_moved = asyncio.Event()
+        self._is_to_be_looked_at = asyncio.Event()
+        self._is_within_batch = False
+        self._said: set[str] = set()
+
+    @property
+    def sources(self) -> Mapping[Entity, str]:
+        """See ``Keeper``."""
+        return self.state.sources
+
+    def detail(self) -> dict[str, object]:
+        """Return what ``/readyz`` says of it."""
+        return {
+            "topic": self.name,
+            "connected": self.is_connected,
+            **({} if self.is_connected else {"reason": self._reason}),
+            "read": self.has_read,
+            "entities": self.state.entities,
+            "offset": self.offset,
+        }
+
+    async def open(self) -> None:
+        """See ``Keeper``: read the topic to its end, or, where it is away, take what was known last."""
+        if self.last_known is not None:
+            self.state.know(await self.last_known.open())
+        known = self.state.entities
+        self._hearing.start()
+        began_s = monotonic()
+        try:
+            async with asyncio.timeout(_FIRST_S):
+                await self._may_serve.wait()
+        except TimeoutError:
+            pass
+        if self.has_read:
+            return
+        await self._settle(is_said=False)
+        within = f" within {monotonic() - began_s:.0f} s"
+        log.warning(
+            "store %s: not read to its end%s: clients are served with the quotas of %d entities, as they were known "
+            "last; none can be changed until it is read",
+            self.name, within, known,
+        )  # fmt: skip
+
+    async def run(self) -> None:
+        """Keep what is known on the disk, and look after how the topic is configured, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.last_known is not None:
+                tasks.create_task(kept_up(self.last_known.run))
+            while True:
+                await self._is_to_be_looked_at.wait()
+                self._is_to_be_looked_at.clear()
+                try:
+                    await self._look()
+                except Exception as error:  # noqa: BLE001 - it is for a warning alone
+                    report(error, "store %s: its configuration could not be looked at", self.name)
+                await asyncio.sleep(_LOOK_S)
+
+    async def catch_up(self) -> None:
+        """See ``Keeper``."""
+        self._check_connected()
+        was_read_to = self.offset
+        try:
+            async with self._writing:
+                end_offset = await self._writer.end_offset()
+                if end_offset < was_read_to:
+                    # It was made anew, or this is who led it once. Whom to ask is to be asked for again.
+                    await self._writer.close()
+        except NotWrittenError as error:
+            raise self._not_kept(error) from error
+        if end_offset < was_read_to:
+            told = f"{self.name} ends at offset {end_offset}, and was read up to {was_read_to} before"
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {told}; ask again")
+        if not await self._is_read_to(end_offset):
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
+
+    async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
+        """See ``Keeper``."""
+        self._check_connected()
+        records = await self._records(changes, before)
+        was_read_to = self.offset
+        try:
+            async with self._writing:
+                offset = await self._writer.append(records)
+        except NotWrittenError as error:
+            raise self._not_kept(error) from error
+        told = f"The change is in {self.name} at offset {offset}"
+        if offset < was_read_to:
+            # It was made anew since: what is known here is not what the change is behind.
+            told += f", of a topic that was read up to {was_read_to} before"
+            raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+        if not await self._is_read_to(offset + len(records)):
+            raise self._refusal(REQUEST_TIMED_OUT, f"{told}, and not in force at this proxy yet", may_hold=True)
+        if not self.state.has(len(records), offset=offset):
+            told += ", and was not understood when it was read back; see the proxy's log"
+            # Another version may understand it.
+            raise self._refusal(KAFKA_STORAGE_ERROR, told, may_hold=True)
+        self._check_not_hidden(changes, told)
+
+    async def close(self) -> None:
+        """See ``Keeper``."""
+        await self._hearing.stop()
+        await self._writer.close()
+        if self.last_known is not None:
+            await self.last_known.close()
+
+    # -- writing --
+
+    def _check_connected(self) -> None:
+        if not self.is_connected:
+            told = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
+            raise self._refusal(KAFKA_STORAGE_ERROR, told)
+
+    def _check_not_hidden(self, changes: Sequence[Change], told: str) -> None:
+        """Refuse what a publisher has written a rule for, in front of it or behind, since it was decided on."""
+        for entity, _ in changes:
+            source = self.state.sources.get(entity)
+            if source is not None:
+                told += f", and {source} holds in its place for {entity}"
+                raise self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+
+    async def _records(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
+        """Return what is to be written. Beside the loop: of a large request it takes long."""
+        left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
+        try:
+            return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
+        except ValueError as error:
+            told = f"A quota cannot be kept in {self.name}: {error}"
+            raise self._refusal(POLICY_VIOLATION, told) from error
+
+    def _not_kept(self, error: NotWrittenError) -> NotKeptError:
+        if error.may_be_there:
+            told = f"The change may be in {self.name} or not, and in force later: {error}"
+            return self._refusal(REQUEST_TIMED_OUT, told, may_hold=True)
+        error_code = POLICY_VIOLATION if error.is_final else KAFKA_STORAGE_ERROR
+        return self._refusal(error_code, f"No quota was changed: {self.name} cannot be written: {error}")
+
+    def _refusal(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
+        self.refused += 1
+        log.warning("store: %s", message)
+        return NotKeptError(error_code, message, may_hold=may_hold)
+
+    async def _is_read_to(self, offset: int) -> bool:
+        """Wait until all before ``offset`` is in force here; False: it takes too long."""
+        try:
+            async with asyncio.timeout(_READ_BACK_S):
+                while self.offset < offset:
+                    self._has_moved.clear()
+                    await self._has_moved.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _look(self) -> None:
+        """Say once what is wrong with the topic's configuration."""
+        try:
+            async with self._writing:
+                found = await self._writer.configuration()
+        except NotWrittenError:
+            return
+        if found is None:
+            self._warn(
+                "the cluster does not say whether it is compacted; grant DESCRIBE_CONFIGS for the topic, or see to "
+                "cleanup.policy=compact"
+            )
+            return
+        policy, compression = found.get("cleanup.policy", "compact"), found.get("compression.type", "producer")
+        if policy != "compact":
+            self._warn(
+                f"has cleanup.policy={policy}, and quotas would expire with its retention; set cleanup.policy=compact "
+                "(kafka-configs --alter --add-config)"
+            )
+        if compression not in _UNPACKED:
+            self._warn(
+                f"has compression.type={compression}, which no proxy reads: no change would come into force; set "
+                "compression.type=producer (kafka-configs --alter --add-config)"
+            )
+
+    def _warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("store %s: %s", self.name, text)
+
+    # -- reading --
+
+    async def _hear(self, told: ToldByReader) -> None:
+        if isinstance(told, Read) and not self.state.is_read_anew:
+            self._is_within_batch = not told.is_whole
+        elif isinstance(told, AtEnd):
+            self._is_within_batch = False  # also of a batch that a failure had cut off: it has been read anew
+        if isinstance(told, Began):
+            self.state.begin()
+        elif isinstance(told, Read):
+            self.state.take(told.records, next_offset=told.next_offset)
+        elif isinstance(told, AtEnd):
+            self.state.end_reached(next_offset=told.next_offset)
+        else:
+            self._fail(told)
+        if self._is_within_batch:
+            return
+        await self._settle(is_said=isinstance(told, Read))
+        self.offset = self.state.next_offset
+        if isinstance(told, AtEnd):
+            self._succeed()
+        self._has_moved.set()
+
+    async def _settle(self, *, is_said: bool) -> None:
+        """Put in force what has changed, and say so one by one where it is news.
+
+        Of a batch that is half read nothing: there may be limits, and not the terms on which they hold.
+        """
+        while self.state.is_unsettled and not self._is_within_batch:
+            told = self.state.changes(_AT_ONCE)
+            self._say()
+            if told:
+                await self._put_in_force(told)
+            for one in told if is_said else ():
+                _tell_of(self.name, one)
+            # Also where nothing has changed, as of a topic that is read anew.
+            await asyncio.sleep(0)
+        self._say()
+
+    async def _put_in_force(self, told: Sequence[Told]) -> None:
+        changes = [one.change for one in told]
+        try:
+            await self._hold(changes)
+        except Exception:
+            # The reader begins again, and then they are told again.
+            self.state.take_back(told)
+            raise
+        if self.last_known is not None:
+            self.last_known.put(changes)
+
+    def _succeed(self) -> None:
+        if not self.is_connected:
+            log.info("store %s: read, %d entities have quotas", self.name, self.state.entities)
+        self.has_read = self.is_connected = True
+        self._is_failing = False
+        self._may_serve.set()
+        self._is_to_be_looked_at.set()
+
+    def _fail(self, told: Failed) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "store %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                self.name, told.reason,
+            )  # fmt: skip
+        self.failures += 1
+        self.is_connected = False
+        self._reason = told.reason
+        if told.is_own_fault:
+            self._may_serve.set()
+
+    def _say(self) -> None:
+        for notice in self.state.notices():
+            log.warning("store %s: %s", self.name, notice.text)
+
+
+def _tell_of(name: str, told: Told) -> None:
+    entity, rule = told.change
+    said: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+    words = ", ".join(starmap("{}={}".format, said.items())) or "none"
+    log.info("%s@%d sets the quotas of %s: %s", name, told.offset, entity, words)

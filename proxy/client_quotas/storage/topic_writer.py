@@ -1,0 +1,216 @@
+"""Writes to a fleet's topic: one batch at a time, each as a whole and once (acks=all, an idempotent producer's).
+
+By hand, on aiokafka's client: its own producer would make the topic where brokers do so for whoever asks, goes on
+trying for ever with what nobody waits for any more, and does not tell what may be there from what is not.
+
+Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.admin import DescribeConfigsRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import InitProducerIdRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from kafka_quota_proxy.config.model import Address, QuotasFrom
+from kafka_quota_proxy.proxy.background.topic_client import connection
+from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
+    LATEST,
+    NoTopicError,
+    OwnAddressError,
+    leader_of,
+    offset_of,
+    raise_for,
+    words_of,
+)
+
+T = TypeVar("T")
+
+# How long it is tried, in all; a request that waits behind has waited for that, too.
+_TRIED_MS: Final = 5_000
+_BACKOFF_S: Final = 0.1
+_STOP_S: Final = 1.0
+_NEVER_MS: Final = 2**31 - 1
+_ACKS_ALL: Final = -1
+_MAGIC: Final = 2
+_GZIP: Final = 1
+# From which on a batch is compressed: the largest request makes one of some megabytes, and brokers take 1 MiB.
+_COMPRESSED_BYTES: Final = 16_384
+_MOST_BYTES: Final = 16 * 1_048_576
+_TOPIC_RESOURCE: Final = 2
+_FULL_ERRORS: Final = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeError)
+_DENIED_ERRORS: Final = (errors.TopicAuthorizationFailedError, errors.ClusterAuthorizationFailedError)
+# What says of a batch that it was not taken. After any other fault it may have been: with acks=all a broker says that
+# it is not the leader, has no such topic or that its disk has failed also of what it has appended, where it finds out
+# while it waits for the others (``DelayedProduce.tryComplete`` in Apache Kafka).
+_NOT_TAKEN_ERRORS: Final = (errors.LeaderNotAvailableError, errors.NotEnoughReplicasError)
+_FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProducerId, errors.InvalidProducerEpoch)
+
+
+class Writer:
+    """One connection to the leader, made when it is needed. All of it belongs to the loop; one call at a time.
+
+    Args:
+        settings: The topic.
+        client_id: What the cluster is told.
+        binds: Where this proxy listens.
+    """
+
+    def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._binds = binds
+        self._client: AIOKafkaClient | None = None
+        self._leader = -1
+        self._producer: tuple[int, int] | None = None  # id and epoch
+        self._sequence = 0
+
+    async def end_offset(self) -> int:
+        """Return the offset behind the last record.
+
+        Raises:
+            NotWrittenError: It cannot be known.
+        """
+        return await self._tried(self._end_offset, _Attempt())
+
+    async def append(self, records: Sequence[Record]) -> int:
+        """Write records as one batch, and return the offset of the first, once all replicas in sync have them.
+
+        Raises:
+            NotWrittenError: They are not there, or may be.
+        """
+        attempt = _Attempt()
+        try:
+            return await self._tried(lambda: self._append(records, attempt), attempt)
+        except BaseException:
+            # What becomes of the number that it has nobody knows: the next batch is another producer's.
+            self._producer = None
+            raise
+
+    async def configuration(self) -> Mapping[str, str] | None:
+        """Return how the topic is configured; None where the cluster does not say.
+
+        Raises:
+            NotWrittenError: It cannot be asked.
+        """
+        return await self._tried(self._configuration, _Attempt())
+
+    async def close(self) -> None:
+        """Let go of the cluster."""
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(_STOP_S):
+                    await client.close()
+
+    # -- an attempt, and another
+
+    async def _tried(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
+        """Return what ``work`` does, tried until it works or the time is over."""
+        reason = words_of(TimeoutError())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TRIED_MS / 1_000):
+                while True:
+                    try:
+                        return await work()
+                    except _FULL_ERRORS:
+                        text = "the topic takes no batch of this size; ask for less at a time"
+                        raise NotWrittenError(text, may_be_there=attempt.may_be_there, is_final=True) from None
+                    except (*_DENIED_ERRORS, OwnAddressError, NoTopicError) as error:
+                        # Or the next call would take the connection without what makes sure of the leader.
+                        await self.close()
+                        raise NotWrittenError(_words(error), may_be_there=attempt.may_be_there) from error
+                    except Exception as error:  # noqa: BLE001 - a library raises more than it tells
+                        reason = _words(error)
+                        attempt.failed(error)
+                        if isinstance(error, _FORGOTTEN_ERRORS):
+                            self._producer = None
+                    await self.close()
+                    if attempt.may_be_there and self._producer is None:
+                        break
+                    await asyncio.sleep(_BACKOFF_S)
+        await self.close()
+        # What the time ran out for may be under way.
+        raise NotWrittenError(reason, may_be_there=attempt.may_be_there or attempt.is_sent)
+
+    async def _connected(self) -> AIOKafkaClient:
+        if self._client is None:
+            keywords = await asyncio.to_thread(connection, self._settings.client, self._client_id)
+            client = self._client = AIOKafkaClient(
+                request_timeout_ms=_TRIED_MS, metadata_max_age_ms=_NEVER_MS, **keywords
+            )
+            await client.bootstrap()
+            self._leader = await leader_of(client, self._settings.topic, self._binds)
+        return self._client
+
+    async def _end_offset(self) -> int:
+        return await offset_of(await self._connected(), self._leader, self._settings.topic, LATEST)
+
+    async def _append(self, records: Sequence[Record], attempt: "_Attempt") -> int:
+        client = await self._connected()
+        if self._producer is None:
+            # Without a transaction it is of no concern how long one may take.
+            answer = await client.send(self._leader, InitProducerIdRequest(None, 0))
+            raise_for(answer.error_code)
+            self._producer, self._sequence = (answer.producer_id, answer.producer_epoch), 0
+        data = await asyncio.to_thread(_batch, records, *self._producer, self._sequence)
+        attempt.is_sent = True
+        request = ProduceRequest(None, _ACKS_ALL, _TRIED_MS, [(self._settings.topic, [(0, data)])])
+        answer = await client.send(self._leader, request)
+        ((_, ((_, error_code, offset, *_),)),) = answer.topics
+        raise_for(error_code)
+        self._sequence = (self._sequence + len(records)) % 2**31
+        return int(offset)
+
+    async def _configuration(self) -> Mapping[str, str] | None:
+        client = await self._connected()
+        request = DescribeConfigsRequest([(_TOPIC_RESOURCE, self._settings.topic, None)])
+        answer = await client.send(self._leader, request)
+        ((error_code, _, _, _, entries),) = answer.resources
+        return None if error_code else {name: value for name, value, *_ in entries}
+
+
+class _Attempt:
+    """What is known of a batch that is tried to be written."""
+
+    def __init__(self) -> None:
+        self.is_sent = False
+        self.may_be_there = False
+
+    def failed(self, error: Exception) -> None:
+        if self.is_sent and not isinstance(error, (*_NOT_TAKEN_ERRORS, *_FORGOTTEN_ERRORS)):
+            self.may_be_there = True
+        self.is_sent = False
+
+
+def _batch(records: Sequence[Record], producer_id: int, epoch: int, sequence: int) -> bytes:
+    size_bytes = sum(len(key) + len(value or b"") for key, value in records)
+    builder = DefaultRecordBatchBuilder(
+        _MAGIC,
+        _GZIP if size_bytes >= _COMPRESSED_BYTES else 0,
+        is_transactional=0,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        batch_size=_MOST_BYTES,
+    )
+    for offset, (key, value) in enumerate(records):
+        if builder.append(offset, None, key, value, []) is None:
+            raise errors.MessageSizeTooLargeError
+    return bytes(builder.build())
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, _DENIED_ERRORS):
+        return (
+            "the cluster does not allow it: this client needs the rights READ, WRITE and DESCRIBE for the topic, and "
+            "IDEMPOTENT_WRITE for clusters before Kafka 3.0"
+        )
+    return words_of(error)

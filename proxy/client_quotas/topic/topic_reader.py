@@ -1,0 +1,194 @@
+"""Reads a quota topic, from its beginning on and then as it is written: a thread with a loop of its own.
+
+In a thread because a topic of ten thousand rules takes some tenths of a second to decode, which clients would wait for
+on the loop. Fetches are asked for by hand, one after the other, for two things that aiokafka's consumer does not tell:
+when a fetch was sent that came to the end of the topic, which is what a lease counts from, and that the cluster is
+away. Nor may a reader make the topic, where brokers do so for whoever asks: it would not be compacted.
+
+A failure, of whatever kind, ends the connection, and the topic is read anew: what was deleted in it meanwhile may have
+been compacted away. Imported only where a topic is configured: aiokafka comes with the extra ``usage-topic``.
+"""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from itertools import islice
+from time import monotonic_ns
+from typing import Final
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchRequest
+
+from kafka_quota_proxy.config.model import Address, QuotasFrom
+from kafka_quota_proxy.proxy.background.isolation import persisting
+from kafka_quota_proxy.proxy.background.topic_client import connection
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import Batches
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
+    ANY_ISOLATION,
+    EARLIEST,
+    LATEST,
+    OwnAddressError,
+    leader_of,
+    offset_of,
+    raise_for,
+    watch_leader,
+    words_of,
+)
+
+# How long a broker may wait for something to be written. A lease counts from the fetch before, so it is taken to be up
+# to twice that shorter.
+_WAIT_MS: Final = 250
+# How long an answer may take in all. A connection that was cut in silence is given up then.
+_ANSWER_MS: Final = 5_000
+_MAX_BYTES: Final = 1_048_576
+# How many records the loop is given at a time.
+_AT_ONCE: Final = 250
+_STOP_S: Final = 1.0
+_BACKOFF_S: Final = 0.25
+_MOST_BACKOFF_S: Final = 5.0
+# aiokafka's own look at the cluster is of all topics there are. Here it is looked at when something fails, and as often
+# as this: a broker that has been cut off goes on answering, and so does partition 0 when there are others.
+_LOOK_S: Final = 30.0
+_NEVER_MS: Final = 2**31 - 1
+
+
+class Reader:
+    """The thread. ``tell`` is called in it, and is awaited before it goes on. ``binds``: where this proxy listens."""
+
+    def __init__(
+        self,
+        settings: QuotasFrom,
+        client_id: str,
+        tell: Callable[[Told], Awaitable[None]],
+        binds: Collection[Address] = (),
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._tell = tell
+        self._binds = binds
+        self._least_end_offset = 0  # what the topic had, to be sure, when it was begun with
+        self._end_offset = 0  # where the topic ended when that was last known
+        self._since_ms: int | None = None  # when the fetch was sent that told so
+        self._has_told_end = False
+        self._backoff_s = _BACKOFF_S
+        self._is_stopped = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=persisting(self._run), name="quotas-from", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have it end, soon, or not begin."""
+        self._is_stopped = True
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None:
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(task.cancel)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until it has."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    # -- in the thread --
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
+            runner.run(self._read_for_ever())
+
+    async def _read_for_ever(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        # Whoever stopped it before this found nothing to cancel.
+        while not self._is_stopped:
+            try:
+                await self._read_anew()
+            except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is read
+                failed = Failed(words_of(error), isinstance(error, OwnAddressError))
+                # Who hears it may be what has failed, and says so himself; the reader goes on.
+                with suppress(Exception):
+                    await self._tell(failed)
+            await asyncio.sleep(self._backoff_s)
+            self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
+
+    async def _read_anew(self) -> None:
+        """Read the topic until something fails.
+
+        Raises:
+            Exception: It did.
+        """
+        client = AIOKafkaClient(
+            request_timeout_ms=_ANSWER_MS,
+            metadata_max_age_ms=_NEVER_MS,
+            **connection(self._settings.client, self._client_id),
+        )
+        try:
+            async with asyncio.timeout(2 * _ANSWER_MS / 1_000):
+                await client.bootstrap()
+                topic = self._settings.topic
+                leader = await leader_of(client, topic, self._binds)
+                offset = await offset_of(client, leader, topic, EARLIEST)
+                self._least_end_offset = await offset_of(client, leader, topic, LATEST)
+            await self._tell(Began())
+            self._has_told_end = False
+            await self._read_on(client, leader, offset)
+        finally:
+            with suppress(Exception):
+                async with asyncio.timeout(_STOP_S):
+                    await client.close()
+
+    async def _read_on(self, client: AIOKafkaClient, leader: int, offset: int) -> None:
+        topic = self._settings.topic
+        watching = asyncio.ensure_future(watch_leader(client, topic, self._binds, leader=leader, every_s=_LOOK_S))
+        try:
+            while not watching.done():
+                offset = await self._fetch(client, leader, offset)
+        finally:
+            watching.cancel()
+            # Waited for, and what it says not lost: where a fetch has failed, too, that goes before it.
+            (ended,) = await asyncio.gather(watching, return_exceptions=True)
+        raise ended
+
+    async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
+        """Read on from ``offset``, tell what there was, and return how far that was."""
+        sent_ms = monotonic_ns() // 1_000_000
+        request = FetchRequest(
+            _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
+        )
+        answer = await client.send(leader, request)
+        raise_for(getattr(answer, "error_code", 0))  # from version 7 on
+        throttle_time_ms = getattr(answer, "throttle_time_ms", 0)
+        if not answer.topics:
+            # What a broker answers at once to whom its own quotas hold back: of the topic it says nothing.
+            await asyncio.sleep(max(throttle_time_ms, _WAIT_MS) / 1_000)
+            return offset
+        ((_, ((_, error_code, end_offset, *_, data),)),) = answer.topics
+        raise_for(error_code)
+        # A broker that has just become the leader may tell of an end that it has passed long ago; asked for the latest
+        # offset it answers with an error until it knows.
+        end_offset = max(end_offset, self._least_end_offset)
+        if end_offset < self._end_offset:
+            self._since_ms = None  # it was made anew: what was known of its end says nothing of this one
+        batches = Batches(data or b"", offset)
+        records = batches.records()
+        told = offset
+        while some := tuple(islice(records, _AT_ONCE)):
+            told = some[-1].offset + 1
+            await self._tell(Read(some, self._since_ms, told, is_whole=not batches.is_within))
+        if told < batches.next_offset and self._has_told_end:
+            await self._tell(Read((), self._since_ms, batches.next_offset))
+        self._end_offset = max(batches.next_offset, end_offset)
+        if batches.next_offset >= end_offset:
+            if not self._has_told_end:
+                await self._tell(AtEnd(batches.next_offset))
+                self._has_told_end = True
+                self._backoff_s = _BACKOFF_S
+            self._since_ms = sent_ms
+        if throttle_time_ms > 0:
+            # Until then the broker reads nothing of this connection, and the next answer would be late.
+            await asyncio.sleep(throttle_time_ms / 1_000)
+        return batches.next_offset

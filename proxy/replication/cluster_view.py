@@ -1,0 +1,201 @@
+"""What is known of the cluster beside its configuration in our file: a value, and how it comes of a cluster's answers.
+
+``view_of`` makes it, ``Lease`` takes a throttle out of it that nobody needs any more. No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafka_quota_proxy.config.model import UNLIMITED, Address, Listener, ProxyConfig
+from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, read
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+# kafka-reassign-partitions.sh sets a throttle first and begins to reassign then: that is no news for so long.
+_TELL_AFTER_MS: Final = 10_000
+_MOST_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What the cluster says. All of it is empty until it has been asked; rates and lists stay so unless it is to say.
+
+    Rates are bytes per second, as the cluster-wide default or the broker's own config has it; a broker without one is
+    unlimited. One of 0, which Kafka takes, lets nothing pass. A topic without a list has no throttled replicas.
+    """
+
+    topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
+    racks: Mapping[int, str] = field(default_factory=dict)  # by node id
+    leader_rates: Mapping[int, float] = field(default_factory=dict)  # by node id
+    follower_rates: Mapping[int, float] = field(default_factory=dict)
+    leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)  # by topic
+    follower_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)
+    moving: frozenset[tuple[str, int]] = frozenset()  # topic and partition of what is being reassigned
+    node_ids: Mapping[Address, int] = field(default_factory=dict)  # of upstreams
+
+    @property
+    def has_throttle(self) -> bool:
+        """Whether the cluster's configs hold anything back, or would if more of them were set."""
+        return bool(self.leader_rates or self.follower_rates or self.leader_replicas or self.follower_replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """A cluster's answers, once. What was not asked for, or could not be had, is None and stays as it was."""
+
+    racks: Mapping[int, str | None]  # of all brokers
+    topic_names: Mapping[bytes, str] | None = None
+    broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # values by key, those that are set
+    topic_configs: Mapping[str, Mapping[str, str | None]] | None = None
+    moving: frozenset[tuple[str, int]] = frozenset()
+
+
+def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
+    """Return the brokers that the file names behind listeners, each once."""
+    servers: dict[Address, None] = {}
+    for listener in listeners:
+        if listener.upstream is not None:
+            servers[listener.upstream] = None
+        if listener.cluster is not None:
+            servers |= dict.fromkeys(listener.cluster.bootstrap_servers)
+    return tuple(servers)
+
+
+def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
+    """Return whom to ask where the file does not say: the brokers behind listeners with ``inter_broker``."""
+    return servers_of(listener for listener in config.listeners if listener.inter_broker)
+
+
+def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
+    """Return what is known now, and what of the cluster's values cannot be read, in words."""
+    unread: list[str] = []
+    view = replace(
+        before,
+        racks={broker: rack for broker, rack in readings.racks.items() if rack},
+        moving=readings.moving,
+        leader_rates=_rates(readings, LEADER_RATE, before.leader_rates, unread),
+        follower_rates=_rates(readings, FOLLOWER_RATE, before.follower_rates, unread),
+        leader_replicas=_replicas(readings, LEADER_REPLICAS, before.leader_replicas, unread),
+        follower_replicas=_replicas(readings, FOLLOWER_REPLICAS, before.follower_replicas, unread),
+    )
+    if readings.topic_names is not None:
+        view = replace(view, topic_names=readings.topic_names)
+    return view, tuple(unread)
+
+
+def without_throttle(view: ClusterView) -> ClusterView:
+    """Return a view whose cluster throttles nothing."""
+    return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
+
+
+class Lease:
+    """For how long a throttle holds that has no reassignment: one that was forgotten does harm unseen.
+
+    It begins when nothing of the cluster is being reassigned any more, and anew when the throttle is changed.
+    """
+
+    def __init__(self, lease_ms: int | None) -> None:
+        self.lease_ms = lease_ms  # None: for ever
+        self._throttle: ClusterView | None = None  # what runs; None: nothing does
+        self._since_ms = 0
+        self._is_told = False
+        self._is_dropped = False
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the cluster has a throttle that it has been told of, for nothing is being reassigned."""
+        return self._throttle is not None and self._is_told
+
+    def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
+        """Return what of a view is to be enforced, and what an operator should be told, each thing once."""
+        throttle = replace(view, topic_names={}, racks={}, node_ids={})
+        if view.moving or not view.has_throttle:
+            revived = self._is_dropped and view.has_throttle
+            self._throttle, self._is_dropped = None, False
+            return view, (("the cluster is reassigning again: its throttle is in force again",) if revived else ())
+        if throttle != self._throttle:
+            self._throttle, self._since_ms = throttle, now_ms
+            self._is_told = self._is_dropped = False
+        messages: list[str] = []
+        idle_ms = now_ms - self._since_ms
+        is_over = self.lease_ms is not None and idle_ms >= self.lease_ms
+        if not self._is_told and (is_over or idle_ms >= _TELL_AFTER_MS):
+            self._is_told = True
+            messages.append(f"the cluster throttles replication while nothing is being reassigned: {_told(view)}")
+        if is_over and not self._is_dropped:
+            messages.append(
+                f"the lease of {self.lease_ms} ms is over: the throttle is dropped from the proxy; the cluster still "
+                "has it, and its brokers enforce it"
+            )
+        self._is_dropped = is_over
+        return (without_throttle(view) if is_over else view), tuple(messages)
+
+
+def _rates(readings: Readings, key: str, before: Mapping[int, float], unread: list[str]) -> Mapping[int, float]:
+    if readings.broker_configs is None:
+        return before
+    rates: dict[int, float] = {}
+    for broker, configs in readings.broker_configs.items():
+        # One that did not answer keeps what it had: it is the cluster that stores it.
+        known = before.get(broker)
+        rate = known if configs is None else _rate(configs.get(key), f"broker {broker}: {key}", unread)
+        if rate is not None:
+            rates[broker] = rate
+    return rates
+
+
+def _rate(value: str | None, what: str, unread: list[str]) -> float | None:
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > len(str(UNLIMITED)):
+        unread.append(f"{what}={value[:80]!r} is no number of bytes per second")
+        return None
+    # Long.MAX_VALUE is what Kafka calls unlimited.
+    return float(value) if int(value) < UNLIMITED else None
+
+
+def _replicas(
+    readings: Readings, key: str, before: Mapping[str, ThrottledReplicas], unread: list[str]
+) -> Mapping[str, ThrottledReplicas]:
+    if readings.topic_configs is None:
+        return before
+    lists: dict[str, ThrottledReplicas] = {}
+    for topic, configs in readings.topic_configs.items():
+        replicas, items = read(configs.get(key) or "")
+        if replicas.is_all or replicas.partitions:
+            lists[topic] = replicas
+        unread += (f"topic {topic}: {key}: {item[:80]!r} names no replica" for item in items)
+    return lists
+
+
+def _told(view: ClusterView) -> str:
+    topics = sorted(view.leader_replicas.keys() | view.follower_replicas.keys())
+    brokers = sorted(view.leader_rates.keys() | view.follower_rates.keys())
+    rates = (
+        f"broker {broker} (leader {_shown(view.leader_rates.get(broker))}, "
+        f"follower {_shown(view.follower_rates.get(broker))})"
+        for broker in brokers
+    )
+    return (
+        f"topics {_named(topics)}; {_named(rates) if brokers else 'no broker has a rate'}. "
+        "To remove it: kafka-reassign-partitions.sh --verify with the file of the reassignment, or kafka-configs.sh "
+        f"--alter --entity-type topics --entity-name TOPIC --delete-config {LEADER_REPLICAS},{FOLLOWER_REPLICAS} and "
+        f"--alter --entity-type brokers --entity-name BROKER --delete-config {LEADER_RATE},{FOLLOWER_RATE} "
+        "(--entity-default for the cluster's default)"
+    )
+
+
+def _shown(rate: float | None) -> str:
+    return "unlimited" if rate is None else f"{rate:.0f} B/s"
+
+
+def _named(names: Iterable[str]) -> str:
+    found: Sequence[str] = list(names)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return f"{', '.join(found[:_MOST_NAMED])}{more}" if found else "none"

@@ -1,0 +1,234 @@
+"""The cluster as it changes: asked every few seconds from a thread, told to the loop as one ``ClusterView``.
+
+A cluster that is away changes nothing: what was known last stays in force. Nothing here ever writes to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from time import monotonic_ns
+from typing import Final, Protocol
+
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication
+from kafka_quota_proxy.proxy.background.in_thread import in_thread
+from kafka_quota_proxy.proxy.background.isolation import attempt
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease, Readings, view_of
+
+log = logging.getLogger(__name__)
+
+# Whoever meets an unknown topic id may ask for a poll with each fetch.
+_LEAST_BETWEEN_S: Final = 0.5
+_WARN_EVERY_MS: Final = 60_000
+# Reading all topics of a large cluster takes a while; these look after what nobody asks for: topics that went, lists
+# of throttled replicas that are left although no broker has a rate.
+_ALL_TOPICS_EVERY_MS: Final = 30_000
+_IDENTIFY_AGAIN_MS: Final = 30_000
+
+
+class Reader(Protocol):
+    """What reads a cluster, from one thread at a time. Each may raise anything, which is what a failed poll is."""
+
+    def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
+        """Return what the cluster says now."""
+
+    def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
+        """Return which of these brokers an address leads to."""
+
+    def close(self) -> None:
+        """Let go of it, from any thread."""
+
+
+class ReplicationWatcher:
+    """Follows one cluster. All of it belongs to the loop, but for what runs in ``_ask``.
+
+    Attributes:
+        view: What ``on_view`` was called with last.
+        is_successful: Whether the last poll was; false before the first.
+        last_success_s: When the last successful poll ended, as ``time.time`` has it; 0 before the first.
+    """
+
+    def __init__(
+        self,
+        replication: Replication,
+        upstreams: Mapping[Address, int | None],
+        *,
+        fallback: tuple[Address, ...],
+        on_view: Callable[[ClusterView], None],
+        connect: Callable[[AdminClient, tuple[Address, ...]], Reader] | None = None,
+    ) -> None:
+        """Remember what to follow; ``run`` follows it.
+
+        Args:
+            replication: The file's section.
+            upstreams: Those of the listeners, each with its node id where the file says it.
+            fallback: Whom to ask where the section does not say: ``proxy.replication.cluster_view.servers_behind``.
+            on_view: Is called on the loop with each view that differs from the one before.
+            connect: Returns what reads the cluster, in a thread; left out: a ``cluster_reader.ClusterReader``.
+        """
+        self.is_successful = False
+        self.last_success_s = 0.0
+        self._replication = replication
+        self._fallback = fallback
+        self._on_view = on_view
+        self._connect = connect or _connect
+        self._unidentified = [address for address, node_id in upstreams.items() if node_id is None]
+        given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
+        self.view = self._read = ClusterView(node_ids=given)  # what is in force, and what the cluster says
+        self._lease = Lease(replication.lease_ms)
+        self._reader: Reader | None = None
+        self._requested = asyncio.Event()
+        self._epoch = 0  # one for each time that the connection was let go of
+        self._unread: frozenset[str] = frozenset()
+        self._warn_from_ms = 0
+        self._all_topics_from_ms = 0
+        self._identify_from_ms = 0
+        self._identified_among: frozenset[int] = frozenset()
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the cluster has a throttle while nothing has been reassigned for a while."""
+        return self._lease.is_orphaned
+
+    def request(self) -> None:
+        """Read it all again soon, topic ids in particular: at most twice a second, however often this is called.
+
+        Where ``poll_interval`` is shorter still, as often as that.
+        """
+        self._all_topics_from_ms = 0
+        self._requested.set()
+
+    def update(self, replication: Replication) -> None:
+        """Take a changed section of the file."""
+        if replication.admin_client != self._replication.admin_client:
+            self._close()
+        if replication.from_cluster != self._replication.from_cluster:
+            self._read = ClusterView(
+                topic_names=self._read.topic_names, racks=self._read.racks, node_ids=self._read.node_ids
+            )
+        self._lease.lease_ms = replication.lease_ms
+        self._replication = replication
+        self.request()
+        self._tell()
+
+    async def run(self) -> None:
+        """Poll until cancelled; the first time at once."""
+        if self.view.node_ids:
+            self._on_view(self.view)
+        try:
+            while True:
+                self._requested.clear()
+                await self._poll()
+                interval_s = self._replication.poll_interval_ms / 1_000
+                await asyncio.sleep(min(interval_s, _LEAST_BETWEEN_S))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, interval_s - _LEAST_BETWEEN_S)):
+                        await self._requested.wait()
+        finally:
+            self._close()
+
+    async def _poll(self) -> None:
+        replication, now_ms = self._replication, monotonic_ns() // 1_000_000
+        is_time_for_all = now_ms >= self._all_topics_from_ms
+        has_topic_configs = replication.from_cluster and (is_time_for_all or self._read.has_throttle)
+        ask = partial(
+            self._ask,
+            replication.admin_client,
+            self._epoch,
+            has_topics=is_time_for_all,
+            has_configs=replication.from_cluster,
+            has_topic_configs=has_topic_configs,
+        )
+        try:
+            readings = await in_thread(ask)
+        except Exception as error:  # noqa: BLE001 - whatever a library of somebody else's raises, clients are served on
+            if replication is self._replication:
+                self._fail(error)
+            return
+        if replication is not self._replication:  # it has changed meanwhile, and asks for other things
+            return
+        if not self.is_successful:
+            log.info("the cluster answers: %d brokers", len(readings.racks))
+        self.is_successful, self.last_success_s, self._warn_from_ms = True, time.time(), 0
+        if is_time_for_all:
+            self._all_topics_from_ms = now_ms + _ALL_TOPICS_EVERY_MS
+        self._read, unread = view_of(readings, self._read)
+        if self._read.has_throttle and replication.from_cluster and not has_topic_configs:
+            self.request()  # a rate is new: the lists that go with it are wanted at once
+        for what in sorted(frozenset(unread) - self._unread):
+            log.warning("the cluster has a throttle that cannot be read, and that is passed over: %s", what)
+        self._unread = frozenset(unread)
+        self._tell()
+        await self._identify(tuple(readings.racks))
+
+    def _tell(self) -> None:
+        view, messages = self._lease.apply(self._read, now_ms=monotonic_ns() // 1_000_000)
+        for message in messages:
+            log.warning("%s", message)
+        if view != self.view:
+            self.view = view
+            self._on_view(view)
+
+    def _fail(self, error: Exception) -> None:
+        self._close()
+        self.is_successful = False
+        now_ms = monotonic_ns() // 1_000_000
+        if now_ms >= self._warn_from_ms:
+            self._warn_from_ms = now_ms + _WARN_EVERY_MS
+            log.warning(
+                "cannot ask the cluster about itself (%s: %s); what was known last stays in force",
+                type(error).__name__, error,
+            )  # fmt: skip
+
+    async def _identify(self, node_ids: tuple[int, ...]) -> None:
+        """Find out which broker each upstream is that the file does not say it of."""
+        reader, now_ms = self._reader, monotonic_ns() // 1_000_000
+        is_early = now_ms < self._identify_from_ms and frozenset(node_ids) == self._identified_among
+        if reader is None or not self._unidentified or is_early:
+            return
+        self._identify_from_ms, self._identified_among = now_ms + _IDENTIFY_AGAIN_MS, frozenset(node_ids)
+        for upstream in tuple(self._unidentified):
+            why = "none of the cluster's brokers says that it is it"
+            try:
+                node_id = await in_thread(partial(reader.identify, upstream, node_ids))
+            except Exception as error:  # noqa: BLE001 - as in _poll
+                node_id, why = None, f"{type(error).__name__}: {error}"
+            if node_id is None:
+                log.warning("cannot find out which broker %s is (%s); give its listener a node_id", upstream, why)
+                continue
+            log.info("upstream %s is broker %d", upstream, node_id)
+            self._unidentified.remove(upstream)
+            self._read = replace(self._read, node_ids={**self._read.node_ids, upstream: node_id})
+            self._tell()
+
+    def _close(self) -> None:
+        """Let go of the connection. A reading that is on its way fails, and a thread that hangs is not waited for."""
+        self._epoch += 1
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            threading.Thread(target=attempt, args=(reader.close,), name="cluster-close", daemon=True).start()
+
+    def _ask(
+        self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
+    ) -> Readings:
+        """Read, in the thread. There is one at a time."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._connect(settings, self._fallback)
+            if epoch != self._epoch:  # closed meanwhile, when there was nothing to close yet
+                self._reader = None
+                reader.close()
+        return reader.read(has_topics=has_topics, has_configs=has_configs, has_topic_configs=has_topic_configs)
+
+
+def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> Reader:
+    # Here, for it loads kafka-python, which a proxy that asks no cluster has no need of.
+    from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
+
+    return ClusterReader(settings, fallback)

@@ -1,0 +1,219 @@
+"""Connections to brokers: dialled for clients, and probed where no client comes."""
+
+import asyncio
+import logging
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Final
+
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.proxy.background.isolation import alone, repeated
+from kafka_quota_proxy.proxy.server.broker import Upstream, local_address, numeric
+from kafka_quota_proxy.proxy.server.connection import BrokerConnection, ClientConnection, Dialling
+from kafka_quota_proxy.proxy.server.tls.contexts import broker_fault
+from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
+
+log = logging.getLogger(__name__)
+
+# Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop what is above; a dropped SYN costs its
+# client a second. A storm of clients must not become a storm of dials. The bound is of one broker, for one that drops
+# every SYN keeps its dials until their time is over.
+_MAX_DIALS: Final = 32
+_DIAL_TIMEOUT_S: Final = 10.0
+_PROBE_EVERY_S: Final = 2.0
+_WARN_EVERY_S: Final = 10.0
+_REFUSAL_S: Final = 0.2
+
+
+class Dialler:
+    """Dials, not too many at once to one address.
+
+    Args:
+        tasks: What its tasks belong to.
+        source: The address of this machine to dial from; None: the system's choice.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
+        self._tasks = tasks
+        self._local_addr = local_address(source)
+        self._lines: dict[Address, _Line] = {}  # of brokers that are being dialled
+
+    def start(self, connection: ClientConnection) -> Dialling:
+        """Begin to dial the broker of a client's connection, or wait for a turn; the connection hears the outcome."""
+        address = connection.gate.upstream.address
+        line = self._lines.setdefault(address, _Line(address))
+        dial = _Dial(connection, line)
+        line.waiting[dial] = None
+        self._go_on(line)
+        return dial
+
+    def cancel(self) -> None:
+        """Dial no more."""
+        for line in self._lines.values():
+            for dial in (*line.waiting, *line.running):
+                dial.give_up()
+
+    def _go_on(self, line: "_Line") -> None:
+        """Give turns to those that wait, as far as there are any."""
+        while line.waiting and len(line.running) < _MAX_DIALS:
+            dial, _ = line.waiting.popitem(last=False)
+            broker = BrokerConnection(dial.connection)
+            dial.task = self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))
+            dial.task.add_done_callback(partial(self._end, line, dial))
+            line.running.add(dial)
+
+    @repeated
+    def _end(self, line: "_Line", dial: "_Dial", _: asyncio.Task[None]) -> None:
+        line.running.discard(dial)
+        self._go_on(line)
+        if not line.running and self._lines.get(line.address) is line:
+            del self._lines[line.address]
+
+    async def _dial(self, connection: ClientConnection, broker: BrokerConnection) -> None:
+        upstream = connection.gate.upstream
+        address = upstream.address
+        try:
+            async with asyncio.timeout(_DIAL_TIMEOUT_S):
+                if upstream.tls is None:
+                    transport, _ = await asyncio.get_running_loop().create_connection(
+                        lambda: broker, address.host, address.port, local_addr=self._local_addr
+                    )
+                else:
+                    transport = await self._dial_tls(broker, upstream, upstream.tls.context)
+        except TimeoutError:
+            _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
+            connection.broker_failed("upstream_timeout")
+        except ssl.SSLError as error:
+            _failed(upstream, broker_fault(error, upstream.tls, address.host))
+            connection.broker_failed("upstream_tls")
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host that is no name in DNS, such as kafka..local
+            what = "TLS address" if upstream.tls else "address"
+            _failed(upstream, f"{error}; is the broker running, and is this its {what}?")
+            connection.broker_failed("upstream_refused")
+        else:
+            upstream.failures = 0
+            upstream.is_reachable = True
+            # Not before: uvloop closes the transport of a dial whose time-out fires as it completes, and does not tell
+            # its protocol.
+            connection.broker_connected(transport)
+
+    async def _dial_tls(
+        self, broker: BrokerConnection, upstream: Upstream, context: ssl.SSLContext
+    ) -> asyncio.Transport:
+        address = upstream.address
+        done = asyncio.get_running_loop().create_future()
+
+        def welcome(_: ssl.SSLObject) -> BrokerConnection:
+            done.set_result(None)
+            return broker
+
+        def fail(_: TlsTransport, error: Exception) -> None:
+            if not done.done():
+                done.set_exception(error)
+            elif isinstance(error, ssl.SSLError):
+                # In TLS 1.3 the broker sees our certificate when we are through with the handshake.
+                _failed(upstream, broker_fault(error, upstream.tls, address.host))
+
+        transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: transport, address.host, address.port, local_addr=self._local_addr
+            )
+            await done
+        except BaseException:
+            done.cancel()
+            transport.abort()
+            raise
+        return transport
+
+
+class _Line:
+    """The dials to one address: those under way, and those that wait for their turn, first come, first served."""
+
+    __slots__ = ("address", "running", "waiting")
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.running: set[_Dial] = set()
+        self.waiting: OrderedDict[_Dial, None] = OrderedDict()
+
+
+class _Dial:
+    """See ``proxy.server.connection.Dialling``."""
+
+    __slots__ = ("_line", "connection", "task")
+
+    def __init__(self, connection: ClientConnection, line: _Line) -> None:
+        self.connection = connection
+        self._line = line
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.task is None
+
+    def give_up(self) -> None:
+        self._line.waiting.pop(self, None)
+        if self.task is not None:
+            self.task.cancel()
+
+
+async def probe(
+    upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
+) -> None:
+    """Keep ``is_reachable`` true to life, also when no client comes; until cancelled.
+
+    Args:
+        upstream: What is probed.
+        source: The address of this machine to do it from; None: the system's choice.
+        on_reached: Told of the numeric address that was reached, and whether the broker was away before.
+    """
+    local_addr = local_address(source)
+    was_away = True
+    while True:
+        try:
+            async with asyncio.timeout(_DIAL_TIMEOUT_S):
+                peer = await _knock(upstream, local_addr)
+            upstream.is_reachable = True
+            on_reached(peer, was_away)
+            was_away = False
+        except (OSError, UnicodeError):  # TimeoutError is an OSError
+            upstream.is_reachable = False
+            was_away = True
+        await asyncio.sleep(_PROBE_EVERY_S)
+
+
+async def _knock(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
+    """Connect, with a handshake where there is to be one, and leave; return where that was, in numbers.
+
+    Raises:
+        OSError: This cannot be done; ``ssl.SSLError`` is one.
+    """
+    reader, writer = await asyncio.open_connection(
+        upstream.address.host,
+        upstream.address.port,
+        local_addr=local_addr,
+        ssl=upstream.tls.context if upstream.tls else None,
+    )
+    try:
+        if upstream.tls is not None:
+            # A broker that refuses our certificate says so now, in TLS 1.3, or hangs up; else it says nothing.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_REFUSAL_S):
+                    await reader.read(1)
+                raise ConnectionResetError("it hung up behind the TLS handshake")
+        return numeric(writer.get_extra_info("peername"))
+    finally:
+        writer.transport.abort()
+
+
+def _failed(upstream: Upstream, reason: str) -> None:
+    upstream.is_reachable = False
+    upstream.failures += 1
+    if monotonic() - upstream.last_warning_s >= _WARN_EVERY_S:
+        upstream.last_warning_s = monotonic()
+        log.warning("cannot reach upstream %s (%d times): %s", upstream.address, upstream.failures, reason)

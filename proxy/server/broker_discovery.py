@@ -1,0 +1,91 @@
+"""Asking a broker for its cluster: the id, and the brokers, as a client would.
+
+A cluster that wants a login does not answer; its brokers are then known from what it answers to clients.
+"""
+
+import asyncio
+import ssl
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.protocol import metadata
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import Truncated
+from kafka_quota_proxy.proxy.server.broker import local_address, numeric
+from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, broker_fault
+
+# The oldest version that is answered with the id of the cluster; every broker since 0.10.1 has it.
+_VERSION: Final = 2
+_CLIENT_ID: Final = b"kafka-quota-proxy"
+_TIMEOUT_S: Final = 5.0
+_MAX_ANSWER_BYTES: Final = 1024 * 1024
+_HEADER: Final = Struct(">ihhih")
+_INT32: Final = Struct(">i")
+_CORRELATION_ID: Final = 1
+
+
+class Answer(NamedTuple):
+    """What a broker says of its cluster.
+
+    Attributes:
+        brokers: Those that are alive: their addresses by node id.
+        cluster_id: None where the brokers have none.
+        peer: Where the broker was reached: the numeric address, and the port.
+    """
+
+    brokers: dict[int, Address]
+    cluster_id: str | None
+    peer: Address | None
+
+
+def request() -> bytes:
+    """Return a whole Metadata request for no topic."""
+    size_bytes = _HEADER.size - 4 + len(_CLIENT_ID) + 4
+    head = _HEADER.pack(size_bytes, ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(_CLIENT_ID))
+    return head + _CLIENT_ID + _INT32.pack(0)
+
+
+def read(frame: bytes, peer: Address | None = None) -> Answer:
+    """Read the whole answer of the broker at ``peer``.
+
+    Raises:
+        ProtocolError: It is no such answer.
+    """
+    found = metadata.find_brokers(frame, 0, _VERSION)
+    if found is None:
+        raise Truncated(f"an answer of {len(frame)} bytes ends among its brokers")
+    brokers = {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
+    return Answer(brokers, metadata.find_cluster_id(frame, 0, found, _VERSION), peer)
+
+
+async def ask(address: Address, source: str | None, tls: TlsContext | None = None) -> Answer:
+    """Ask one broker for all; ``source`` is the address of this machine to do it from, None the system's choice.
+
+    Raises:
+        OSError: It cannot be reached, or does not answer.
+        ProtocolError: It answers something else.
+    """
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(
+                address.host, address.port, local_addr=local_address(source), ssl=tls.context if tls else None
+            )
+            writer.write(request())
+            size = await reader.readexactly(4)
+            size_bytes = _INT32.unpack(size)[0]
+            if not 4 <= size_bytes <= _MAX_ANSWER_BYTES:
+                raise Truncated(f"an answer has {size_bytes} bytes")
+            return read(size + await reader.readexactly(size_bytes), numeric(writer.get_extra_info("peername")))
+    except ssl.SSLError as error:
+        raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer in {_TIMEOUT_S:g} s") from error
+    except UnicodeError as error:  # a host that is no name in DNS
+        raise OSError(f"{address.host!r} is no host name") from error
+    except asyncio.IncompleteReadError as error:
+        raise ConnectionResetError("it closed the connection; does it want TLS or a login?") from error
+    finally:
+        if writer is not None:
+            writer.transport.abort()

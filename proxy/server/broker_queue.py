@@ -1,0 +1,135 @@
+"""Queues in front of brokers, with the loop's clock: who may go on is woken, who keeps a slot too long loses it."""
+
+import asyncio
+from time import monotonic_ns
+from typing import Protocol, cast
+
+from kafka_quota_proxy.config.model import FairCallQueue
+from kafka_quota_proxy.proxy.background.isolation import attempt, repeated
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Line, Tally, Watched
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.fair_queue.settings import cost, decay_options, dispatcher_options, identities, limit
+
+
+class Waiting(Protocol):
+    """Whoever owns a ticket."""
+
+    def take_turn(self) -> None:
+        """Go on: it has a slot now."""
+
+
+class CallScheduler:
+    """A listener's: who of its users is in which level.
+
+    Attributes:
+        settings: What the file says.
+        scheduler: A reload replaces it, and what users have cost goes over.
+        identity: Whose cost a request adds to.
+        tally: What has become of its requests.
+    """
+
+    def __init__(self, settings: FairCallQueue) -> None:
+        self.settings = settings
+        self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+        self.identity = identities(settings)
+        self.tally = Tally()
+
+    def update(self, settings: FairCallQueue) -> None:
+        """Go on under other settings."""
+        if settings != self.settings:
+            before = self.scheduler
+            self.identity = identities(settings)
+            self.settings = settings
+            self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+            self.scheduler.take_over(before)
+
+
+class CallDesk:
+    """The queue and the slots of one broker, which all listeners in front of it share."""
+
+    def __init__(self, settings: FairCallQueue) -> None:
+        self._settings = settings
+        self._limit = limit(settings)
+        self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit)
+        self._watched = Watched()
+        self._is_waking = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0  # when it fires
+
+    def line(self, calls: CallScheduler, before: Line | None) -> Line:
+        """Return what the connections of a listener share who wait here, under the listener's settings.
+
+        Args:
+            calls: The listener's.
+            before: What they shared until now, which goes on; None: they passed as they came.
+        """
+        settings = calls.settings
+        if settings != self._settings:
+            if _slots(settings) != _slots(self._settings):
+                self._limit = limit(settings)  # else what was found out of the broker still holds
+            self._settings = settings
+            self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
+            self.wake()
+        if before is None:
+            return Line(
+                calls.scheduler,
+                self.dispatcher,
+                cost(settings),
+                identity=calls.identity,
+                tally=calls.tally,
+                watched=self._watched,
+                wake=self.wake,
+            )
+        before.scheduler, before.cost, before.identity = calls.scheduler, cost(settings), calls.identity
+        return before
+
+    def absorb(self, other: "CallDesk") -> None:
+        """Count what ``other`` has counted: it has turned out to be the same broker's.
+
+        Who waits or runs there does so to the end, with its slots; who comes from now on comes here.
+        """
+        own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
+        for level in range(min(len(own), len(others))):
+            own[level] += others[level]
+
+    def wake(self) -> None:
+        """Have those woken that may go on, once whoever is at work now is done."""
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    @repeated
+    def _wake(self) -> None:
+        self._is_waking = False
+        for ticket in self.dispatcher.granted():
+            attempt(cast(Waiting, ticket.owner).take_turn)
+        soonest_us = self._watched.soonest_us
+        if soonest_us is not None and (self._timer is None or soonest_us < self._timer_us):
+            self._arm(soonest_us, monotonic_ns() // 1_000)
+
+    @repeated
+    def _look(self) -> None:
+        """Take back the slots of those who keep them too long, and look again when the next may."""
+        self._timer = None
+        now_us = monotonic_ns() // 1_000
+        at_us = self._watched.park_due(now_us)
+        if at_us is not None:
+            self._arm(at_us, now_us)
+        self.wake()
+
+    def _arm(self, at_us: int, now_us: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_us = at_us
+        # Whole milliseconds, and one more: uvloop's timers have no finer ones, fire early, and would again and again.
+        wait_ms = max(0, at_us - now_us) // 1_000 + 2
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._look)
+
+
+def _slots(settings: FairCallQueue) -> tuple[int | None, int, int]:
+    return settings.max_in_flight, settings.min_in_flight, settings.most_in_flight
+
+
+def _now_ms() -> int:
+    return monotonic_ns() // 1_000_000

@@ -1,0 +1,106 @@
+"""A certificate's subject as Java writes it, in the form of RFC 2253.
+
+Kafka's rules and quotas see this text, so it is Java's to the character, where it departs from the RFC as well: a value
+is read as UTF-8 whatever string type it has, and leading and trailing carriage returns are escaped as spaces are.
+
+Source: ``X500Principal.getName()``, which is ``sun.security.x509.AVA.toRFC2253String``, in Java 17.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kafka_quota_proxy.config.certificate import CertificateError, Element, children
+
+_SEQUENCE: Final = 0x30
+_SET: Final = 0x31
+_OBJECT_IDENTIFIER: Final = 0x06
+
+# All types but these are written as numbers, and their values as bytes.
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; others are written as bytes.
+_STRING_TAGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+_ESCAPED: Final = str.maketrans({character: f"\\{character}" for character in ',=+<>#;"\\'} | {"\0": "\\00"})
+# What is no UTF-8 becomes U+FFFD, in Java and here; but half of a pair of UTF-16, two or three bytes, becomes one in
+# Java and one for each byte in Python.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_OUTER_SPACE: Final = " \r"
+# Above any in use. Java takes 4,096 bytes, and turning a long number into decimal takes the square of its length.
+_MAX_OID_BYTES: Final = 128
+
+
+def rfc2253_name(subject: Element) -> str:
+    r"""Return the name, its last part first: ``CN=Duke,OU=Java\, Software,C=US``; "" for an empty one.
+
+    Args:
+        subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs of an OID and any value.
+
+    Raises:
+        CertificateError: It has another shape.
+    """
+    _expect(subject, _SEQUENCE)
+    return ",".join(_relative_name(part) for part in reversed(children(subject)))
+
+
+def _relative_name(part: Element) -> str:
+    _expect(part, _SET)
+    return "+".join(_type_and_value(pair) for pair in children(part))
+
+
+def _type_and_value(pair: Element) -> str:
+    _expect(pair, _SEQUENCE)
+    elements = children(pair)
+    if len(elements) != 2:
+        raise CertificateError(f"an attribute of the subject has {len(elements)} elements, not a type and a value")
+    oid, value = elements
+    _expect(oid, _OBJECT_IDENTIFIER)
+    dotted = _dotted(oid.content)
+    keyword = _KEYWORDS.get(dotted)
+    if keyword is None or value.tag not in _STRING_TAGS:
+        return f"{keyword or dotted}=#{value.encoded.hex()}"
+    return f"{keyword}={_escaped(_decoded(value.content))}"
+
+
+def _decoded(content: bytes) -> str:
+    return _SURROGATE.sub(b"\xef\xbf\xbd", content).decode(errors="replace")
+
+
+def _escaped(text: str) -> str:
+    text = text.translate(_ESCAPED)
+    inner = text.strip(_OUTER_SPACE)
+    lead = len(text) - len(text.lstrip(_OUTER_SPACE))
+    before, after = text[:lead], text[lead + len(inner) :]
+    return "".join(f"\\{space}" for space in before) + inner + "".join(f"\\{space}" for space in after)
+
+
+def _dotted(content: bytes) -> str:
+    """Return an OBJECT IDENTIFIER in decimals; each number is base 128, the high bit says that more follows."""
+    if not content or content[-1] & 0x80 or len(content) > _MAX_OID_BYTES:
+        raise CertificateError("an attribute of the subject has a type that is no OBJECT IDENTIFIER")
+    numbers: list[int] = []
+    number = 0
+    for byte in content:
+        if number == 0 and byte == 0x80:
+            raise CertificateError("an attribute of the subject has a type that is no OBJECT IDENTIFIER")
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2)
+    return ".".join(str(number) for number in (first, numbers[0] - 40 * first, *numbers[1:]))
+
+
+def _expect(element: Element, tag: int) -> None:
+    if element.tag != tag:
+        raise CertificateError(f"the subject has an element with tag {element.tag:#04x} where {tag:#04x} belongs")

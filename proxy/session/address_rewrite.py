@@ -1,0 +1,116 @@
+"""Where clients are told that the brokers are: which responses say so, and what they say instead.
+
+A client must never be led to a broker's own address, so whatever cannot be read here raises, and closes the connection.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata, node_endpoints
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey
+from kafka_quota_proxy.protocol.api_versions import CEILINGS
+from kafka_quota_proxy.protocol.brokers import Broker
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Change
+
+# What is told of brokers, whether these are all that are alive, and the id of their cluster, where it is told. Called
+# before the response goes on.
+See = Callable[[Mapping[int, Address], bool, str | None], None]
+
+_FRONTS: Final = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.FIND_COORDINATOR)
+MOVED: Final = frozenset(map(int, node_endpoints.FIRST_VERSION))
+ADDRESSED: Final = MOVED | frozenset(map(int, _FRONTS))
+
+# Clients are told of no version of these that we cannot read.
+READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] for key in ADDRESSED}}
+
+
+class Addresses:
+    """What the clients of one listener are told. The shell keeps ``told``: host and port by node id."""
+
+    __slots__ = ("_see", "told")
+
+    def __init__(self, see: See) -> None:
+        self._see = see
+        self.told: dict[int, tuple[bytes, int]] = {}
+
+    def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Change | None:
+        """Return what to change in a response that lists brokers; None if more bytes are needed.
+
+        Raises:
+            ProtocolError: It is no such response.
+        """
+        if api_key == ApiKey.METADATA:
+            brokers = metadata.find_brokers(data, position, api_version)
+            if brokers is None:
+                return None
+            cluster_id = metadata.find_cluster_id(data, position, brokers, api_version)
+            self._meet(brokers.brokers, is_all=True, cluster_id=cluster_id)
+            return position, brokers.end, metadata.replace_brokers(data, position, brokers, self.told)
+        if api_key == ApiKey.DESCRIBE_CLUSTER:
+            endpoints = describe_cluster.find_endpoints(data, position, api_version)
+            if endpoints is None:
+                return None
+            if endpoints.endpoint_type == describe_cluster.BROKERS:
+                # Not all that are alive: from v2 on fenced ones are listed too, and they may be dead.
+                self._meet(endpoints.brokers.brokers, is_all=False, cluster_id=endpoints.cluster_id)
+            replacement = describe_cluster.replace_endpoints(data, position, endpoints, self.told)
+            return position, endpoints.brokers.end, replacement
+        coordinators = find_coordinator.find_coordinators(data, position, api_version)
+        if coordinators is None:
+            return None
+        self._meet(coordinators, is_all=False)
+        replacement = find_coordinator.replace_coordinators(data, position, api_version, coordinators, self.told)
+        return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
+
+    def moved(
+        self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Change
+    ) -> Change:
+        """Return what to change in a Produce, Fetch or share group's response that is whole: moved leaders, too.
+
+        Args:
+            data: Bytes from the broker.
+            position: Where in ``data`` the response's size is.
+            frame_bytes: Its length, with the size.
+            api_key: Of the request.
+            api_version: Of the request.
+            change: What is to be changed in it besides.
+
+        Raises:
+            ProtocolError: It is no such response.
+        """
+        end = position + frame_bytes
+        if node_endpoints.names_nobody(data, position, frame_bytes, api_key, api_version):
+            return change
+        frame = data[position:end]
+        if change:
+            begin, until, replacement = change
+            frame = data[position:begin] + replacement + data[until:end]
+        found = node_endpoints.find_endpoints(frame, api_key, api_version)
+        if found is None:
+            return change
+        self._meet(found.array.brokers, is_all=False)
+        return position, end, node_endpoints.replace_endpoints(frame, found, self.told)
+
+    def _meet(self, brokers: tuple[Broker, ...], *, is_all: bool, cluster_id: str | None = None) -> None:
+        self._see(
+            {broker.node_id: Address(host=broker.host, port=broker.port) for broker in brokers if broker.node_id >= 0},
+            is_all,
+            cluster_id,
+        )
+
+
+def may_name_leaders(api_key: int, api_version: int) -> bool:
+    """Whether a response may name, at its end, leaders that have moved."""
+    return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
+
+
+def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
+    """Whether a response that may name moved leaders passes piece by piece, so that it must be without them.
+
+    Args:
+        api_key: Of the request.
+        frame_bytes: The response's length.
+        come_bytes: How much of it is there. A Produce response is waited for where it is not too long.
+    """
+    return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -1,0 +1,68 @@
+"""What a listener counts, in plain integers; metrics read them as they are."""
+
+from typing import Final
+
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.proxy.quota.client import Bucket
+
+# api_key is what a client says: the labels that it can make are bounded.
+_MAX_UNKNOWN: Final = 64
+OTHER: Final = -1
+# Results of logins.
+ACCEPTED: Final = "accepted"
+UNKNOWN_USER: Final = "unknown"  # accepted, and it cannot be told as whom
+FAILED: Final = "failed"
+
+
+class Counters:
+    """Frames by API, protocol errors and disconnects by reason, and what is to be said since somebody last looked."""
+
+    # ``frames`` is indexed by api_key.
+    __slots__ = (
+        "disconnects",
+        "frames",
+        "logins",
+        "newly_throttled",
+        "newly_unknown",
+        "observed_connections",
+        "protocol_errors",
+        "unknown_apis",
+    )
+
+    def __init__(self) -> None:
+        self.frames = [0] * (max(ApiKey) + 1)
+        self.unknown_apis: dict[int, int] = {}
+        self.protocol_errors: dict[str, int] = {}
+        self.disconnects: dict[str, int] = {}
+        self.logins: dict[tuple[str, str], int] = {}  # by mechanism and result
+        self.observed_connections = 0  # above a quota on connections that is only observed
+        self.newly_throttled: dict[Bucket, None] = {}
+        self.newly_unknown: set[str] = set()  # mechanisms that hide their users
+
+    def frame(self, api_key: int, api_version: int) -> None:
+        """Count one request."""
+        if api_key < len(self.frames):
+            self.frames[api_key] += 1
+        if api_version > HIGHEST_VERSION.get(api_key, -1):
+            known = self.unknown_apis
+            key = api_key if api_key in known or len(known) < _MAX_UNKNOWN else OTHER
+            known[key] = known.get(key, 0) + 1
+
+    def protocol_error(self, reason: str) -> None:
+        """Count bytes that were not what they should be."""
+        self.protocol_errors[reason] = self.protocol_errors.get(reason, 0) + 1
+
+    def disconnect(self, cause: str) -> None:
+        """Count the end of a client connection."""
+        self.disconnects[cause] = self.disconnects.get(cause, 0) + 1
+
+    def login(self, mechanism: str, result: str) -> None:
+        """Count what the broker made of a login."""
+        seen = self.logins.get((mechanism, result), 0)
+        self.logins[mechanism, result] = seen + 1
+        if result == UNKNOWN_USER and not seen:
+            self.newly_unknown.add(mechanism)
+
+    def throttled(self, bucket: Bucket) -> None:
+        """Remember that a bucket was over its limit."""
+        self.newly_throttled[bucket] = None

@@ -1,0 +1,92 @@
+"""What the proxy changes in the bytes that pass."""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final
+
+from kafka_quota_proxy.protocol import api_versions, fetch, throttle_time
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
+
+# Which bytes of the data, from where to where, become which others. () changes nothing.
+Change = tuple[int, int, bytes] | tuple[()]
+NOTHING: Final[Change] = ()
+
+# Produce, ApiVersions and a few others must be whole to be written into. 1 MiB is a Produce response of some 20,000
+# partitions; what is longer passes as it is (its client is muted all the same).
+MAX_HELD_RESPONSE_BYTES: Final = 1024 * 1024
+
+_INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
+
+
+def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Change:
+    """Lower a fetch's max_bytes, and min_bytes with it, to what there is room for (KAFKA-9677)."""
+    if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
+        return NOTHING
+    # The two are neighbours in every version.
+    at = limits.min_bytes_offset
+    return at, at + 8, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
+
+
+def without_session(data: bytes, change: Change, session: fetch.FetchSession) -> Change:
+    """Let a full fetch open no session at the broker, beside ``capped_fetch``'s ``change``: both lie in its front."""
+    at = session.epoch_offset
+    epoch = _INT32.pack(fetch.WITHOUT_SESSION)
+    if not change:
+        return at, at + 4, epoch
+    begin, until, replacement = change
+    return begin, at + 4, replacement + data[until:at] + epoch
+
+
+def response_change(
+    data: bytes,
+    position: int,
+    frame_bytes: int,
+    api_key: int,
+    api_version: int,
+    wait_ms: int,
+    ceilings: Mapping[int, int] = api_versions.CEILINGS,
+    own: Mapping[int, api_versions.Versions] | None = None,
+) -> Change | None:
+    """Return what to change in a response: its throttle time, or the versions that it announces.
+
+    Of the broker's throttle time and ours the larger stays.
+
+    Args:
+        data: bytes from the broker.
+        position: where in ``data`` the response's size prefix is.
+        frame_bytes: its length, with the prefix.
+        api_key: of the request that it answers.
+        api_version: of that request.
+        wait_ms: our throttle time; 0: none.
+        ceilings: the highest versions to announce.
+        own: of APIs that are answered here the versions to announce, whatever the broker has of them.
+
+    Returns:
+        The change; () where there is nothing to be written, or it cannot be: a broker newer than we know, whose
+        response passes as it is. None if more bytes are needed.
+    """
+    try:
+        if throttle_time.is_in_front(api_key):
+            at = throttle_time.front_throttle_time_offset(data, position, api_key, api_version)
+            return None if at is None else NOTHING if at < 0 else _larger(data, at, wait_ms)
+        if frame_bytes > MAX_HELD_RESPONSE_BYTES:
+            return NOTHING
+        if position + frame_bytes > len(data):
+            return None
+        frame = data[position : position + frame_bytes]
+        if api_key == ApiKey.API_VERSIONS:
+            announced = api_versions.narrow(frame, api_version, ceilings)
+            if own:
+                announced = api_versions.announce(announced, api_version, own)
+            told = throttle_time.write_throttle_time(announced, api_key, api_version, wait_ms)
+            return position, position + frame_bytes, told
+        offset = throttle_time.throttle_time_offset(frame, api_key, api_version)
+        return NOTHING if offset is None else _larger(data, position + offset, wait_ms)
+    except ProtocolError:
+        return NOTHING
+
+
+def _larger(data: bytes, at: int, wait_ms: int) -> Change:
+    return at, at + 4, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))

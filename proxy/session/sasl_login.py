@@ -1,0 +1,230 @@
+"""Who a client is, read from its login as that passes: requests and responses in; out, what the broker made of them.
+
+A client asks for a mechanism (SaslHandshake) and then sends its tokens, in SaslAuthenticate requests or, behind a
+handshake v0, bare. All of them go to the broker, which answers; nothing is answered or changed here, and of a token
+nothing is kept but the name in it.
+
+A name counts when the broker has said yes to it, and not before:
+
+    PLAIN            no error (bare: an empty token)
+    SCRAM            no error, and a token that begins with v=: the verifier
+    OAUTHBEARER      no error, and an empty token: what is not empty tells why not, and is answered once more (RFC 7628)
+    any other        no error; the name is UNKNOWN
+
+So is the owner of a delegation token and of a web token that is opaque. A login that fails leaves things as they were.
+
+Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
+"""
+
+from enum import Enum
+from typing import Final
+
+from kafka_quota_proxy.config.model import UNKNOWN
+from kafka_quota_proxy.protocol import sasl
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import PrincipalChanged, UnexpectedResponse
+from kafka_quota_proxy.proxy.session.counters import ACCEPTED, FAILED, UNKNOWN_USER
+
+# The APIs of a login.
+LOGIN_APIS: Final = frozenset({int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)})
+
+# Clients choose the name of a mechanism: as a label it is one of these, or OTHER.
+_SCRAM: Final = frozenset({sasl.SCRAM_SHA_256, sasl.SCRAM_SHA_512})
+_READABLE: Final = _SCRAM | {sasl.PLAIN, sasl.OAUTHBEARER}
+_KNOWN: Final = _READABLE | {sasl.GSSAPI}
+OTHER: Final = "other"
+
+
+class Verdict(Enum):
+    """What a broker's answer means for a login; the values of all but the first are results in ``Counters.logins``."""
+
+    GOING_ON = "going_on"
+    ACCEPTED = ACCEPTED
+    UNKNOWN = UNKNOWN_USER
+    FAILED = FAILED
+
+
+class Login:
+    """The logins of one connection, one after the other.
+
+    Attributes:
+        principal: Whom the broker has accepted; None before that.
+        mechanism: Of the login that is going on or was last; fit to be a metric's label.
+        is_raw: Whether both sides send bare tokens now.
+        expires_ms: Until when the broker believes him to be who he is (KIP-368); None: it has not said. It closes a
+            connection that asks it something later.
+        is_refused: Whether the broker has refused to take bare tokens; some clients send theirs all the same.
+        is_out_of_place: Whether the broker's last answer was that it wants no login now.
+    """
+
+    __slots__ = (
+        "_has_begun",
+        "_is_awaited",
+        "_is_done",
+        "_is_raw_wanted",
+        "_lifetime_ms",
+        "_user",
+        "expires_ms",
+        "is_out_of_place",
+        "is_raw",
+        "is_refused",
+        "mechanism",
+        "principal",
+    )
+
+    def __init__(self) -> None:
+        self.principal: str | None = None
+        self.mechanism = OTHER
+        self.expires_ms: int | None = None
+        self.is_raw = False
+        self.is_refused = False
+        self.is_out_of_place = False
+        self._lifetime_ms = 0  # that the last answer gave
+        self._is_raw_wanted = False
+        self._has_begun = False  # a token was sent
+        self._is_awaited = False
+        self._is_done = False
+        self._user: str | None = None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the mechanism's tokens are understood here. Else nobody knows which of them is the last."""
+        return self.mechanism in _READABLE
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the broker has not yet answered a client's token."""
+        return self._is_awaited
+
+    # -- the client's side --
+
+    def ask(self, api_key: int, api_version: int, body: memoryview, *, claim: str) -> None:
+        """Take a SaslHandshake or a SaslAuthenticate request.
+
+        Args:
+            api_key: One of ``LOGIN_APIS``.
+            api_version: Of the request.
+            body: Behind its header.
+            claim: The claim of a web token that holds the name.
+
+        Raises:
+            ProtocolError: It is no such request.
+        """
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            mechanism = sasl.read_handshake(body)
+            self._restart(mechanism if mechanism in _KNOWN else OTHER)
+            self._is_raw_wanted = api_version == sasl.RAW_HANDSHAKE
+        else:
+            self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
+
+    def ask_raw(self, token: bytes, *, claim: str) -> None:
+        """Take a bare token."""
+        self._is_awaited = True
+        if not self._has_begun:
+            # Only a mechanism's first message names its user.
+            self._has_begun = True
+            self._user = self._user_of(token, claim)
+
+    def leave_raw(self) -> Verdict:
+        """Take it that a client sends requests, so that its bare tokens, which nobody here understands, were enough."""
+        self.is_raw = False
+        return self._accept()
+
+    # -- the broker's side --
+
+    def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
+        """Take the response to ``ask``.
+
+        Args:
+            api_key: Of the request.
+            api_version: Of the request.
+            body: Behind the response's correlation_id.
+
+        Raises:
+            PrincipalChanged: The client is somebody else now; not to be told that it may go on.
+            ProtocolError: It is no such response.
+        """
+        if api_key == ApiKey.SASL_AUTHENTICATE:
+            self._lifetime_ms = sasl.read_session_lifetime_ms(body, api_version)
+            response = sasl.read_authenticate_response(body, api_version)
+            self.is_out_of_place = response.error_code == sasl.ILLEGAL_SASL_STATE
+            return self._judge(*response)
+        error_code = sasl.read_handshake_error(body)
+        self.is_out_of_place = error_code == sasl.ILLEGAL_SASL_STATE
+        if error_code:
+            is_refused = self._is_raw_wanted and not self.is_out_of_place
+            verdict = self._fail()
+            self.is_refused = is_refused
+            return verdict
+        self.is_raw = self._is_raw_wanted
+        return Verdict.GOING_ON
+
+    def renew(self, verdict: Verdict, *, now_ms: int) -> None:
+        """Take it that ``answer`` gave this verdict just now; what is no answer to a login changes nothing."""
+        lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
+        if lifetime_ms > 0 and verdict is not Verdict.FAILED:
+            self.expires_ms = now_ms + lifetime_ms
+        elif verdict is Verdict.ACCEPTED:
+            self.expires_ms = None
+
+    def has_expired(self, *, now_ms: int) -> bool:
+        """Whether the broker would not believe any more who he is."""
+        return self.expires_ms is not None and now_ms >= self.expires_ms
+
+    def answer_raw(self, token: bytes) -> Verdict:
+        """Take the broker's bare token.
+
+        Raises:
+            UnexpectedResponse: Nobody asked for it.
+            PrincipalChanged: As for ``answer``.
+        """
+        if not self.is_readable:
+            return Verdict.GOING_ON
+        if not self._is_awaited:
+            raise UnexpectedResponse("a token of a login answers none of the client's")
+        if self.mechanism == sasl.PLAIN and token:
+            return self._fail()
+        return self._judge(0, token)
+
+    def _judge(self, error_code: int, token: bytes) -> Verdict:
+        self._is_awaited = False
+        if error_code or (self.mechanism in _SCRAM and sasl.is_scram_failure(token)):
+            return self._fail()
+        if self.mechanism in _SCRAM and not sasl.is_scram_success(token):
+            return Verdict.GOING_ON
+        if self.mechanism == sasl.OAUTHBEARER and token:
+            self._user = None
+            return Verdict.GOING_ON
+        return self._accept()
+
+    def _accept(self) -> Verdict:
+        if self._is_done:
+            return Verdict.GOING_ON
+        user, before = self._user, self.principal
+        self._restart(self.mechanism)
+        self._is_done = self._has_begun = True
+        if user is None:
+            # Who logs in again is who he was: the broker sees to that, where a name cannot be read, too.
+            self.principal = before or UNKNOWN
+            return Verdict.UNKNOWN
+        if before not in (None, UNKNOWN, user):
+            raise PrincipalChanged("a client that is logged in has logged in again as another user")
+        self.principal = user
+        return Verdict.ACCEPTED
+
+    def _fail(self) -> Verdict:
+        self._restart(self.mechanism)
+        return Verdict.FAILED
+
+    def _restart(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+        self.is_raw = self.is_refused = False
+        self._is_raw_wanted = self._has_begun = self._is_awaited = self._is_done = False
+        self._user = None
+
+    def _user_of(self, token: bytes, claim: str) -> str | None:
+        if self.mechanism == sasl.PLAIN:
+            return sasl.plain_user(token)
+        if self.mechanism in _SCRAM:
+            return sasl.scram_user(token)
+        return sasl.oauthbearer_user(token, claim=claim) if self.mechanism == sasl.OAUTHBEARER else None

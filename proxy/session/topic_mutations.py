@@ -1,0 +1,145 @@
+"""One connection's topics made, grown and deleted, while ``controller_mutation_rate`` limits them (KIP-599).
+
+A request is read whole. How many partitions a topic has that is to grow or to go only the cluster knows: it is asked
+first, by a Metadata request on the client's own connection and in its name. (By ids brokers know topics in Metadata
+since 3.1 only; before, each one counts as one partition.) What the quota has no room for is left out
+of the request and put into the answer, with THROTTLING_QUOTA_EXCEEDED; versions whose clients do not know that error
+pass, and wait afterwards (``proxy.quota.mutation``).
+"""
+
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.protocol import metadata_query, mutations
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.protocol.mutations import MutationRequest, Topic
+from kafka_quota_proxy.proxy.quota import mutation
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
+from kafka_quota_proxy.proxy.session.client_account import Account
+from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decision, Forward
+
+# Of a request: some 50,000 topics. Kafka itself takes up to socket.request.max.bytes.
+MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
+# DeleteTopics v0 is older than the first Metadata request that can say that it makes no topic.
+_OLDEST_DELETE: Final = 0
+_FIRST_NAMED: Final = 4
+
+
+class _Query(NamedTuple):
+    topics: tuple[Topic, ...]
+    api_version: int
+
+
+class _Learned(NamedTuple):
+    """What the cluster was asked for the request that waits for it."""
+
+    correlation_id: int
+    asked: frozenset[Topic]
+    counts: dict[Topic, int]
+
+
+class _Passed(NamedTuple):
+    """A request that was passed on, in full or in part."""
+
+    request: MutationRequest
+    bucket: Bucket
+    decision: MutationDecision
+    throttle: MutationThrottle
+
+
+class Mutations:
+    """What one connection's request about topics waits for; there is one at a time."""
+
+    __slots__ = ("_account", "_learned", "_passed", "_query", "api_key")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._query: _Query | None = None  # unanswered
+        self._learned: _Learned | None = None
+        self._passed: _Passed | None = None
+        self.api_key = int(ApiKey.METADATA)
+
+    def take(self, frame: bytes, head: RequestHead, bucket: Bucket, *, now_ms: int) -> Decision:
+        """Decide on a request, which is whole, behind whose predecessors nothing is unanswered.
+
+        Args:
+            frame: All of it.
+            head: Its head, read from ``frame``.
+            bucket: Who pays; limited.
+            now_ms: When it is decided.
+
+        Raises:
+            ProtocolError: It is no such request.
+        """
+        request = mutations.read_request(frame)
+        learned = self._learned
+        if learned is None or learned.correlation_id != head.correlation_id:
+            learned = _Learned(head.correlation_id, frozenset(), {})
+        missing = self._askable(mutation.to_learn(request, learned.asked))
+        if missing:
+            return self._ask(missing, learned, head)
+        self._learned = None
+        decision = mutation.decide(
+            request,
+            bucket,
+            known=learned.counts,
+            default_partitions=self._account.listening.quotas.num_partitions,
+            may_refuse=not self._account.observes(bucket),
+            now_ms=now_ms,
+        )
+        throttle = mutation.record(decision, bucket, now_ms=now_ms)
+        if decision.refused and not decision.permits:
+            wait_ms = self._slow_down(bucket, throttle.throttle_time_ms, now_ms)
+            return Answered(mutations.answer(request, throttle_time_ms=wait_ms))
+        self._passed = _Passed(request, bucket, decision, throttle)
+        self.api_key = head.api_key
+        return Forward(
+            mutations.write_request(frame, request, decision.refused) if decision.refused else b"", is_answer_read=True
+        )
+
+    def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
+        """Return what goes to the client for an answer; of one to our own question nothing. See ``Exchange``."""
+        frame = data[position : position + frame_bytes]
+        if self._query is not None and self._learned is not None:
+            topics, api_version = self._query
+            self._query = None
+            self._learned.counts.update(metadata_query.read_partition_counts(frame, topics, api_version))
+            return b""
+        if self._passed is None:
+            return frame
+        request, bucket, decision, throttle = self._passed
+        self._passed = None
+        response = mutations.read_response(frame, request.api_key, request.api_version)
+        mutation.settle(decision, response.results, bucket, now_ms=now_ms)
+        left_ms = mutation.throttle_time_ms(throttle, now_ms=now_ms)
+        wait_ms = self._slow_down(bucket, left_ms, now_ms)
+        return mutations.write_response(frame, request, decision.refused, throttle_time_ms=wait_ms)
+
+    @property
+    def charged(self) -> Bucket | None:
+        """Whose charge is still to be settled."""
+        return None if self._passed is None else self._passed.bucket
+
+    def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
+        """Return of which to ask next: of a question with an id in it a broker answers the ids and no name."""
+        names = tuple(topic for topic in topics if isinstance(topic, bytes))
+        return names or (topics if self._account.listening.finds_ids else ())
+
+    def _ask(self, topics: tuple[Topic, ...], learned: _Learned, head: RequestHead) -> Ask:
+        has_ids = not isinstance(topics[0], bytes)
+        is_oldest = head.api_key == ApiKey.DELETE_TOPICS and head.api_version == _OLDEST_DELETE
+        api_version = (
+            metadata_query.FIRST_TOPIC_ID if has_ids else metadata_query.FIRST_VERSION if is_oldest else _FIRST_NAMED
+        )
+        self._query = _Query(topics, api_version)
+        self._learned = learned._replace(asked=learned.asked.union(topics))
+        self.api_key = int(ApiKey.METADATA)
+        frame = metadata_query.write_request(
+            topics, correlation_id=head.correlation_id, client_id=head.client_id, api_version=api_version
+        )
+        return Ask(frame)
+
+    def _slow_down(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
+        """Return what the client is told. Its answer is never held back: it is muted where others are delayed, too."""
+        return self._account.slow_down(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

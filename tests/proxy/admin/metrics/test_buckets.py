@@ -1,0 +1,273 @@
+"""Which buckets have series of their own, and that no counter ever falls."""
+
+from dataclasses import replace
+from math import isnan
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, NOTHING, Usage
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from tests.support.rules_in_force import update
+
+NOW_MS = 86_400_000
+CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0),))
+
+
+def no_rest() -> None: ...
+
+
+def charge(quotas: BrokerQuotas, client_id: str, amount: int, now_ms: int = NOW_MS) -> None:
+    bucket = quotas.produce.bucket(user="ANONYMOUS", client_id=client_id, now_ms=now_ms)
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+    if wait_ms > 0:
+        bucket.throttled(wait_ms, now_ms=now_ms)
+
+
+def rows_of(*quotas: BrokerQuotas, now_ms: int = NOW_MS) -> list[Row]:
+    return read([one.produce for one in quotas], now_ms=now_ms, rest=no_rest)
+
+
+def test_a_row_is_what_the_bucket_has_used() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+    charge(quotas, "etl", 8_000)
+
+    (row,) = rows_of(quotas)
+
+    # 12,000 B in 10 s are 1,200 B/s: 20 % over, so 2 s of silence
+    assert row == Row(
+        QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0, None, 12.0
+    )
+
+
+def test_a_bucket_that_was_never_charged_has_no_row() -> None:
+    quotas = BrokerQuotas(CONFIG)
+
+    quotas.buckets(principal="ANONYMOUS", client_id="idle", now_ms=NOW_MS)
+
+    assert rows_of(quotas) == []
+
+
+def test_without_a_limit_there_is_no_utilisation() -> None:
+    quotas = BrokerQuotas(ProxyConfig(listeners=()))
+    charge(quotas, "etl", 4_000)
+
+    (row,) = rows_of(quotas)
+
+    assert (row.limit, row.utilisation) == (None, None)
+    assert isnan(row.throttle_time_ms)
+
+
+def test_a_changed_limit_shows_before_the_next_request() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+
+    update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=800.0),)))
+
+    (row,) = rows_of(quotas)
+    assert (row.limit, row.utilisation) == (800.0, 0.5)
+
+
+def test_seconds_of_a_limit_stay_counted_when_it_changes() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "etl", 4_000)
+    update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),)))
+    charge(quotas, "etl", 1_000)
+
+    (row,) = rows_of(quotas)
+
+    assert row.used_s == 4_000 / 1_000 + 1_000 / 500
+
+
+def test_seconds_of_a_limit_do_not_fall_when_one_of_two_brokers_forgets_its_bucket() -> None:
+    quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
+    charge(quiet, "etl", 4_000)
+    charge(busy, "etl", 12_000)
+    names = Names()
+    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
+
+    own, _ = names.divide(rows_of(quiet, busy), no_rest)
+    assert [row.used_s for row in own] == [16.0]
+
+    charge(busy, "etl", 1_000, later_ms)
+    quiet.expire(now_ms=later_ms)
+    for _ in range(2):
+        own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
+        # A counter that fell would be taken for one that began again: all 13 s of the other would count twice.
+        assert [row.used_s for row in own] == [16.0]
+    charge(busy, "etl", 1_000, later_ms)
+    own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
+    assert [row.used_s for row in own] == [17.0]
+
+
+def test_a_rate_is_in_the_unit_of_its_limit() -> None:
+    rule = QuotaRule(client_id=DEFAULT, request_percentage=40.0)
+    quotas = BrokerQuotas(ProxyConfig(listeners=(), quotas=(rule,)))
+    bucket = quotas.bucket(QuotaKind.REQUEST, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
+    bucket.charge(1_000_000_000, now_ms=NOW_MS)
+
+    (row,) = read([quotas.manager(QuotaKind.REQUEST)], now_ms=NOW_MS, rest=no_rest)
+
+    # a second of a thread in ten
+    assert (row.rate, row.limit, row.utilisation, row.tokens) == (10.0, 40.0, 0.25, None)
+
+
+def test_the_tokens_of_two_brokers_are_those_of_the_one_that_has_less() -> None:
+    config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", controller_mutation_rate=10.0),))
+    brokers = BrokerQuotas(config), BrokerQuotas(config)
+    for quotas, partitions in zip(brokers, (150, 20), strict=True):
+        bucket = quotas.bucket(QuotaKind.MUTATION, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
+        bucket.charge(partitions, now_ms=NOW_MS)
+
+    (row,) = read([one.manager(QuotaKind.MUTATION) for one in brokers], now_ms=NOW_MS, rest=no_rest)
+
+    assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 170 / 30, 170)
+
+
+def test_one_name_at_two_brokers_is_one_row() -> None:
+    quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
+    charge(quiet, "etl", 4_000)
+    charge(busy, "etl", 12_000)
+
+    (row,) = rows_of(quiet, busy)
+
+    assert (row.usage.amount, row.usage.requests) == (16_000, 2)
+    assert (row.rate, row.limit) == (1_600.0, 1_000.0)
+    assert (row.utilisation, row.throttle_time_ms) == (1.2, 2_000.0)
+
+
+def test_reading_rests_now_and_then_and_changes_nothing() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    for number in range(100):
+        charge(quotas, f"client-{number}", number)
+    rests: list[int] = []
+
+    first = read([quotas.produce], now_ms=NOW_MS, rest=lambda: rests.append(1))
+
+    assert len(rests) >= 5
+    assert rows_of(quotas)[1:] == first[1:]
+
+
+def test_under_the_cap_everybody_has_a_name() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    charge(quotas, "a", 1)
+    charge(quotas, "b", 2)
+
+    own, other = Names(most=2).divide(rows_of(quotas), no_rest)
+
+    assert [row.tags.client_id for row in own] == ["a", "b"]
+    assert other is None
+
+
+def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    for client_id, amount in (("a", 10), ("b", 30), ("c", 20), ("d", 5)):
+        charge(quotas, client_id, amount)
+
+    own, other = Names(most=2).divide(rows_of(quotas), no_rest)
+
+    assert [row.tags.client_id for row in own] == ["b", "c"]
+    assert other == Usage(15, 2, 0, 0, 0)
+
+
+def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
+    quotas = BrokerQuotas(
+        ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
+    )
+    quotas.produce.bucket(user=OTHER.user, client_id=OTHER.client_id, now_ms=NOW_MS).charge(7, now_ms=NOW_MS)
+
+    own, other = Names().divide(rows_of(quotas), no_rest)
+
+    assert own == []
+    assert other == Usage(7, 1, 0, 0, 0)
+
+
+def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    names = Names(most=1)
+    charge(quotas, "first", 10)
+    names.divide(rows_of(quotas), no_rest)
+    later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
+    charge(quotas, "second", 1_000, later_ms)
+
+    own, other = names.divide(rows_of(quotas), no_rest)
+    assert [row.tags.client_id for row in own] == ["first"]
+    assert other == Usage(1_000, 1, 0, 0, 0)
+
+    quotas.expire(now_ms=later_ms)
+    charge(quotas, "second", 5, later_ms)
+    own, other = names.divide(rows_of(quotas), no_rest)
+    # Its first 1,000 bytes stay where they were counted.
+    assert [(row.tags.client_id, row.usage) for row in own] == [("second", Usage(5, 1, 0, 0, 0))]
+    assert other == Usage(1_000, 1, 0, 0, 0)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from(["charge", "charge", "charge", "go", "scrape"])),
+        max_size=60,
+    ),
+    most=st.integers(0, 4),
+)
+def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tuple[str, str]], most: int) -> None:
+    """Also of buckets that came and went between two scrapes."""
+    names = Names(most)
+    used: dict[str, Usage] = {}
+    gone = ended = last_other = NOTHING
+    last_own: dict[str, Usage] = {}
+    charged = 0
+
+    for client_id, action in [*steps, ("a", "scrape")]:
+        if action == "charge":
+            used[client_id] = used.get(client_id, NOTHING).plus(Usage(10, 1, 0, 0, 0))
+            charged += 10
+            continue
+        if action == "go":
+            gone = gone.plus(used.pop(client_id, NOTHING))
+            continue
+        own, other = names.divide(made(used), no_rest, gone=gone)
+
+        assert len(own) <= most
+        now_own = {row.tags.client_id: row.usage for row in own}
+        for name, usage in last_own.items():
+            if name in now_own:
+                assert now_own[name].requests >= usage.requests
+            else:
+                assert name not in used
+                ended = ended.plus(usage)
+        assert (other or NOTHING).requests >= last_other.requests
+        total = sum(usage.amount for usage in now_own.values()) + (other or NOTHING).amount + ended.amount
+        assert total == charged
+        last_own, last_other = now_own, other or NOTHING
+
+
+def test_what_went_while_a_scrape_was_reading_lets_no_counter_fall() -> None:
+    names = Names(most=0)
+    names.divide(made({"a": Usage(10, 1, 0, 0, 0)}), no_rest)
+
+    _, late = names.divide(made({}), no_rest)  # gone, after what is gone was read
+    _, next_one = names.divide(made({"b": Usage(5, 1, 0, 0, 0)}), no_rest, gone=Usage(10, 1, 0, 0, 0))
+
+    assert late == Usage(10, 1, 0, 0, 0)
+    assert next_one == Usage(15, 2, 0, 0, 0)
+
+
+def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
+    quotas = BrokerQuotas(replace(CONFIG, max_buckets=10))
+    for number in range(1_000):
+        charge(quotas, f"flood-{number}", number)
+
+    own, other = Names(most=3).divide(rows_of(quotas), no_rest, gone=quotas.produce.gone)
+
+    assert sum(row.usage.amount for row in own) + (other or NOTHING).amount == 999 * 1_000 // 2
+
+
+def made(used: dict[str, Usage]) -> list[Row]:
+    return [
+        Row(QuotaKind.PRODUCE, Tags("", client_id), usage, 0.0, None, 0.0, None, None)
+        for client_id, usage in used.items()
+    ]

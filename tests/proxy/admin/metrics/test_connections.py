@@ -1,0 +1,134 @@
+"""What is seen of quotas on connections: the proxy's metrics, and Kafka's own."""
+
+from math import isnan
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    Enforcement,
+    IpRule,
+    KafkaSettings,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+)
+from kafka_quota_proxy.proxy.admin.metrics.connections import families
+from kafka_quota_proxy.proxy.admin.metrics.exposition import write
+from kafka_quota_proxy.proxy.quota.open_connections import Identity
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.stub_broker import upstream_of
+
+UPSTREAM, OTHER_UPSTREAM = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
+ANY = Address(host="127.0.0.1", port=0)
+NOW_MS = 86_400_000
+PREFIX = "kafka_quota_proxy_"
+KAFKA = "kafka_server_socket_server_metrics_"
+AT = (("listener", "clients"), ("upstream", "127.0.0.1:19092"))
+AT_BROKER = (("upstream", "127.0.0.1:19092"),)
+
+Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scraped(server: Server) -> Scrape:
+    text = b"".join(write(families(server.quotas_by_name, server.ports, NOW_MS), lambda: None)).decode()
+    samples = [
+        (sample.name, tuple(sample.labels.items()), sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    found = {(name, labels): value for name, labels, value in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def server_of(
+    *rules: QuotaRule, rate: int | None = 5, enforcement: Enforcement = Enforcement.RESPOND, broker: int = 2**31 - 1
+) -> Server:
+    return Server(
+        ProxyConfig(
+            listeners=tuple(
+                Listener(name=name, bind=ANY, upstream=upstream, max_connection_creation_rate=rate)
+                for name, upstream in (("clients", UPSTREAM), ("others", OTHER_UPSTREAM))
+            ),
+            kafka=KafkaSettings(max_connection_creation_rate=broker),
+            quotas=rules,
+            ip_quotas=(
+                IpRule(ip="10.0.0.7", connection_creation_rate=1.0),
+                IpRule(ip=DEFAULT, connection_creation_rate=9),
+            ),
+            enforcement=enforcement,
+        )
+    )
+
+
+def enter(server: Server, upstream: Address, identity: Identity) -> None:
+    connections = upstream_of(server, upstream).quotas.connections
+    connections.enter(identity, connections.look(identity))
+
+
+def test_rates_pauses_and_who_is_refused() -> None:
+    server = server_of(broker=7)
+    quota = upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients")
+    for _ in range(51):
+        quota.record(now_ms=NOW_MS)
+    for _ in range(11):
+        quota.record_address("10.0.0.7", came_ms=NOW_MS, now_ms=NOW_MS)
+
+    found = scraped(server)
+
+    assert found[PREFIX + "connection_creation_rate", AT] == found[KAFKA + "connection_accept_rate", AT] == 5.0
+    assert found[PREFIX + "connection_creation_limit", AT] == 5.0
+    assert found[PREFIX + "broker_connection_creation_rate", AT_BROKER] == 5.0
+    assert found[KAFKA + "broker_connection_accept_rate", AT_BROKER] == 5.0
+    assert found[PREFIX + "broker_connection_creation_limit", AT_BROKER] == 7.0
+    assert found[PREFIX + "connection_pauses_total", AT] == 1
+    assert found[PREFIX + "connection_pause_seconds_total", AT] == 0.2
+    assert found[KAFKA + "connection_accept_throttle_time", AT] == 200
+    assert found[PREFIX + "throttled_connections_total", AT] == 1
+    assert found[KAFKA + "ip_connection_accept_throttle_time", AT] == 1_000
+    assert found[PREFIX + "observed_throttled_connections_total", AT] == 0
+    assert found[PREFIX + "connection_addresses", AT_BROKER] == 1
+    assert found[PREFIX + "ip_connection_creation_limit", (("ip", "10.0.0.7"),)] == 1
+    assert found[PREFIX + "ip_connection_creation_limit", (("ip", "<default>"),)] == 9
+    assert found[PREFIX + "kept_connections", (("listener", "clients"),)] == 0
+
+
+def test_where_nothing_is_limited_there_are_rates_and_no_limits() -> None:
+    server = server_of(rate=None)
+    upstream_of(server, UPSTREAM).quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
+
+    found = scraped(server)
+
+    assert found[PREFIX + "connection_creation_rate", AT] == pytest.approx(0.1)
+    assert isnan(found[KAFKA + "connection_accept_throttle_time", AT])
+    assert not [name for name, _ in found if name in (PREFIX + "connection_creation_limit",)]
+    assert not [name for name, _ in found if name == PREFIX + "broker_connection_creation_limit"]
+
+
+def test_open_connections_of_who_has_a_limit_at_the_broker_where_he_has_most() -> None:
+    server = server_of(QuotaRule(user="alice", connections=10))
+    for upstream, count in ((UPSTREAM, 2), (OTHER_UPSTREAM, 3)):
+        for _ in range(count):
+            enter(server, upstream, Identity("alice", "etl"))
+    enter(server, UPSTREAM, Identity("bob", "etl"))
+    server.ports[1].counters.observed_connections = 4
+
+    found = scraped(server)
+
+    of_users = {labels: value for (name, labels), value in found.items() if name == PREFIX + "quota_connections"}
+    assert of_users == {(("user", "alice"), ("client_id", "")): 3}
+    assert found[PREFIX + "observed_connections_total", (("listener", "others"),)] == 4
+
+
+def test_one_broker_behind_an_upstream_and_in_a_cluster_is_added_up() -> None:
+    quotas = upstream_of(server_of(), UPSTREAM).quotas
+    quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
+    named = [("127.0.0.1:19092", quotas), ("127.0.0.1:19092", quotas)]
+
+    rates = [one for one in families(named, [], NOW_MS) if one.name == PREFIX + "broker_connection_creation_rate"]
+
+    ((text, rate),) = rates[0].samples
+    assert (text, round(rate, 6)) == ('{upstream="127.0.0.1:19092"}', 0.2)

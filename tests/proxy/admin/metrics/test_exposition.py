@@ -1,0 +1,69 @@
+"""Prometheus' text format: what is written is what prometheus_client's parser reads."""
+
+from math import isnan, nan
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.proxy.admin.metrics.exposition import LINES_BETWEEN_RESTS, Family, labels, paced, summed, write
+
+
+def no_rest() -> None: ...
+
+
+def text_of(*families: Family) -> str:
+    return b"".join(write(families, no_rest)).decode()
+
+
+def test_a_family_is_its_help_its_type_and_a_line_for_each_sample() -> None:
+    family = Family("connections", "gauge", "Open ones.", [(labels(listener="a"), 3), (labels(listener="b"), 0.5)])
+
+    assert text_of(family) == (
+        "# HELP connections Open ones.\n# TYPE connections gauge\n"
+        'connections{listener="a"} 3\nconnections{listener="b"} 0.5\n'
+    )
+
+
+def test_samples_with_the_same_labels_become_one() -> None:
+    samples = [(labels(broker="a"), 3), (labels(broker="b"), 0.5), (labels(broker="a"), 4)]
+
+    assert list(summed(samples)) == [(labels(broker="a"), 7), (labels(broker="b"), 0.5)]
+
+
+def test_nan_is_written_as_prometheus_reads_it() -> None:
+    (family,) = text_string_to_metric_families(text_of(Family("wait", "gauge", "Wait.", [("", nan)])))
+
+    assert isnan(family.samples[0].value)
+
+
+@given(
+    values=st.dictionaries(
+        st.sampled_from(["user", "client_id", "kind"]),
+        st.text(st.characters(codec="utf-8")) | st.text('\\n"{},=# '),
+        min_size=1,
+    ),
+    value=st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 2**53),
+)
+def test_any_label_and_any_value_come_back(values: dict[str, str], value: float) -> None:
+    text = text_of(Family("bytes", "gauge", "Bytes.", [(labels(**values), value)]))
+
+    (family,) = text_string_to_metric_families(text)
+    assert (family.samples[0].labels, family.samples[0].value) == (values, value)
+
+
+def test_the_loop_gets_its_turn_after_each_piece() -> None:
+    rests: list[int] = []
+    samples = [(labels(number=str(number)), number) for number in range(10 * LINES_BETWEEN_RESTS)]
+
+    pieces = list(write([Family("many", "gauge", "Many.", samples)], lambda: rests.append(1)))
+
+    assert len(rests) == 10
+    assert max(piece.count(b"\n") for piece in pieces) <= LINES_BETWEEN_RESTS + 1
+
+
+def test_pacing_changes_nothing_but_the_time() -> None:
+    rests: list[int] = []
+
+    assert list(paced(range(100), lambda: rests.append(1), every=20)) == list(range(100))
+    assert len(rests) == 5

@@ -1,0 +1,145 @@
+"""What is seen of fair call queues."""
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.admin.metrics.exposition import write
+from kafka_quota_proxy.proxy.admin.metrics.fair_queue import families
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Ticket
+from kafka_quota_proxy.proxy.server.broker_queue import CallScheduler
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.stub_broker import upstream_of
+
+UPSTREAM = Address(host="127.0.0.1", port=19092)
+ANY = Address(host="127.0.0.1", port=0)
+PREFIX = "kafka_quota_proxy_call_queue_"
+
+Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def scraped(server: Server) -> Scrape:
+    text = b"".join(write(families(server.desks_by_name, server.ports), lambda: None)).decode()
+    samples = [
+        (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    found = {(name, labels): value for name, labels, value in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def server_of(settings: FairCallQueue | None) -> Server:
+    listener = Listener(name="clients", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
+    return Server(ProxyConfig(listeners=(listener,)))
+
+
+def of_broker(**labels: str) -> tuple[tuple[str, str], ...]:
+    return (("broker", str(UPSTREAM)), *labels.items())
+
+
+def of_listener(**labels: str) -> tuple[tuple[str, str], ...]:
+    return (("listener", "clients"), *labels.items())
+
+
+def calls_of(server: Server) -> CallScheduler:
+    calls = server.ports[0].calls
+    assert calls is not None
+    return calls
+
+
+def test_there_is_nothing_where_there_is_no_queue() -> None:
+    assert scraped(server_of(None)) == {}
+
+
+def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
+    server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
+    desk = upstream_of(server, UPSTREAM).broker.calls
+    assert desk is not None
+    for level in (0, 0, 0, 1, 3, 3, 3, 3):
+        desk.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
+    desk.dispatcher.ask(Ticket(None, is_control=True), 0)
+
+    found = scraped(server)
+
+    assert [found["size", of_broker(level=level)] for level in ("0", "1", "2", "3", "control")] == [1, 1, 0, 2, 0]
+    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
+    assert found["waiting_for_room", of_broker()] == 2
+    assert [found["in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 1]
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
+    assert sum(found["overflows_total", of_broker(level=str(level))] for level in range(4)) == sum(
+        desk.dispatcher.queue.overflowed
+    )
+
+
+def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
+    """A listener in front of a broker, beside one in front of the cluster that the broker belongs to."""
+    settings = FairCallQueue(max_in_flight=2, capacity=8)
+    cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
+    beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
+    server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
+    (fleet,) = server.fleets.values()
+    of_cluster = fleet.upstream(0, UPSTREAM)
+    desk = of_cluster.broker.calls
+    assert desk is not None
+    assert [one.broker.calls is desk for one in server.upstreams] == [True] * 3
+    for _ in range(7):
+        desk.dispatcher.ask(Ticket(None, level=2), 0)
+
+    found = scraped(server)
+
+    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3")] == [0, 2, 2]
+    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
+    assert found["waiting_for_room", of_broker()] == 1
+    assert found["overflows_total", of_broker(level="2")] == 3
+    assert found["in_flight", of_broker(pool="requests")] == 2
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
+
+
+def test_a_listener_shows_what_became_of_its_requests() -> None:
+    server = server_of(FairCallQueue())
+    tally = calls_of(server).tally
+    tally.serve(0, 1_000, 2_000_000)
+    tally.serve(0, 500_000, 2_000_000)
+    tally.serve(CONTROL_LEVEL, 0, 250_000)
+    tally.refuse(3, ApiKey.PRODUCE, Answer.KEEP_ALIVE)
+    tally.park(ApiKey.FETCH)
+    tally.pass_by(ApiKey.FETCH)
+    tally.pass_by(30_000)
+
+    found = scraped(server)
+
+    assert found["requests_total", of_listener(level="0")] == 2
+    assert found["wait_seconds_total", of_listener(level="0")] == pytest.approx(0.501)
+    assert found["broker_seconds_total", of_listener(level="0")] == 4
+    assert found["broker_seconds_total", of_listener(level="control")] == 0.25
+    assert found["refused_total", of_listener(level="3", api="Produce", action="keep_alive")] == 1
+    assert found["parked_total", of_listener(api="Fetch")] == 1
+    assert found["passed_by_total", of_listener(api="Fetch")] == 1
+    assert found["passed_by_total", of_listener(api="other")] == 1
+
+
+def test_a_listener_shows_its_costliest_users_and_why_they_are_in_their_levels() -> None:
+    server = server_of(FairCallQueue(top_user_count=2, service_users=frozenset({"etl"})))
+    scheduler = calls_of(server).scheduler
+    for user, cost in (("alice", 100), ("bob", 300), ("carol", 20), ("etl", 50)):
+        scheduler.charge(user, cost)
+    for _ in range(10):
+        scheduler.add_response_time(1, 3_000_000)
+    scheduler.sweep()
+
+    found = scraped(server)
+
+    assert found["identities", of_listener()] == 4
+    assert found["cost", of_listener()] == 420
+    assert found["decayed_cost", of_listener()] == 210
+    assert found["service_user_cost", of_listener()] == 50
+    assert found["service_user_decayed_cost", of_listener()] == 25
+    users = {labels[1][1]: value for (name, labels), value in found.items() if name == "top_user_cost"}
+    assert users == {"bob": 300, "alice": 100}
+    assert found["top_user_share", of_listener(user="bob")] == pytest.approx(5 / 7)
+    assert found["top_user_level", of_listener(user="bob")] == 3
+    assert [found["average_response_seconds", of_listener(level=str(level))] for level in range(4)] == [0, 1.5, 0, 0]

@@ -1,0 +1,35 @@
+"""The metrics of changed quotas."""
+
+from pathlib import Path
+
+from kafka_quota_proxy.config.model import Store
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
+from kafka_quota_proxy.proxy.admin.metrics.quota_changes import families
+from kafka_quota_proxy.proxy.client_quotas.audit.log import Ledger
+
+
+def test_there_is_nothing_to_tell_without_a_store() -> None:
+    assert list(families(None)) == []
+
+
+def test_changes_are_told_by_what_became_of_them_and_lost_lines_where_there_may_be_some(tmp_path: Path) -> None:
+    ledger = Ledger(Store(directory="d", audit_log=str(tmp_path / "a.jsonl")))
+    ledger.counts["throttled"] += 7
+
+    changes, lost = families(ledger)
+
+    assert changes == Family(
+        "kafka_quota_proxy_quota_changes_total",
+        "counter",
+        "Entities whose quotas were to be changed, by what became of it.",
+        [
+            ('{result="applied"}', 0.0),
+            ('{result="validated"}', 0.0),
+            ('{result="unchanged"}', 0.0),
+            ('{result="refused"}', 0.0),
+            ('{result="unknown"}', 0.0),
+            ('{result="throttled"}', 7.0),
+        ],
+    )
+    assert (lost.name, lost.samples) == ("kafka_quota_proxy_quota_audit_lost_lines_total", [("", 0.0)])
+    assert len(list(families(Ledger(Store(directory="d"))))) == 1

@@ -1,0 +1,96 @@
+"""The metrics of quotas that are set through a proxy, and what readiness says of them."""
+
+import os
+import time
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Store
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.admin.metrics.quota_store import families
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaDesk
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import on_uvloop
+
+PREFIX = "kafka_quota_proxy_quota_store_"
+LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
+RULE = StoredRule(limits={"producer_byte_rate": 1.0})
+
+
+def values(desk: QuotaDesk) -> dict[str, float]:
+    return {family.name.removeprefix(PREFIX): dict(family.samples)[""] for family in families(desk)}
+
+
+def sizes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in directory.iterdir()}
+
+
+async def changed(desk: QuotaDesk, *entities: Entity) -> None:
+    assert desk.keeper is not None
+    await desk.keeper.keep([Change(entity, RULE) for entity in entities], {})
+
+
+@on_uvloop
+async def test_they_tell_what_there_is_and_whether_it_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(tmp_path))))
+    desk = server.quota_desk
+    (tmp_path / "00000000000000000000.snapshot").write_bytes(b"?")
+    await desk.read()
+    assert desk.keeper is not None
+    begun = values(desk)
+    assert isnan(begun["last_write_failure_timestamp_seconds"])
+    before_s = time.time()
+
+    await changed(desk, Entity("alice"), Entity("bob"))
+    await changed(desk, Entity("alice"))
+    host = StoredRule(limits={"connection_creation_rate": 1.0})
+    await desk.keeper.keep([Change(Entity(ip="nobody.example"), host)], {})
+    kept = values(desk)
+    assert kept.pop("journal_bytes") == sizes(tmp_path)["00000000000000000000.journal"] > begun["journal_bytes"]
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(NotKeptError):
+            await changed(desk, Entity("carol"))
+    failed = values(desk)
+
+    assert kept.pop("snapshot_bytes") == sizes(tmp_path)["00000000000000000000.snapshot"] > 0
+    assert 0 <= kept.pop("snapshot_age_seconds") < 60
+    assert isnan(kept.pop("last_write_failure_timestamp_seconds"))
+    assert kept == {
+        "entities": 3.0,
+        "unknown_hosts": 1.0,
+        "writable": 1.0,
+        "write_failures_total": 0.0,
+        "damaged_files": 1.0,
+    }
+    assert (failed["entities"], failed["writable"], failed["write_failures_total"]) == (3.0, 0.0, 1.0)
+    assert before_s <= failed["last_write_failure_timestamp_seconds"] <= time.time()
+    assert Health(server, Reloads()).readiness()["store"] == {
+        "directory": str(tmp_path),
+        "entities": 3,
+        "writable": False,
+        "damaged_files": 1,
+        "unknown_hosts": 1,
+    }
+    await changed(desk, Entity("carol"))
+    assert values(desk)["writable"] == 1.0
+    await desk.stop()
+
+
+@on_uvloop
+async def test_without_a_store_there_are_none() -> None:
+    server = Server(ProxyConfig(listeners=(LISTENER,)))
+
+    assert list(families(server.quota_desk)) == []
+    assert "store" not in Health(server, Reloads()).readiness()

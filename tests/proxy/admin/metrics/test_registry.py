@@ -1,0 +1,501 @@
+"""Every metric by its name and labels, as dashboards and alerts ask for it."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from math import inf, isnan
+from pathlib import Path
+from time import thread_time
+
+import pytest
+from cryptography import x509
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    ClientTls,
+    KafkaSettings,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    UpstreamTls,
+)
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.admin.metrics.exposition import write
+from kafka_quota_proxy.proxy.admin.metrics.registry import Families
+from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.counters import OTHER
+from tests.support.certificates import Authority
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import upstream_of
+
+BROKER, OTHER_BROKER = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
+ANY = Address(host="127.0.0.1", port=0)
+NOW_MS = 86_400_000
+ETL = {"kind": "produce", "user": "", "client_id": "etl"}
+LIMIT = QuotaRule(client_id="etl", producer_byte_rate=1_000_000.0, consumer_byte_rate=2_000_000.0)
+
+
+def config(*quotas: QuotaRule, upstreams: Sequence[Address] = (BROKER,), value_enable: bool = True) -> ProxyConfig:
+    listeners = tuple(
+        Listener(name=f"listener-{number}", bind=ANY, upstream=upstream) for number, upstream in enumerate(upstreams)
+    )
+    return ProxyConfig(
+        listeners=listeners, quotas=quotas, kafka=KafkaSettings(client_quota_metric_value_enable=value_enable)
+    )
+
+
+Scrape = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def scrape(families: Families) -> Scrape:
+    """Return samples by name, as prometheus_client reads them."""
+    text = b"".join(write(families.at(NOW_MS, lambda: None), lambda: None)).decode()
+    samples: Scrape = {}
+    for family in text_string_to_metric_families(text):
+        samples.setdefault(family.name, [])
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples
+
+
+def scrape_of(server: Server, reloads: Reloads | None = None) -> Scrape:
+    return scrape(Families(server, reloads or Reloads()))
+
+
+def value(samples: Scrape, name: str, **labels: str) -> float:
+    (found,) = [value for its, value in samples[name] if its == labels]
+    return found
+
+
+def bucket_of(server: Server, kind: QuotaKind, client_id: str = "etl", upstream: Address = BROKER) -> Bucket:
+    buckets = upstream_of(server, upstream).quotas.buckets(principal="ANONYMOUS", client_id=client_id, now_ms=NOW_MS)
+    return next(bucket for bucket in buckets if bucket.kind is kind)
+
+
+def test_a_bucket_has_its_counters_in_base_units() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    bucket.charge(2_300, now_ms=NOW_MS)
+    bucket.charge(700, now_ms=NOW_MS)
+    bucket.throttled(1_500, now_ms=NOW_MS)
+    bucket.observe(250, took_ms=0, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_bytes_total", **ETL) == 3_000
+    assert value(samples, "kafka_quota_proxy_requests_total", **ETL) == 2
+    assert value(samples, "kafka_quota_proxy_throttled_requests_total", **ETL) == 1
+    assert value(samples, "kafka_quota_proxy_throttle_seconds_total", **ETL) == 1.5
+    assert value(samples, "kafka_quota_proxy_observed_throttle_seconds_total", **ETL) == 0.25
+
+
+def test_kinds_do_not_mix() -> None:
+    server = Server(config(LIMIT))
+    bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [({**ETL, "kind": "fetch"}, 10)]
+    assert samples["kafka_server_fetch_byte_rate"] != []
+    assert samples["kafka_server_produce_byte_rate"] == []
+
+
+def test_each_rule_has_its_limit_whether_somebody_uses_it_or_not() -> None:
+    rules = (
+        QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0),
+        QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2_000.0, consumer_byte_rate=3_000.0),
+        QuotaRule(client_id="etl", consumer_byte_rate=4_000.0),
+    )
+
+    samples = scrape_of(Server(config(*rules)))
+
+    assert samples["kafka_quota_proxy_quota_limit"] == [
+        ({"kind": "produce", "user": "<default>", "client_id": ""}, 1_000.0),
+        ({"kind": "produce", "user": "alice", "client_id": "<default>"}, 2_000.0),
+        ({"kind": "fetch", "user": "alice", "client_id": "<default>"}, 3_000.0),
+        ({"kind": "fetch", "user": "", "client_id": "etl"}, 4_000.0),
+    ]
+
+
+def test_limits_follow_a_reload() -> None:
+    server = Server(config(LIMIT))
+    families = Families(server, Reloads())
+
+    server.apply(config(replace(LIMIT, producer_byte_rate=5_000.0)))
+
+    assert value(scrape(families), "kafka_quota_proxy_quota_limit", **ETL) == 5_000.0
+
+
+def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
+    server = Server(config(LIMIT))
+    for client_id in ("etl", "unlimited"):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(5_000_000, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    # 5 MB in a window of 10 s, of 1 MB/s
+    assert samples["kafka_quota_proxy_quota_utilisation_ratio"] == [(ETL, 0.5)]
+
+
+def test_kafkas_family_has_kafkas_names_and_units() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    bucket.charge(5_000_000, now_ms=NOW_MS)
+    bucket.throttled(1_500, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_server_produce_byte_rate", user="", client_id="etl") == 500_000.0
+    assert value(samples, "kafka_server_produce_throttle_time", user="", client_id="etl") == 1_500.0
+    assert value(samples, "kafka_server_produce_byte_quota_value", user="", client_id="etl") == 1_000_000.0
+
+
+def test_the_throttle_time_of_who_was_not_throttled_is_nan_as_in_kafka() -> None:
+    server = Server(config(LIMIT))
+    bucket_of(server, QuotaKind.FETCH).charge(1, now_ms=NOW_MS)
+
+    assert isnan(value(scrape_of(server), "kafka_server_fetch_throttle_time", user="", client_id="etl"))
+
+
+def test_users_are_sanitised_in_kafkas_family_only_and_client_ids_nowhere() -> None:
+    rule = QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e6)
+    server = Server(config(rule))
+    quotas = upstream_of(server, BROKER).quotas
+    bucket, *_ = quotas.buckets(principal="CN=Ä b,O=x", client_id='a "b"\\\n/é', now_ms=NOW_MS)
+    bucket.charge(1, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [
+        ({"kind": "produce", "user": "CN=Ä b,O=x", "client_id": 'a "b"\\\n/é'}, 1)
+    ]
+    assert samples["kafka_server_produce_byte_rate"][0][0] == {
+        "user": "CN%3D%C3%84%20b%2CO%3Dx",
+        "client_id": 'a "b"\\\n/é',
+    }
+
+
+def test_without_a_limit_there_is_no_quota_value() -> None:
+    server = Server(config())
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_server_produce_byte_quota_value"] == []
+    assert len(samples["kafka_server_produce_byte_rate"]) == 1
+
+
+def test_quota_values_can_be_switched_off() -> None:
+    server = Server(config(LIMIT, value_enable=False))
+    bucket_of(server, QuotaKind.PRODUCE).charge(1, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert not [name for name in samples if name.endswith("byte_quota_value")]
+    assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
+
+
+KINDS = QuotaRule(client_id="etl", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=2.0)
+
+
+def test_request_time_is_in_seconds_and_in_kafkas_family_in_per_cent() -> None:
+    server = Server(config(KINDS))
+    bucket = bucket_of(server, QuotaKind.REQUEST)
+    bucket.charge(2_500_000_000, now_ms=NOW_MS)
+    bucket.throttled(300, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "request"}
+    assert samples["kafka_quota_proxy_request_seconds_total"] == [(etl, 2.5)]
+    assert value(samples, "kafka_quota_proxy_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_throttled_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_throttle_seconds_total", **etl) == 0.3
+    assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 50.0
+    assert value(samples, "kafka_quota_proxy_quota_utilisation_ratio", **etl) == 0.5
+    assert value(samples, "kafka_server_request_request_time", user="", client_id="etl") == 25.0
+    assert value(samples, "kafka_server_request_throttle_time", user="", client_id="etl") == 300.0
+    assert value(samples, "kafka_server_request_request_quota_value", user="", client_id="etl") == 50.0
+
+
+def test_mutations_have_their_tokens_in_kafkas_family() -> None:
+    server = Server(config(KINDS))
+    bucket_of(server, QuotaKind.MUTATION).charge(30, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "mutation"}
+    assert samples["kafka_quota_proxy_mutations_total"] == [(etl, 30)]
+    assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 2.0
+    assert value(samples, "kafka_server_controllermutation_mutation_rate", user="", client_id="etl") == 1.0
+    # 11 s of 2 a second, and 30 taken
+    assert value(samples, "kafka_server_controllermutation_tokens", user="", client_id="etl") == -8.0
+    assert isnan(value(samples, "kafka_server_controllermutation_throttle_time", user="", client_id="etl"))
+
+
+def test_a_rate_of_requests_has_no_other_amount_and_is_none_of_kafkas() -> None:
+    server = Server(config(KINDS))
+    bucket_of(server, QuotaKind.REQUEST_RATE).charge(1, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    etl = {**ETL, "kind": "request_rate"}
+    assert value(samples, "kafka_quota_proxy_requests_total", **etl) == 1
+    assert value(samples, "kafka_quota_proxy_quota_utilisation_ratio", **etl) == 0.005
+    shown = [name for name, found in samples.items() if any(labels.get("client_id") == "etl" for labels, _ in found)]
+    assert [name for name in shown if not name.endswith(("_total", "_ratio", "_limit"))] == []
+
+
+def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
+    server = Server(config(LIMIT, replace(KINDS, client_id="other")))
+    for kind in QuotaKind:
+        bucket_of(server, kind).charge(7, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_bytes_total"]] == ["produce", "fetch"]
+    assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_requests_total"]] == [
+        kind.label for kind in QuotaKind
+    ]
+
+
+def test_a_kind_without_a_rule_and_a_charge_is_not_read_and_not_shown() -> None:
+    server = Server(config(LIMIT))
+    families = Families(server, Reloads())
+
+    before = scrape(families)
+    server.apply(config(LIMIT, replace(KINDS, client_id="other")))
+    with_a_rule = scrape(families)
+    bucket_of(server, QuotaKind.MUTATION, "other").charge(1, now_ms=NOW_MS)
+    server.apply(config(LIMIT))
+    used_before = scrape(families)
+
+    assert [labels["kind"] for labels, _ in before["kafka_quota_proxy_buckets"]] == ["produce", "fetch"]
+    of_new_kinds = {name for name in with_a_rule if "_request_" in name or "mutation" in name}
+    assert of_new_kinds == {
+        "kafka_quota_proxy_request_seconds",
+        "kafka_quota_proxy_mutations",
+        "kafka_server_request_request_time",
+        "kafka_server_request_throttle_time",
+        "kafka_server_request_request_quota_value",
+        "kafka_server_controllermutation_mutation_rate",
+        "kafka_server_controllermutation_tokens",
+        "kafka_server_controllermutation_throttle_time",
+    }
+    assert of_new_kinds.isdisjoint(before)
+    assert [count for _, count in used_before["kafka_quota_proxy_mutations_total"]] == [1]
+
+
+def test_two_brokers_are_added_up_and_their_limits_are_not() -> None:
+    server = Server(config(LIMIT, upstreams=(BROKER, OTHER_BROKER)))
+    for upstream in (BROKER, OTHER_BROKER):
+        bucket_of(server, QuotaKind.PRODUCE, upstream=upstream).charge(1_000_000, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [(ETL, 2_000_000)]
+    assert value(samples, "kafka_server_produce_byte_rate", user="", client_id="etl") == 200_000.0
+    assert value(samples, "kafka_server_produce_byte_quota_value", user="", client_id="etl") == 1_000_000.0
+    assert value(samples, "kafka_quota_proxy_quota_limit", **ETL) == 1_000_000.0
+
+
+def test_above_the_cap_the_rest_is_other() -> None:
+    server = Server(config())
+    for client_id, amount in (("a", 10), ("b", 30), ("c", 20)):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
+
+    samples = scrape(Families(server, Reloads(), most_buckets=1))
+
+    assert {labels["client_id"]: value for labels, value in samples["kafka_quota_proxy_bytes_total"]} == {
+        "b": 30,
+        "other": 30,
+    }
+    assert [labels["client_id"] for labels, _ in samples["kafka_server_produce_byte_rate"]] == ["b"]
+
+
+def test_exempt_clients_are_counted_and_not_limited() -> None:
+    plain = config(QuotaRule(user=DEFAULT, producer_byte_rate=1_000.0))
+    server = Server(replace(plain, principals=Principals(exempt=frozenset({"ANONYMOUS"}))))
+    bucket_of(server, QuotaKind.PRODUCE).charge(10, now_ms=NOW_MS)
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_bytes_total"] == [({**ETL, "user": "ANONYMOUS"}, 10)]
+    assert samples["kafka_quota_proxy_quota_utilisation_ratio"] == []
+
+
+def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    for port in server.ports:
+        counters = port.counters
+        counters.frames[ApiKey.PRODUCE] += 1
+        counters.frames[ApiKey.SASL_HANDSHAKE] += 1
+        counters.unknown_apis[3_000] = 1
+        counters.protocol_error("tls_on_plaintext")
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_frames_total", api="Produce") == 2
+    assert value(samples, "kafka_quota_proxy_frames_total", api="SaslHandshake") == 2
+    assert samples["kafka_quota_proxy_unknown_api_total"] == [({"api_key": "3000"}, 2)]
+    assert samples["kafka_quota_proxy_protocol_errors_total"] == [({"reason": "tls_on_plaintext"}, 2)]
+
+
+def test_apis_beyond_those_that_have_a_label_are_other() -> None:
+    server = Server(config())
+    server.ports[0].counters.unknown_apis |= {3_000: 1, OTHER: 136}
+
+    samples = scrape_of(server)
+
+    assert samples["kafka_quota_proxy_unknown_api_total"] == [({"api_key": "3000"}, 1), ({"api_key": "other"}, 136)]
+
+
+def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    first, second = server.ports
+    free, muted, was_muted = (server._doors[0].accept() for _ in range(3))
+    first.connections |= {free, muted, was_muted}
+    muted.session.account.muted_until_ms = NOW_MS + 60_000
+    was_muted.session.account.muted_until_ms = NOW_MS - 1
+    second.counters.disconnect("upstream_refused")
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_connections", listener="listener-0") == 3
+    assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-0") == 1
+    assert value(samples, "kafka_quota_proxy_connections", listener="listener-1") == 0
+    assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-1") == 0
+    assert samples["kafka_quota_proxy_disconnects_total"] == [
+        ({"listener": "listener-1", "cause": "upstream_refused"}, 1)
+    ]
+
+
+def test_logins_are_counted_by_listener_mechanism_and_result() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    first, second = server.ports
+    first.counters.login("PLAIN", "accepted")
+    first.counters.login("PLAIN", "accepted")
+    second.counters.login("GSSAPI", "unknown")
+
+    assert scrape_of(server)["kafka_quota_proxy_logins_total"] == [
+        ({"listener": "listener-0", "mechanism": "PLAIN", "result": "accepted"}, 2),
+        ({"listener": "listener-1", "mechanism": "GSSAPI", "result": "unknown"}, 1),
+    ]
+
+
+def test_added_latency_is_a_histogram_over_all_listeners() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    first, second = server.ports
+    first.latency.observe(ApiKey.FETCH, BOUNDS_NS[1])
+    second.latency.observe(ApiKey.FETCH, BOUNDS_NS[3])
+    first.latency.observe(ApiKey.FETCH, BOUNDS_NS[-1] + 1)
+
+    samples = scrape_of(server)
+
+    name = "kafka_quota_proxy_added_latency_seconds"
+    counts = [count for _, count in samples[f"{name}_bucket"]]
+    assert counts == [0, 1, 1, *[2] * (len(BOUNDS_NS) - 3), 3]
+    bounds = [float(labels["le"]) for labels, _ in samples[f"{name}_bucket"]]
+    assert bounds == pytest.approx([*(bound / 1e9 for bound in BOUNDS_NS), inf])
+    assert value(samples, f"{name}_count", api="Fetch") == 3
+    total_ns = BOUNDS_NS[1] + BOUNDS_NS[3] + BOUNDS_NS[-1] + 1
+    assert value(samples, f"{name}_sum", api="Fetch") == pytest.approx(total_ns / 1e9)
+
+
+def test_the_configuration_in_force_is_named() -> None:
+    samples = scrape_of(Server(config()), Reloads(last_reload_successful=False))
+
+    assert value(samples, "kafka_quota_proxy_config_last_reload_successful") == 0
+    assert value(samples, "kafka_quota_proxy_config_last_reload_timestamp_seconds") == 1_767_225_600.5
+    assert value(samples, "kafka_quota_proxy_config_info", hash="cf76ad98") == 1
+    ((labels, one),) = samples["kafka_quota_proxy_build_info"]
+    assert (list(labels), one) == (["version"], 1)
+
+
+def test_a_scrape_changes_nothing_that_it_reads() -> None:
+    server = Server(config(LIMIT))
+    bucket = bucket_of(server, QuotaKind.PRODUCE)
+    then_ms = NOW_MS - 60_000  # a reading by Kafka's own means would throw these samples away
+    bucket.rate.record(5_000, now_ms=then_ms)
+    bucket.requests = 1
+
+    scrape_of(server)
+
+    assert bucket.rate.total == 5_000
+    assert bucket.rate.peek(now_ms=then_ms) == 500.0
+
+
+def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work() -> None:
+    server = Server(config(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6, consumer_byte_rate=1e6)))
+    for number in range(5_000):
+        for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+            bucket_of(server, kind, f"client-{number}").charge(1_000, now_ms=NOW_MS)
+    families = Families(server, Reloads())
+    longest_s: list[float] = []
+
+    gc.collect()
+    gc.freeze()  # as the server does; or its collector would look through all of pytest
+    for _ in range(3):
+        rested_s = [thread_time()]  # of this thread alone: what else the machine does is not ours
+        rest = partial(rest_in, rested_s)
+        text = b"".join(write(families.at(NOW_MS, rest), rest))
+        rest()
+        longest_s.append(max(later - earlier for earlier, later in pairwise(rested_s)))
+    gc.unfreeze()
+
+    assert text.count(b"kafka_quota_proxy_bytes_total{") == 10_000
+    assert min(longest_s) < 0.010
+
+
+def rest_in(rested_s: list[float]) -> None:
+    rested_s.append(thread_time())
+
+
+def test_no_family_is_written_twice() -> None:
+    families = [family.name for family in Families(Server(config(LIMIT)), Reloads()).at(NOW_MS, lambda: None)]
+
+    assert len(families) == len(set(families))
+
+
+def test_the_table_of_buckets_is_seen_from_outside() -> None:
+    rule = QuotaRule(client_id=DEFAULT, producer_byte_rate=100.0)
+    server = Server(replace(config(rule, upstreams=(BROKER, OTHER_BROKER)), max_buckets=2))
+    for client_id, amount in (("a", 1), ("b", 5_000), ("c", 5_000), ("d", 1)):
+        bucket_of(server, QuotaKind.PRODUCE, client_id).charge(amount, now_ms=NOW_MS)
+    bucket_of(server, QuotaKind.PRODUCE, upstream=OTHER_BROKER)
+
+    samples = scrape_of(server)
+
+    assert value(samples, "kafka_quota_proxy_buckets", kind="produce") == 4
+    assert value(samples, "kafka_quota_proxy_buckets", kind="fetch") == 3
+    assert value(samples, "kafka_quota_proxy_evicted_buckets_total", kind="produce") == 1
+    assert value(samples, "kafka_quota_proxy_bucket_overflows_total", kind="produce") == 1
+
+
+def test_certificates_have_an_end_and_a_last_reload(tmp_path: Path) -> None:
+    authority = Authority("authority")
+    issued = authority.issue("proxy")
+    certificate, key = issued.save(tmp_path, "proxy")
+    client_tls, upstream_tls = ClientTls(certificate=certificate, key=key), UpstreamTls()
+    listener = Listener(name="a", bind=ANY, upstream=BROKER, client_tls=client_tls, upstream_tls=upstream_tls)
+    server = Server(ProxyConfig(listeners=(listener,)))
+    server.tls[upstream_tls].last_reload_successful = False
+
+    found = scrape_of(server)
+
+    until = x509.load_pem_x509_certificate(issued.certificate).not_valid_after_utc.timestamp()
+    assert found["kafka_quota_proxy_tls_certificate_expiry_timestamp_seconds"] == [
+        ({"listener": "a", "side": "client"}, until)
+    ]
+    assert found["kafka_quota_proxy_tls_last_reload_successful"] == [
+        ({"listener": "a", "side": "client"}, 1),
+        ({"listener": "a", "side": "upstream"}, 0),
+    ]

@@ -1,0 +1,107 @@
+"""What is seen of throttled replicas: KIP-73's metrics and Kafka's own."""
+
+from typing import NamedTuple, cast
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
+from kafka_quota_proxy.proxy.admin.metrics.exposition import write
+from kafka_quota_proxy.proxy.admin.metrics.replication import families
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session import Session
+from tests.support.move import Move, view
+from tests.support.replica_frames import Place
+from tests.support.replicas import Follower
+from tests.support.wire import START_MS
+
+UPSTREAM = Address(host="127.0.0.1", port=19092)
+ANY = Address(host="127.0.0.1", port=0)
+PREFIX = "kafka_quota_proxy_"
+PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(follower_rack="b", rate=9.0))
+
+
+def scraped(server: Server, now_ms: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    text = b"".join(write(families(server.throttle, server.watcher, server.ports, now_ms), lambda: None)).decode()
+    return {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def server_of(replication: Replication | None) -> Server:
+    listener = Listener(name="brokers", bind=ANY, upstream=UPSTREAM, inter_broker=True, node_id=1)
+    return Server(ProxyConfig(listeners=(listener,), replication=replication))
+
+
+class Connection(NamedTuple):
+    session: Session
+
+
+def connection_of(move: Move) -> ClientConnection:
+    return cast(ClientConnection, Connection(move.sessions[0]))
+
+
+def test_without_limits_there_are_none() -> None:
+    assert scraped(server_of(None), START_MS) == {}
+
+
+@pytest.mark.parametrize("version", [3, 17])
+def test_rates_limits_lag_and_what_is_written(version: int) -> None:
+    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
+    replication = Replication(leader_rate=200_000.0, paths=PATHS)
+    server = server_of(replication)
+    move = Move(version, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
+    follower = move.add(Follower(3, version, logs))
+    server.ports[0].connections.add(connection_of(move))
+    move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
+    move.run(30_000)
+    found = scraped(server, move.now_ms)
+    one, three = (("broker", "1"),), (("broker", "3"),)
+    sent = sum(delivery.size_bytes for delivery in follower.deliveries)
+    for name in ("leader_replication_throttled_rate", "follower_replication_throttled_rate"):
+        broker = one if name.startswith("leader") else three
+        assert found[PREFIX + name, broker] == pytest.approx(200_000, rel=0.1)
+        kafka_name = f"kafka_server_{name.split('_')[0]}replication_byte_rate"
+        assert found[kafka_name, broker] == found[PREFIX + name, broker]
+    assert found[PREFIX + "leader_replication_throttled_limit", one] == 200_000
+    assert (PREFIX + "follower_replication_throttled_limit", three) not in found
+    assert found[PREFIX + "follower_replication_throttled_bytes_total", three] == sent
+    assert found[PREFIX + "leader_replication_throttled_bytes_total", one] == pytest.approx(sent, rel=0.02)
+    path = (("leader", "1"), ("follower", "3"), ("leader_rack", ""), ("follower_rack", ""))
+    assert found[PREFIX + "replication_path_limit", path] == 300_000
+    assert found[PREFIX + "replication_path_rate", path] == pytest.approx(200_000, rel=0.1)
+    lag = sum(log.end_offset - follower.offsets[place] for place, log in move.leader.logs.items())
+    assert found[PREFIX + "sum_replica_lag", three] == pytest.approx(lag, abs=20)
+    written = {
+        number: found[PREFIX + "partition_bytes_in_rate", (("topic", "moving"), ("partition", number))]
+        for number in "01"
+    }
+    assert written == {"0": pytest.approx(100_000, rel=0.1), "1": 0}
+
+
+def test_what_was_counted_under_a_limit_stays_when_it_is_gone() -> None:
+    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
+    server = server_of(Replication(leader_rate=200_000.0))
+    move = Move(17, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
+    move.add(Follower(3, 17, logs))
+    move.run(1_000)
+
+    move.change(None)
+
+    names = {name.removeprefix(PREFIX) for name, labels in scraped(server, move.now_ms) if labels == (("broker", "1"),)}
+    assert {"leader_replication_throttled_bytes_total", "leader_replication_throttled_rate"} <= names
+    assert "leader_replication_throttled_limit" not in names
+
+
+def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
+    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
+    server = server_of(Replication(leader_rate=200_000.0))
+    move = Move(17, logs, None, throttle=server.throttle, leader=server.throttle.leaders[0])
+    move.add(Follower(3, 17, logs))
+    server.ports[0].connections.add(connection_of(move))
+    move.run(1_000)
+    names = {labels[0][1] for name, labels in scraped(server, move.now_ms) if name.endswith("bytes_in_rate")}
+    assert names == {b"moving".ljust(16, b".").hex()}

@@ -1,0 +1,165 @@
+"""What is said of a user's priority, and why it is what it is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, FairCallQueue, Listener, ProxyConfig, SchedulerImpl
+from kafka_quota_proxy.proxy.admin.priority_api import report
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.stub_broker import upstream_of
+
+BROKER = Address(host="127.0.0.1", port=19092)
+LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=0), upstream=BROKER)
+
+
+def server_of(settings: FairCallQueue | None) -> Server:
+    listener = Listener(name="clients", bind=LISTENER.bind, upstream=BROKER, fair_call_queue=settings)
+    return Server(ProxyConfig(listeners=(listener,)))
+
+
+def said(server: Server, user: str | None, client_id: str = "", ip: str = "") -> list[dict[str, Any]]:
+    (queue,) = report(server, principal=user, client_id=client_id, host=ip)
+    users: list[dict[str, Any]] = queue["users"]
+    return users
+
+
+def spend(server: Server, **costs: int) -> None:
+    calls = server.ports[0].calls
+    assert calls is not None
+    for identity, cost in costs.items():
+        calls.scheduler.charge(identity, cost)
+    calls.scheduler.sweep()
+
+
+def why(server: Server, user: str) -> str:
+    (one,) = said(server, user)
+    text: str = one["why"]
+    return text
+
+
+def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, alice=70, bob=20, carol=10)
+
+    assert [why(server, name) for name in ("alice", "bob", "carol")] == [
+        "of late it had 70.0% of the cost of all; level 3 is from 50.0%",
+        "of late it had 20.0% of the cost of all; level 1 is from 12.5% to below 25.0%",
+        "of late it had 10.0% of the cost of all; level 0 is below 12.5%",
+    ]
+    assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
+
+
+def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, alice=70, bob=30)
+    calls = server.ports[0].calls
+    assert calls is not None
+    calls.scheduler.charge("bob", 60)
+
+    assert said(server, "alice")[0]["level"] == 3
+    assert why(server, "alice") == (
+        "by its share when levels were last set; now it has 31.8% of the cost of all, and level 2 is from 25.0% to "
+        "below 50.0%"
+    )
+
+
+def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, alice=70)
+    calls = server.ports[0].calls
+    assert calls is not None
+    calls.scheduler.charge("dave", 5)
+
+    assert (
+        why(server, "dave")
+        == "it came since levels were last set, and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
+    )
+
+
+def test_who_has_cost_nothing_is_new() -> None:
+    server = server_of(FairCallQueue())
+
+    assert why(server, "dave") == "it has cost nothing of late: whoever is new is level 0"
+
+
+def test_where_there_is_one_level_or_nobody_is_given_another_that_is_why() -> None:
+    one_level = server_of(
+        FairCallQueue(
+            levels=1,
+            thresholds=(),
+            capacity_weights=(1,),
+            multiplexer_weights=(1,),
+            backoff_responsetime_thresholds_ms=(10_000,),
+        )
+    )
+    nobody = server_of(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT))
+    spend(one_level, alice=70)
+    spend(nobody, alice=70)
+
+    assert why(one_level, "alice") == "there is one level only (scheduler.priority.levels)"
+    assert why(nobody, "alice") == "everybody is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
+    assert report(nobody, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
+
+
+def test_from_how_many_slots_on_levels_count_is_told() -> None:
+    (queue,) = report(server_of(FairCallQueue(utilisation_floor=0.25)), principal="alice", client_id="", host="")
+
+    assert queue["utilisation_floor"] == 0.25
+
+
+def test_a_service_user_is_always_first() -> None:
+    server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
+    spend(server, mirror=70, bob=20)
+
+    assert said(server, "mirror")[0]["level"] == 0
+    assert why(server, "mirror") == "a service user (decay-scheduler.service-users) is always level 0"
+
+
+def test_without_a_login_the_address_is_part_of_the_name() -> None:
+    server = server_of(FairCallQueue())
+
+    assert said(server, "ANONYMOUS", "etl", "10.0.0.7")[0]["identity"] == "etl@10.0.0.7"
+
+
+def test_without_a_user_the_dearest_are_listed() -> None:
+    server = server_of(FairCallQueue())
+    spend(server, **{f"user{number}": number for number in range(1, 30)})
+
+    assert [user["identity"] for user in said(server, None)] == [f"user{number}" for number in range(29, 19, -1)]
+
+
+def test_brokers_are_listed_with_their_slots() -> None:
+    server = server_of(FairCallQueue(max_in_flight=7))
+
+    (queue,) = report(server, principal="alice", client_id="", host="")
+
+    assert upstream_of(server, BROKER).broker.calls is not None
+    assert queue["brokers"] == [
+        {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
+    ]
+
+
+def test_a_listener_has_the_brokers_that_it_leads_to_and_no_others() -> None:
+    other = Address(host="127.0.0.1", port=19093)
+    queued = replace(LISTENER, fair_call_queue=FairCallQueue(max_in_flight=7))
+    listeners = (
+        queued,
+        replace(queued, name="others", upstream=other),
+        replace(queued, name="as-well"),
+        replace(LISTENER, name="free", upstream=other),
+    )
+
+    queues = report(Server(ProxyConfig(listeners=listeners)), principal="alice", client_id="", host="")
+
+    assert {queue["listener"]: [broker["upstream"] for broker in queue["brokers"]] for queue in queues} == {
+        "clients": [str(BROKER)],
+        "others": [str(other)],
+        "as-well": [str(BROKER)],
+    }
+
+
+@pytest.mark.parametrize("user", ["alice", None])
+def test_without_a_queue_there_is_nothing_to_say(user: str | None) -> None:
+    assert report(server_of(None), principal=user, client_id="", host="") == []

@@ -1,0 +1,369 @@
+"""``/quotas`` of the admin port: what it tells, who may change what, and that any bytes have an answer in words."""
+
+import asyncio
+import io
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    Enforcement,
+    IpRule,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFrom,
+    QuotasFromBroker,
+    Store,
+)
+from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES, MAX_CHANGES
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.quota_page import FILED, LISTENER, TOKEN, P, Page, page
+from tests.support.stub_broker import eventually, on_uvloop
+
+SET_ALICE: Final = {"changes": [{"entity": {"user": "alice"}, "limits": {P: 1_000}}]}
+
+
+@on_uvloop
+async def test_rules_are_told_with_where_they_are_set(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        done = await one.post(SET_ALICE)
+        answer = await one.get()
+
+        assert done.status == answer.status == 200
+        assert answer.headers["Content-Type"] == "application/json"
+        assert answer.json == {
+            "rules": [
+                {
+                    "entity": {"user": "filed"},
+                    "limits": {P: 7.0, "connections": 3.0},
+                    "source": "p.yaml:7",
+                    "can_change": False,
+                },
+                {
+                    "entity": {"ip": None},
+                    "limits": {"connection_creation_rate": 5.0},
+                    "source": "p.yaml:9",
+                    "can_change": False,
+                },
+                {
+                    "entity": {"user": "alice"},
+                    "limits": {P: 1_000.0},
+                    "source": str(tmp_path / "d"),
+                    "can_change": True,
+                },
+            ]
+        }
+        assert [rule["entity"] for rule in (await one.get("?user=alice")).json["rules"]] == [{"user": "alice"}]
+        assert [rule["entity"] for rule in (await one.get("?default=ip")).json["rules"]] == [{"ip": None}]
+        assert (await one.get("?user=nobody")).json == {"rules": []}
+        for query in ("?users=alice", "?user=a&user=b", "?default=all", "?user=a&ip=b&client-id=c&x=d", "?x"):
+            assert (await one.get(query)).status == 400
+
+
+async def test_of_rules_that_are_followed_those_are_told_that_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
+    server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
+    followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
+    monkeypatch.setattr(QuotaTopic, "rules", (followed,))
+    quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
+
+    told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
+
+    rate, bob = {"connection_creation_rate": 5.0}, {"user": "bob"}
+    assert told["rules"] == [
+        {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
+        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
+    ]
+
+
+@on_uvloop
+async def test_of_a_rule_with_terms_it_is_told_what_holds_now(tmp_path: Path) -> None:
+    alice, expires = {"user": "alice"}, {"expires": "2999-01-01T00:00:00Z"}
+    async with page(tmp_path) as one:
+        await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
+        (told,) = (await one.get("?user=alice")).json["rules"]
+        later = QuotaPage(asyncio.get_running_loop(), one.server, None, wall_ms=lambda: 32_472_144_000_000)
+        (then,) = json.loads(b"".join(later.get({"QUERY_STRING": "user=alice"}).body))["rules"]
+
+    assert told["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
+    assert then["now"] == {"limits": None, "why": "expired since 2999-01-01T00:00:00Z"}
+    assert (told["limits"], told["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
+
+
+async def test_where_brokers_are_followed_rules_of_the_file_are_told_as_they_were_set() -> None:
+    filed = replace(FILED, enforcement=Enforcement.OBSERVE, expires_ms=1)
+    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
+    config = ProxyConfig(listeners=(LISTENER,), quotas=(filed,), ip_quotas=(address,), quotas_from=QuotasFromBroker())
+    server = Server(config)
+    brokers = server.broker_quotas
+    assert brokers is not None
+    stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
+    brokers._in_force.change([Change(*one) for one in stored.items()], now_ms=2)
+
+    quota_page = QuotaPage(asyncio.get_running_loop(), server, None)
+    told = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
+
+    filed_rule, of_address, bob = told
+    assert filed_rule["terms"] == {"enforcement": "observe", "expires": "1970-01-01T00:00:00.001Z"}
+    assert filed_rule["limits"] == {P: 7.0, "connections": 3.0}
+    assert filed_rule["now"]["limits"] is None
+    assert (of_address["source"], of_address["can_change"]) == ("p.yaml:9", False)
+    assert bob == {"entity": {"user": "bob"}, "limits": {P: 5.0}, "source": "broker", "can_change": False}
+
+
+@on_uvloop
+async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        done = await one.post(SET_ALICE)
+        changed = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": {P: 2_000}}]})
+        (rule,) = [rule for rule in one.server.quota_desk.quotas if rule.user == "alice"]
+        gone = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": None}]})
+
+    alice, none = {"user": "alice"}, None
+    assert done.json["results"] == [{"entity": alice, "old": none, "new": {"limits": {P: 1_000.0}}, "error": none}]
+    assert changed.json["results"][0]["old"] == {"limits": {P: 1_000.0}}
+    assert rule.producer_byte_rate == 2_000
+    assert gone.json["results"] == [{"entity": alice, "old": {"limits": {P: 2_000.0}}, "new": none, "error": none}]
+
+
+@on_uvloop
+async def test_a_dry_run_says_what_would_be_and_changes_nothing(tmp_path: Path) -> None:
+    limits = {"changes": [SET_ALICE["changes"][0], {"entity": {"user": "filed"}, "limits": {P: 1}}], "dry_run": True}
+    async with page(tmp_path) as one:
+        answer = await one.post(limits)
+        told = (await one.get("?user=alice")).json
+
+    alice, filed = answer.json["results"]
+    assert alice["new"] == {"limits": {P: 1_000.0}}
+    assert filed["error"] == {
+        "code": 44,
+        "name": "POLICY_VIOLATION",
+        "message": "The quotas of user filed are set in p.yaml:7; change them there",
+    }
+    assert filed["new"] == filed["old"]
+    assert told == {"rules": []}
+
+
+HIDDEN: Final = {
+    "entity": {"user": "alice"},
+    "limits": {P: 1_000.0},
+    "can_change": False,
+    "shadowed_by": "p.yaml:8",
+    "now": {"limits": None, "why": "for p.yaml:8 sets quotas of the same"},
+}
+
+
+def filed_too(one: Page) -> None:
+    """Have the file say something of alice from now on."""
+    alice = QuotaRule(user="alice", consumer_byte_rate=9.0, producer_byte_rate=8.0, source="p.yaml:8")
+    one.server.quota_desk.follow_file(replace(one.server.config, quotas=(FILED, alice)))
+
+
+@on_uvloop
+async def test_what_the_file_hides_is_told_and_can_be_removed(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        await one.post(SET_ALICE)
+        filed_too(one)
+        of_file, hidden = (await one.get("?user=alice")).json["rules"]
+        assert of_file["source"] == "p.yaml:8"
+        assert hidden == HIDDEN | {"source": str(tmp_path / "d")}
+
+        (refused,) = (await one.post(SET_ALICE)).json["results"]
+        assert refused["error"]["name"] == "POLICY_VIOLATION"
+        removal = {"changes": [{"entity": {"user": "alice"}, "limits": None}]}
+        for is_dry_run in (True, False):
+            (done,) = (await one.post(removal | {"dry_run": is_dry_run})).json["results"]
+            assert (done["old"], done["new"], done["error"]) == ({"limits": {P: 1_000.0}}, None, None)
+        assert (await one.get("?user=alice")).json["rules"] == [of_file]
+        (refused,) = (await one.post(removal)).json["results"]
+        assert refused["error"]["message"] == "The quotas of user alice are set in p.yaml:8; change them there"
+
+
+@on_uvloop
+async def test_terms_come_with_limits_and_alone(tmp_path: Path) -> None:
+    alice, expires = {"user": "alice"}, {"expires": "2999-01-01T00:00:00Z"}
+    async with page(tmp_path) as one:
+        await one.post({"changes": [{"entity": alice, "limits": {P: 1_000}, "terms": expires}]})
+        kept = await one.post({"changes": [{"entity": alice, "limits": {P: 2_000}}]})
+        same = await one.post({"changes": [{"entity": alice, "terms": {}}]})
+        more = await one.post({"changes": [{"entity": alice, "terms": {"enforcement": "observe"}}]})
+        less = await one.post({"changes": [{"entity": alice, "terms": {"expires": None}}]})
+        none = await one.post({"changes": [{"entity": alice, "terms": None}]})
+        nobody = await one.post({"changes": [{"entity": {"user": "bob"}, "terms": expires}]})
+
+    paced = {"limits": {P: 2_000.0}, "terms": expires}
+    assert kept.json["results"][0]["new"] == same.json["results"][0]["new"] == paced
+    assert more.json["results"][0]["new"]["terms"] == {"enforcement": "observe"} | expires
+    assert less.json["results"][0]["new"]["terms"] == {"enforcement": "observe"}
+    assert none.json["results"][0]["new"] == {"limits": {P: 2_000.0}}
+    assert (
+        nobody.json["results"][0]["error"]["message"]
+        == "user bob has no quota that terms could be for; give it a limit"
+    )
+
+
+@on_uvloop
+async def test_who_has_no_token_changes_nothing_and_is_told_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with page(tmp_path) as one:
+        for token in (None, "", TOKEN[:-1], f"{TOKEN}x", "é"):
+            answer = await one.post(SET_ALICE, token=token)
+            assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+            assert b"send: Authorization: Bearer TOKEN" in answer.body
+        assert caplog.messages.count("a change of quotas was refused: 127.0.0.1 has sent no token") == 1
+        assert "a wrong token" not in caplog.text  # not before a minute has passed
+        large = await one.post(b"x" * 500_000, token="wrong")  # noqa: S106 - it is
+        assert large.status == 401
+        (tmp_path / "token").write_text("another-token-of-somebody\n")
+        assert (await one.post(SET_ALICE)).status == 401
+        (tmp_path / "token").write_text("short")
+        answer = await one.post(SET_ALICE, token="short")  # noqa: S106 - of nobody
+        assert answer.status == 403
+        assert str(tmp_path).encode() not in answer.body
+        assert (await one.get("?user=alice")).json == {"rules": []}
+    async with page(tmp_path, token=False) as none:
+        answer = await none.post(SET_ALICE)
+        assert answer.status == 403
+        assert b"admin.quotas_token_file" in answer.body
+
+
+@on_uvloop
+async def test_another_sites_page_cannot_send_a_form(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+            assert (await one.post(SET_ALICE, Content_Type=kind)).status == 415
+        assert (await one.post(SET_ALICE, Content_Type="Application/JSON; charset=utf-8")).status == 200
+
+
+@on_uvloop
+async def test_sizes_and_counts_have_bounds(tmp_path: Path) -> None:
+    change = {"entity": {"user": "a"}, "limits": {P: 1}}
+    async with page(tmp_path) as one:
+        assert (await one.post(b"[" * 1_000_000)).status == 400
+        assert (await one.post(b" " * (MAX_BODY_BYTES + 1))).status == 413
+        many = await one.post({"changes": [change] * (MAX_CHANGES + 1)})
+        assert (many.status, many.body) == (400, b"changes: has 10001; 10000 is the most at once\n")
+        for length in ("-1", "1e3", "", "٣", "9" * 30):
+            assert (await asyncio.to_thread(_raw, one.port, length)) in (411, 413)
+
+
+def _raw(port: int, length: str) -> int:
+    head = f"POST /quotas HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        return int(client.makefile("rb").readline().split()[1])
+
+
+@on_uvloop
+async def test_half_a_body_changes_nothing(tmp_path: Path) -> None:
+    body = json.dumps(SET_ALICE).encode()
+    head = (
+        f"POST /quotas HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body) + 1}\r\n\r\n"
+    )
+
+    def send(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(head.encode() + body)
+            client.shutdown(socket.SHUT_WR)
+            return client.makefile("rb").readline()
+
+    async with page(tmp_path) as one:
+        assert (await asyncio.to_thread(send, one.port)).split()[1] == b"400"
+        assert (await one.get("?user=alice")).json == {"rules": []}
+
+
+@on_uvloop
+async def test_too_many_changes_are_told_when_to_come_again(tmp_path: Path) -> None:
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1)
+    async with page(tmp_path, store=store) as one:
+        # Ten seconds' worth is one; what is taken may go below zero once.
+        some = [{"entity": {"user": str(number)}, "limits": {P: 1}} for number in range(3)]
+        first = await one.post({"changes": some})
+        second = await one.post(SET_ALICE)
+        third = await one.post(SET_ALICE | {"dry_run": True})
+        ledger = one.server.quota_desk.ledger
+
+        assert [first.status, second.status, third.status] == [200, 429, 429]
+        assert 1 <= int(second.headers["Retry-After"]) <= 20
+        assert second.json["results"][0]["error"]["name"] == "THROTTLING_QUOTA_EXCEEDED"
+        assert (await one.get("?user=alice")).json == {"rules": []}
+        assert ledger is not None
+        assert ledger.counts == {"applied": 3, "throttled": 2}
+
+
+@on_uvloop
+async def test_a_desk_that_has_no_room_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with page(tmp_path) as one:
+        monkeypatch.setattr(one.server.quota_desk, "submit_changes", lambda *_: None)
+        full = await one.post(SET_ALICE)
+
+        assert (full.status, full.headers["Retry-After"]) == (503, "1")
+
+
+@on_uvloop
+async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_proxy_is_alive(tmp_path: Path) -> None:
+    async with page(tmp_path, serves=False) as one, asyncio.TaskGroup() as tasks:
+        desk = one.server.quota_desk
+        waiting = [tasks.create_task(one.post(SET_ALICE)) for _ in range(4)]
+        await eventually(lambda: len(desk._waiting) == 4)
+
+        assert (await one.post(SET_ALICE)).status == 503
+        assert (await asyncio.to_thread(one.ask, "GET", "/livez", b"", {})).status == 200
+        running = asyncio.ensure_future(desk.run())
+        assert {(await each).status for each in waiting} == {200}
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@on_uvloop
+async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Path) -> None:
+    async with page(tmp_path, serves=False) as one:
+        loop, token_file = asyncio.get_running_loop(), str(tmp_path / "token")
+        late = QuotaPage(loop, one.server, token_file, deadline_s=0.01)
+        body = json.dumps(SET_ALICE).encode()
+        environ = {
+            "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.input": io.BytesIO(body),
+        }
+
+        reply = await asyncio.to_thread(late.post, environ)
+
+        assert reply.status == "504 Gateway Timeout"
+        assert "look before you send it again" in b"".join(reply.body).decode()
+        await eventually(lambda: one.server.quota_desk._waiting[0].is_dropped)
+        assert one.server.quota_desk._waiting[0].changes is None, "its memory is free, too"
+
+
+@on_uvloop
+async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tmp_path: Path) -> None:
+    async with page(tmp_path, serves=False) as one:
+        asked = asyncio.ensure_future(one.post(SET_ALICE))
+        await eventually(lambda: one.server.quota_desk._waiting)
+        (changing,) = [task for task in asyncio.all_tasks() if "QuotaPage._change" in str(task.get_coro())]
+        changing.cancel()
+        answer = await asked
+
+        assert answer.status == 503
+        assert answer.body == b"the proxy stops; it may still be done: look before you send it again\n"
+
+
+@on_uvloop
+async def test_other_methods_are_refused(tmp_path: Path) -> None:
+    async with page(tmp_path) as one:
+        for method in ("PUT", "DELETE", "PATCH"):
+            answer = await asyncio.to_thread(one.ask, method, "/quotas", b"", {})
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
+        answer = await asyncio.to_thread(one.ask, "POST", "/metrics", b"", {})
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET")

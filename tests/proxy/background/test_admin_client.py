@@ -1,0 +1,126 @@
+"""The client that asks the cluster: reaching nobody leaves nothing behind, and a password stays in its file."""
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from kafka.errors import KafkaError
+
+from kafka_quota_proxy.config.model import (
+    Address,
+    AdminClient,
+    Cluster,
+    Listener,
+    ProxyConfig,
+    SaslMechanism,
+    SecurityProtocol,
+)
+from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, _security, connect
+from kafka_quota_proxy.proxy.replication.cluster_view import servers_behind
+
+BIND = Address(host="127.0.0.1", port=0)
+
+
+def nobody() -> Address:
+    """Return an address that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return Address(host="127.0.0.1", port=free.getsockname()[1])
+
+
+def open_sockets() -> int:
+    """Return how many sockets this process has open."""
+    return sum(1 for entry in Path("/proc/self/fd").iterdir() if is_socket(entry))
+
+
+def is_socket(entry: Path) -> bool:
+    try:
+        return entry.is_socket()
+    except OSError:  # the directory that is being read
+        return False
+
+
+def test_reaching_nobody_is_an_error_and_leaves_no_thread_behind() -> None:
+    threads, sockets = threading.active_count(), open_sockets()
+
+    with pytest.raises(KafkaError) as caught:
+        connect(AdminClient(), (nobody(),), timeout_ms=200)
+
+    assert isinstance(caught.value, ADMIN_ERRORS)
+    assert "as PLAINTEXT: they are away, or want another security_protocol, certificate or login" in str(caught.value)
+    assert threading.active_count() == threads
+    assert open_sockets() == sockets  # at once, not when garbage is collected
+
+
+def test_a_password_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    password = tmp_path / "password"
+    password.write_text("hunter2\nsecond line\n", encoding="utf-8")
+    settings = AdminClient(
+        bootstrap_servers=(nobody(),),
+        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.PLAIN,
+        sasl_username="proxy",
+        sasl_password_file=str(password),
+    )
+
+    with caplog.at_level(logging.DEBUG), pytest.raises(KafkaError) as caught:
+        connect(settings, (), timeout_ms=200)
+
+    assert "hunter2" not in caplog.text + str(caught.value)
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(("text", "password"), [("hunter2\nsecond line\n", "hunter2"), ("", "")])
+def test_a_password_is_the_first_line_of_its_file(tmp_path: Path, text: str, password: str) -> None:
+    file = tmp_path / "password"
+    file.write_text(text, encoding="utf-8")
+    settings = AdminClient(
+        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.PLAIN,
+        sasl_username="proxy",
+        sasl_password_file=str(file),
+    )
+
+    assert _security(settings)["sasl_plain_password"] == password
+
+
+def test_a_missing_password_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    settings = AdminClient(
+        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+        sasl_mechanism=SaslMechanism.PLAIN,
+        sasl_username="proxy",
+        sasl_password_file=str(tmp_path / "password"),
+    )
+
+    with pytest.raises(OSError, match="password") as caught:
+        connect(settings, (nobody(),), timeout_ms=200)
+
+    assert isinstance(caught.value, ADMIN_ERRORS)
+
+
+def test_brokers_behind_trusted_listeners_are_asked_each_once() -> None:
+    one, other, third = (Address(host="k", port=port) for port in (1, 2, 3))
+    config = ProxyConfig(
+        listeners=(
+            Listener(name="a", bind=BIND, upstream=one, inter_broker=True),
+            Listener(name="b", bind=BIND, upstream=one, inter_broker=True),
+            Listener(name="c", bind=BIND, upstream=other),
+            Listener(
+                name="d",
+                bind=BIND,
+                cluster=Cluster(bootstrap_servers=(third,), advertised_host="h", first_port=5, last_port=9),
+                inter_broker=True,
+            ),
+        )
+    )
+
+    assert servers_behind(config) == (one, third)
+
+
+def test_a_proxy_that_asks_no_cluster_does_not_load_it() -> None:
+    program = "import sys, proxy.__main__, proxy.cli.run, proxy.server.server; sys.exit('kafka' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

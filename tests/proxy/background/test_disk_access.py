@@ -1,0 +1,63 @@
+"""Why a place on the disk cannot be written, in words that say what to do."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault
+
+
+def test_a_place_that_can_be_written_has_no_fault_whether_it_is_there_or_not(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert directory_fault(tmp_path) is None
+    assert directory_fault(tmp_path / "a" / "b") is None
+    assert file_fault(tmp_path / "file") is None
+    assert file_fault(tmp_path / "other") is None
+
+
+def test_a_file_is_no_directory_nor_the_other_way_round(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+
+    assert directory_fault(file) == f"{file} is no directory; name one, or one that is not there yet"
+    assert directory_fault(file / "a") == (
+        f"{file}/a is not there, and cannot be made, for {file} is no directory; name another one"
+    )
+    assert file_fault(tmp_path) == f"{tmp_path} is a directory; name a file in it"
+    assert file_fault(tmp_path / "a" / "b") == (
+        f"{tmp_path}/a/b cannot be made: {tmp_path}/a is no directory; make it, or name a file in another one"
+    )
+
+
+@pytest.mark.parametrize("is_read_only", [True, False])
+def test_what_may_not_be_written_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read_only: bool
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY if is_read_only else 0))
+
+    why = (
+        "it is on a file system that is mounted read-only; mount it writable, or name a place on another one"
+        if is_read_only
+        else f"Permission denied for user {os.geteuid()}; give it to the user that runs the proxy"
+    )
+    assert directory_fault(tmp_path) == f"{tmp_path} cannot be written: {why}"
+    assert directory_fault(tmp_path / "a") == f"{tmp_path}/a is not there, and cannot be made in {tmp_path}: {why}"
+    assert file_fault(file) == f"{file} cannot be written: {why}"
+    assert file_fault(tmp_path / "a") == f"{tmp_path}/a cannot be made: {why}"
+
+
+def test_what_cannot_even_be_looked_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", fails)
+
+    assert directory_fault(tmp_path) == (
+        f"{tmp_path} cannot be used: Permission denied; give it to the user that runs the proxy"
+    )

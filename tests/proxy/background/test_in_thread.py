@@ -1,0 +1,37 @@
+"""Blocking work beside the loop: its result, its error, and a caller that does not wait for it any more."""
+
+import asyncio
+import threading
+
+import pytest
+
+from kafka_quota_proxy.proxy.background.in_thread import in_thread
+from tests.support.stub_broker import eventually
+
+
+async def test_the_result_comes_from_a_thread_of_that_name() -> None:
+    assert await in_thread(lambda: threading.current_thread().name, name="asked") == "asked"
+
+
+async def test_an_error_is_raised_where_it_is_waited_for() -> None:
+    def work() -> None:
+        raise OSError("away")
+
+    with pytest.raises(OSError, match="away"):
+        await in_thread(work)
+
+
+async def test_who_is_cancelled_does_not_wait_and_the_thread_keeps_nobody() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> bool:
+        begun.set()
+        assert threading.current_thread().daemon
+        return go_on.wait(10)
+
+    task = asyncio.ensure_future(in_thread(work))
+    await eventually(begun.is_set)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    go_on.set()

@@ -1,0 +1,44 @@
+"""How this program's own clients of topics reach a cluster."""
+
+from pathlib import Path
+
+from kafka_quota_proxy.config.model import Address, AdminClient, SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.proxy.background.topic_client import connection
+from tests.support.certificates import Authority
+
+
+def test_a_login_and_its_certificates_are_the_file_s(tmp_path: Path) -> None:
+    ca = Authority("brokers").save(tmp_path, "ca")
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+
+    found = connection(
+        AdminClient(
+            bootstrap_servers=(Address(host="k1", port=9092), Address(host="::1", port=9093)),
+            security_protocol=SecurityProtocol.SASL_SSL,
+            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
+            sasl_username="quota-proxy",
+            sasl_password_file=str(password),
+            ssl_cafile=ca,
+            ssl_check_hostname=False,
+        ),
+        "me",
+    )
+
+    context = found.pop("ssl_context")
+    assert not context.check_hostname  # type: ignore[attr-defined]
+    assert len(context.get_ca_certs()) == 1  # type: ignore[attr-defined]
+    assert found == {
+        "bootstrap_servers": ["k1:9092", "[::1]:9093"],
+        "client_id": "me",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "quota-proxy",
+        "sasl_plain_password": "secret",
+    }
+
+
+def test_in_plaintext_there_is_nothing_more_to_say() -> None:
+    found = connection(AdminClient(bootstrap_servers=(Address(host="k1", port=9092),)), "me")
+
+    assert found == {"bootstrap_servers": ["k1:9092"], "client_id": "me", "security_protocol": "PLAINTEXT"}

@@ -1,0 +1,102 @@
+"""``kafka-quota-proxy demo``, whole: real processes, real sockets, a real clock."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
+# Below the default rates: the machine that runs the tests may be small and busy.
+RATES = ("--produce-rate", "2MiB", "--fetch-rate", "1MiB")
+
+
+def test_the_demo_holds_both_clients_at_their_quotas_and_tells_so_in_json() -> None:
+    done = subprocess.run([*DEMO, *RATES, "--seconds", "10", "--json"], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert list(outcome) == ["producer", "consumer"]
+    for client, quota in (("producer", 2 * 1024 * 1024), ("consumer", 1024 * 1024)):
+        assert outcome[client]["quota_bytes_per_second"] == quota
+        assert outcome[client]["measured_bytes_per_second"] == pytest.approx(quota, rel=0.05)
+        # Both could do a hundred times their quota, so they wait most of the time; less so on a busy machine.
+        assert outcome[client]["throttle_time_ms"] > 1_000
+
+
+def test_small_rates_are_held_as_well() -> None:
+    done = subprocess.run(
+        [*DEMO, "--produce-rate", "100KiB", "--fetch-rate", "16KiB", "--seconds", "6", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_sampled_is_measured_over_a_whole_cycle_and_says_that_it_takes_longer() -> None:
+    done = subprocess.run(
+        [*DEMO, *RATES, "--seconds", "3", "--shaping", "sampled"], capture_output=True, text=True, timeout=90
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("Kafka's windows make cycles")
+    assert "producer: held" in done.stdout
+    assert "consumer: held" in done.stdout
+
+
+def test_a_killed_demo_leaves_no_process_behind() -> None:
+    with subprocess.Popen([*DEMO, *RATES, "--seconds", "60"], stdout=subprocess.PIPE) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if line.lstrip().startswith(b"1/"):
+                break
+        children = _descendants(demo.pid)
+
+        demo.kill()
+
+    assert len(children) == 4, "a guard and a program for the broker and for the proxy"
+    deadline = time.monotonic() + 10
+    while any(_is_alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert [pid for pid in children if _is_alive(pid)] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--produce-rate", "1KiB"), "16KiB to 32MiB"),
+        (("--fetch-rate", "1GiB"), "16KiB to 32MiB"),
+        (("--fetch-rate", "10Mb"), "MB"),
+        (("--seconds", "2"), "3 to 3600"),
+        (("--seconds", "soon"), "3 to 3600"),
+        (("--shaping", "round"), "paced"),
+    ],
+)
+def test_wrong_usage_is_exit_status_2_and_names_what_would_be_right(arguments: tuple[str, ...], words: str) -> None:
+    done = subprocess.run([*DEMO, *arguments], capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that ``pid`` started, and theirs; by ``ps``, which Linux and macOS both have."""
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    pairs = [tuple(map(int, line.split())) for line in listing.splitlines()]
+    found = [pid]
+    for parent in found:
+        found += [child for child, its_parent in pairs if its_parent == parent]
+    return found[1:]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Finding librdkafka, and what is said where it is not."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.proxy.cli.demo.errors import MissingExtraError
+from kafka_quota_proxy.proxy.cli.demo.library import (
+    bundled_library,
+    library_in_maps,
+    load_librdkafka,
+    missing_extra_message,
+    require_extra,
+)
+
+MAPS = """\
+7f1000000000-7f1000001000 r--p 00000000 08:01 1234                       /usr/lib/libc.so.6
+7f2000000000-7f2000001000 rw-p 00000000 00:00 0
+7f3000000000-7f3000001000 r-xp 00001000 08:01 5678                       /home/a b/site/librdkafka-0cb9.so.1
+7f4000000000-7f4000001000 r--p 00000000 00:00 0                          [vdso]
+"""
+
+
+def test_the_loaded_library_is_found_also_under_a_path_with_spaces() -> None:
+    assert library_in_maps(MAPS) == "/home/a b/site/librdkafka-0cb9.so.1"
+
+
+def test_without_the_library_among_the_maps_there_is_no_path() -> None:
+    assert library_in_maps(MAPS.replace("librdkafka", "libother")) is None
+    assert library_in_maps("") is None
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "confluent_kafka.libs/librdkafka-0cb9.so.1",  # as auditwheel bundles it
+        "confluent_kafka/.dylibs/librdkafka.1.dylib",  # as delocate bundles it
+    ],
+)
+def test_a_bundled_library_is_found_beside_its_package(tmp_path: Path, place: str) -> None:
+    package = tmp_path / "confluent_kafka"
+    package.mkdir()
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).touch()
+
+    assert bundled_library(package) == str(tmp_path / place)
+
+
+def test_no_bundled_library_is_none(tmp_path: Path) -> None:
+    assert bundled_library(tmp_path) is None
+
+
+def test_the_bundled_library_of_this_system_is_the_one_that_is_loaded() -> None:
+    package = Path(str(importlib.import_module("confluent_kafka").__file__)).parent
+
+    bundled = bundled_library(package)
+
+    assert bundled == load_librdkafka()._name
+
+
+def test_a_missing_package_is_one_line_with_the_command_that_installs_it() -> None:
+    with pytest.raises(MissingExtraError) as caught:
+        require_extra("aiokafka", "no_such_package_anywhere")
+
+    assert str(caught.value) == (
+        "the demo needs no_such_package_anywhere, which is not installed: pip install 'kafka-quota-proxy[demo]'"
+    )
+
+
+def test_on_musl_the_message_names_the_cause() -> None:
+    error = ImportError(name="confluent_kafka")
+
+    message = missing_extra_message(error, soabi="cpython-311-x86_64-linux-musl")
+
+    assert "musl" in message
+    assert "pip install" not in message

@@ -1,0 +1,73 @@
+"""Sizes and durations for every rate that the demo takes."""
+
+import pytest
+from aiokafka.protocol.produce import ProduceRequest_v8
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.cli.demo.clients import FETCH_OVERHEAD_BYTES, PRODUCE_OVERHEAD_BYTES
+from kafka_quota_proxy.proxy.cli.demo.load import (
+    MAX_RATE,
+    MIN_RATE,
+    PRODUCER_CLIENT_ID,
+    PRODUCER_TOPIC,
+    Options,
+    Shape,
+    planned_seconds,
+    preload_records,
+    record_bytes,
+)
+
+RATES = st.integers(MIN_RATE, MAX_RATE)
+
+
+@given(rate=RATES)
+def test_a_request_is_a_fortieth_of_a_seconds_quota_overhead_included(rate: int) -> None:
+    value_bytes = record_bytes(rate, overhead_bytes=PRODUCE_OVERHEAD_BYTES)
+
+    assert value_bytes > 0
+    assert value_bytes + PRODUCE_OVERHEAD_BYTES == rate // 40
+
+
+@given(rate=RATES)
+def test_what_is_preloaded_fits_into_the_5_mib_that_the_mock_keeps(rate: int) -> None:
+    value_bytes = record_bytes(rate, overhead_bytes=FETCH_OVERHEAD_BYTES)
+
+    records = preload_records(value_bytes)
+
+    assert records >= 1
+    assert records * (value_bytes + 100) <= 5 * 1024 * 1024
+
+
+@pytest.mark.parametrize("value_bytes", [300, 16_000, 262_000, 1_600_000])
+def test_the_overhead_of_a_produce_request_is_what_aiokafka_writes(value_bytes: int) -> None:
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=0,
+        batch_size=2 * value_bytes,
+    )
+    builder.append(0, timestamp=1_700_000_000_000, key=None, value=bytes(value_bytes), headers=[])
+    body = ProduceRequest_v8(
+        transactional_id=None,
+        required_acks=1,
+        timeout=60_000,
+        topics=[(PRODUCER_TOPIC, [(0, bytes(builder.build()))])],
+    ).encode()
+    # int16 api_key, int16 api_version, int32 correlation_id, string client_id
+    header_bytes = 2 + 2 + 4 + 2 + len(PRODUCER_CLIENT_ID)
+
+    overhead_bytes = header_bytes + len(body) - value_bytes
+
+    assert overhead_bytes == pytest.approx(PRODUCE_OVERHEAD_BYTES, abs=4)
+
+
+def test_sampled_runs_long_enough_for_a_cycle_and_paced_as_long_as_asked() -> None:
+    def planned(seconds: int, shape: Shape) -> int:
+        return planned_seconds(Options(produce_rate=MIN_RATE, fetch_rate=MIN_RATE, seconds=seconds, shape=shape))
+
+    assert [planned(5, Shape.PACED), planned(5, Shape.SAMPLED), planned(60, Shape.SAMPLED)] == [5, 15, 60]

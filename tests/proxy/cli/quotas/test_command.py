@@ -1,0 +1,368 @@
+"""``kafka-quota-proxy quotas`` against the admin port of a proxy: what it prints, changes and returns."""
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import QuotaRule, Store
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.cli.quotas import command as quotas
+from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from tests.support.quota_page import TOKEN, Page, page
+from tests.support.stub_broker import on_uvloop
+
+ALICE = "--user alice --default-client-id"
+
+
+class Shell:
+    """Runs the command against a page."""
+
+    def __init__(self, served: Page, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.page = served
+        self.url = f"http://127.0.0.1:{served.port}"
+        self.path = path
+        self._capsys = capsys
+        self.errors = ""
+
+    async def __call__(self, line: str, *, status: int = 0, token: bool = True) -> str:
+        """Return what it prints."""
+        given = shlex.split(line)
+        words = ["quotas", *given, "--url", self.url]
+        if token and given[0] in ("alter", "delete", "import"):
+            words += ["--token-file", str(self.path / "token")]
+        found = await asyncio.to_thread(main, words)
+        out, self.errors = self._capsys.readouterr()
+        assert found == status, (out, self.errors)
+        return out
+
+
+@asynccontextmanager
+async def shell(path: Path, capsys: pytest.CaptureFixture[str], store: Store | None = None) -> AsyncIterator[Shell]:
+    async with page(path, store=store) as served:
+        yield Shell(served, path, capsys)
+
+
+@on_uvloop
+async def test_a_quota_is_set_shown_and_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shell(tmp_path, capsys) as run:
+        assert await run(f"alter {ALICE} --set producer_byte_rate=10MiB --set request_percentage=12.5") == (
+            "+ user alice, client-id <default>: producer_byte_rate 10MiB\n"
+            "+ user alice, client-id <default>: request_percentage 12.5\n"
+            "1 entity changed\n"
+        )
+        assert await run(f"alter {ALICE} --set producer_byte_rate=20MiB --unset request_percentage") == (
+            "~ user alice, client-id <default>: producer_byte_rate 10MiB -> 20MiB\n"
+            "- user alice, client-id <default>: request_percentage 12.5\n"
+            "1 entity changed\n"
+        )
+        assert await run(f"alter {ALICE} --set producer_byte_rate=20971520") == "nothing to change\n"
+        assert await run("describe") == (
+            "user filed: producer_byte_rate=7 connections=3 (p.yaml:7)\n"
+            "ip <default>: connection_creation_rate=5 (p.yaml:9)\n"
+            f"user alice, client-id <default>: producer_byte_rate=20MiB ({tmp_path}/d)\n"
+        )
+        (told,) = json.loads(await run("describe --user alice --json"))["rules"]
+        assert told["entity"] == {"user": "alice", "client-id": None}
+        assert await run(f"delete {ALICE} --dry-run") == (
+            "- user alice, client-id <default>: producer_byte_rate 20MiB\ndry run: 1 entity would be changed\n"
+        )
+        assert "1 entity changed" in await run(f"delete {ALICE}")
+        assert await run(f"delete {ALICE}") == "nothing to change\n"
+        assert await run("describe --user alice") == ""
+
+
+@on_uvloop
+async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(tmp_path, capsys) as run:
+        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
+        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        await run("alter --user alice --set producer_byte_rate=5")
+        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        hidden = "user alice: producer_byte_rate=5"
+
+        assert await run("describe") == (
+            "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+            f"{hidden} ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
+        )
+        file.write_text(await run("describe --yaml"))
+        assert await run(f"import {file}") == "nothing to change\n"
+        file.write_text(await run("describe --json"))
+        assert '"shadowed_by": "p.yaml:8"' in file.read_text()
+        assert await run(f"import {file}") == "nothing to change\n"
+        await run("alter --user alice --set producer_byte_rate=6", status=1)
+        assert "What was set of them here does not hold" in run.errors
+
+        assert await run("delete --user alice") == "- user alice: producer_byte_rate 5\n1 entity changed\n"
+        assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
+
+
+@on_uvloop
+async def test_what_export_leaves_out_as_hidden_is_there_after_an_import_that_replaces_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with shell(tmp_path, capsys) as run:
+        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        await run("alter --user alice --set producer_byte_rate=5")
+        filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
+        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        await run("alter --user bob --set producer_byte_rate=6")
+
+        file.write_text(await run("export"))
+        assert file.read_text() == 'quotas:\n  - {user: "bob", producer_byte_rate: 6}\n'
+        assert await run(f"import {file} --replace") == "nothing to change\n"
+        file.write_text("quotas: []")
+        assert await run(f"import {file} --replace") == "- user bob: producer_byte_rate 6\n1 entity changed\n"
+
+        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        assert await run("describe") == f"user alice: producer_byte_rate=5 ({tmp_path}/d)\n"
+
+
+@on_uvloop
+async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shell(tmp_path, capsys) as run:
+        await run("alter --client-id etl --set producer_byte_rate=1MiB --set expires=2999-01-01T00:00:00Z")
+        schedule = "schedule={days: [mon-fri], hours: 08:00-18:00, time_zone: Europe/Berlin}"
+        await run(f"alter --client-id etl --set '{schedule}' --set enforcement=observe")
+        assert await run("alter --client-id etl --unset expires") == (
+            "- client-id etl: expires 2999-01-01T00:00:00Z\n1 entity changed\n"
+        )
+        now = (await run("describe --client-id etl")).partition("; now: ")[2]
+        assert "its schedule (mon-fri 08:00-18:00 Europe/Berlin)" in now
+        (told,) = json.loads(await run("describe --client-id etl --json"))["rules"]
+
+        assert "its schedule" in told["now"]["why"]
+        assert told["terms"]["enforcement"] == "observe"
+        assert told["terms"]["schedule"]["time_zone"] == "Europe/Berlin"
+        assert "expires" not in told["terms"]
+        assert told["limits"] == {"producer_byte_rate": 1048576.0}
+
+
+@on_uvloop
+async def test_what_is_exported_is_imported_without_a_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "q"
+    async with shell(tmp_path, capsys) as run:
+        await run("alter --default-user --client-id 'a \"b\": #c' --set producer_byte_rate=1234567")
+        await run("alter --ip 10.0.0.7 --set connection_creation_rate=5")
+        await run("alter --user no --set consumer_byte_rate=1MB --set expires=2999-01-01T00:00:00Z")
+        for form in ("", " --json"):
+            file.write_text(await run(f"export{form}"))
+            assert "filed" not in file.read_text()
+            assert await run(f"import {file} --dry-run --replace") == "nothing to change\n"
+            assert await run(f"import {file} --replace") == "nothing to change\n"
+            assert json.loads(await run(f"import {file} --json")) == {"dry_run": False, "results": []}
+        listeners = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: '127.0.0.1:2'}]\n"
+        config = load_bytes((listeners + await run("export")).encode(), file="f").config
+        assert (len(config.quotas), len(config.ip_quotas)) == (2, 1)
+
+        for kind in ("--default-user --client-id 'a \"b\": #c'", "--ip 10.0.0.7", "--user no"):
+            await run(f"delete {kind}")
+        assert "3 entities changed" in await run(f"import {file}")
+        assert await run("export --json") == file.read_text()
+
+
+@on_uvloop
+async def test_an_import_of_long_names_goes_in_requests_that_the_proxy_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, name = tmp_path / "q.json", "\u6f22" * 10_000
+    limits = StoredRule(limits={"producer_byte_rate": 5.0})
+    # In a request each of these characters is six bytes.
+    rules = [(Entity(f"{number}{name}", f"{name}{number}"), limits) for number in range(9)]
+    file.write_text("\n".join(as_json(rules)))
+    async with shell(tmp_path, capsys) as run:
+        assert "9 entities changed" in await run(f"import {file}")
+        assert "nothing to change" in await run(f"import {file} --replace")
+
+
+@on_uvloop
+async def test_an_import_says_what_differs_and_refuses_what_the_file_decides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "q.yaml"
+    async with shell(tmp_path, capsys) as run:
+        await run("alter --user alice --set producer_byte_rate=5MiB --set consumer_byte_rate=1MiB")
+        await run("alter --user old --set producer_byte_rate=1MiB")
+        file.write_text(
+            "quotas:\n- {user: alice, producer_byte_rate: 10MiB}\n- {user: new, producer_byte_rate: 1MiB}\n"
+            "- {user: filed, producer_byte_rate: 8}\n"
+        )
+        would = await run(f"import {file} --dry-run", status=1)
+        assert would == (
+            "~ user alice: producer_byte_rate 5MiB -> 10MiB\n"
+            "- user alice: consumer_byte_rate 1MiB\n"
+            "+ user new: producer_byte_rate 1MiB\n"
+            "~ user filed: producer_byte_rate 7 -> 8\n"
+            "- user filed: connections 3\n"
+            "dry run: 2 entities would be changed, 1 refused\n"
+        )
+        assert run.errors == "user filed: The quotas of user filed are set in p.yaml:7; change them there\n"
+        assert len(json.loads(await run("describe --user new --json"))["rules"]) == 0
+
+        told = json.loads(await run(f"import {file} --dry-run --json", status=1))
+        assert [one["error"] is None for one in told["results"]] == [True, True, False]
+        assert "2 entities changed, 1 refused" in await run(f"import {file}", status=1)
+        assert await run("describe --user old") != ""
+        assert "- user old: producer_byte_rate 1MiB\n" in await run(f"import {file} --replace", status=1)
+        assert await run("describe --user old") == ""
+
+
+@on_uvloop
+async def test_a_file_that_is_none_is_told_with_its_line_and_nothing_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "q.yaml"
+    file.write_text("quotas:\n- {user: a, producer_byte_rate: lots}\n")
+    async with shell(tmp_path, capsys) as run:
+        await run(f"import {file}", status=2)
+        assert run.errors.startswith(f"{file}:2: quotas[0].producer_byte_rate: 'lots' is not a byte rate")
+        await run(f"import {file}.none", status=1)
+        assert "No such file" in run.errors
+
+
+@on_uvloop
+async def test_an_import_sits_out_too_many_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    file = tmp_path / "q.yaml"
+    rules = "".join(f"- {{user: u{number}, producer_byte_rate: 1MiB}}\n" for number in range(6))
+    file.write_text(f"quotas:\n{rules}")
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=0.25)
+    async with shell(tmp_path, capsys, store) as run:
+        limit = run.page.server.quota_desk.ledger
+        assert limit is not None
+        passed = iter([3_000, 0, 0, 0])
+
+        def waited(seconds: float) -> None:
+            waits.append(seconds)
+            monkeypatch.setattr(limit, "wait_ms", lambda _: next(passed))
+
+        monkeypatch.setattr("kafka_quota_proxy.proxy.cli.quotas.command.time.sleep", waited)
+        monkeypatch.setattr(quotas, "_BATCH", 4)
+        monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
+        assert "6 entities changed" in await run(f"import {file}")
+
+        assert waits == [2, 3]
+        assert "waiting for 2 s" in run.errors
+        monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
+        await run("delete --user u1", status=1)
+        assert "Too many quotas are changed (store.changes_per_second); come again in 1500 ms" in run.errors
+
+
+@on_uvloop
+async def test_what_may_hold_is_told_as_that_and_not_as_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "q.yaml"
+    file.write_text("quotas:\n- {user: alice, producer_byte_rate: 5}\n- {user: filed, producer_byte_rate: 8}\n")
+    async with shell(tmp_path, capsys) as run:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            told = await run(f"import {file}", status=1)
+        assert told == (
+            "+ user alice: producer_byte_rate 5\n"
+            "~ user filed: producer_byte_rate 7 -> 8\n"
+            "- user filed: connections 3\n"
+            "0 entities changed, 1 refused, 1 may hold; run kafka-quota-proxy quotas describe\n"
+        )
+        assert "user alice: may hold: " in run.errors
+        assert "user filed: The quotas of user filed are set in p.yaml:7" in run.errors
+
+        await run("alter --user alice --set producer_byte_rate=4")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            (result,) = json.loads(await run("alter --user alice --set producer_byte_rate=5 --json", status=1))[
+                "results"
+            ]
+        assert (result["error"]["name"], result["error"]["may_hold"]) == ("KAFKA_STORAGE_ERROR", True)
+        (result,) = json.loads(await run("alter --user filed --set producer_byte_rate=5 --json", status=1))["results"]
+        assert "may_hold" not in result["error"]
+
+
+@on_uvloop
+async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shell(tmp_path, capsys) as run:
+        await run("alter --user '<default>' --set producer_byte_rate=1MiB")
+        assert "# left out: " in await run("export", status=1)
+        assert run.errors.startswith('kafka-quota-proxy quotas: left out: user "<default>": ')
+        (tmp_path / "q").write_text(await run("export --json"))
+        await run("delete --user '<default>'")
+        assert 'user "<default>": producer_byte_rate 1MiB' in await run(f"import {tmp_path}/q")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("alter --set producer_byte_rate=1", "whose? give --user"),
+        ("alter --user a", "what? give --set KEY=VALUE or --unset KEY"),
+        ("alter --user a --set producer_byte_rate", "must be KEY=VALUE"),
+        ("alter --user a --set producer_byte_rate=10MiBs", "--set producer_byte_rate: 'MiBs' is not a unit"),
+        ("alter --user a --set request_rate=1", "'request_rate' is no key of user a that can be set here; there are"),
+        ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is no key of ip 10.0.0.7"),
+        ("alter --user a --set expires=soon", "--set expires: 'soon' is not an instant"),
+        (
+            "alter --user a --set 'schedule={days: [mon-fri], days: [sat-sun], time_zone: UTC}'",
+            "--set schedule:1: days: is given twice",
+        ),
+        ("alter --user a --set producer_byte_rate=1 --unset producer_byte_rate", "producer_byte_rate is given twice"),
+        ("alter --user '' --unset producer_byte_rate", "--user: must not be empty"),
+        ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: an address has quotas of its own"),
+        ("delete", "whose?"),
+    ],
+)
+def test_wrong_usage_is_told_before_anybody_is_asked(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quotas", *shlex.split(line), "--url", "http://127.0.0.1:1"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_changes_want_a_token_and_all_of_it_a_proxy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = ["quotas", "delete", "--user", "a", "--url", "http://127.0.0.1:1"]
+    monkeypatch.delenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", raising=False)
+    assert main(delete) == 2
+    assert "give --token-file FILE (or $KAFKA_QUOTA_PROXY_TOKEN_FILE)" in capsys.readouterr().err
+    (tmp_path / "token").write_text(TOKEN[1:])
+    assert main([*delete, "--token-file", str(tmp_path / "token")]) == 2
+    assert "a token has 16 to 1024" in capsys.readouterr().err
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", str(tmp_path / "token"))
+    assert main(delete) == 1
+    assert "is it what admin.bind says, and does the proxy run?" in capsys.readouterr().err
+    for url in ("https://127.0.0.1:1", "127.0.0.1:9308", "http://[::1", "http://h:x"):
+        assert main(["quotas", "describe", "--url", url]) == 1
+        assert f"--url {url}: " in capsys.readouterr().err
+
+
+@on_uvloop
+async def test_a_wrong_token_is_told_by_the_proxy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shell(tmp_path, capsys) as run:
+        (tmp_path / "mine").write_text("f" * 32)
+        await run(f"delete --user a --token-file {tmp_path}/mine", status=1, token=False)
+        assert f"{run.url}: 401: quotas are changed with the token" in run.errors
+
+
+@pytest.mark.parametrize("action", ["describe", "alter", "delete", "export", "import"])
+def test_help_has_an_example(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["quotas", action, "--help"])
+
+    assert ended.value.code == 0
+    assert f"kafka-quota-proxy quotas {action} " in capsys.readouterr().out

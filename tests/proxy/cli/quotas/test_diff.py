@@ -1,0 +1,74 @@
+"""What differs between rules: as lines, and as changes that lead from the one to the other."""
+
+from hypothesis import given
+
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.terms import Terms
+from kafka_quota_proxy.protocol.client_quotas import AlterRequest
+from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes, read_changes, written_changes
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import decide
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
+from tests.support.quota_rules import some_rules
+
+P, C = "producer_byte_rate", "consumer_byte_rate"
+Rules = dict[Entity, StoredRule]
+
+
+@given(some_rules, some_rules)
+def test_changes_lead_to_what_was_wanted(old: Rules, wanted: Rules) -> None:
+    new = {entity: None for entity in old if entity not in wanted} | wanted
+    asked = changes_of(differences(old, new), is_dry_run=False)
+
+    read = read_changes(written_changes(asked))
+    rules = dict(old)
+    request = AlterRequest(0, 0, read.alterations, False)
+    decision = decide(rules, request, is_host=lambda _: True, sources={}, now_ms=0, terms=read.terms)
+    apply(rules, decision.changes)
+
+    # Terms that do not fit the limits are refused; chance makes some.
+    refused = {result.entity for result in decision.results if result.error_code}
+    assert refused == set() or any("Invalid terms" in str(result.error_message) for result in decision.results)
+    for entity in new:
+        is_refused = any(dict(parts) == _names(entity) for parts in refused)
+        assert rules.get(entity) == (old.get(entity) if is_refused else wanted.get(entity))
+
+
+def _names(entity: Entity) -> dict[str, str | None]:
+    parts = zip(("user", "client-id", "ip"), entity, strict=True)
+    return {kind: name if isinstance(name, str) else None for kind, name in parts if name is not None}
+
+
+@given(some_rules)
+def test_what_is_alike_needs_no_change(rules: Rules) -> None:
+    assert differences(rules, rules) == ()
+    assert changes_of((), is_dry_run=True) == Changes((), {}, True)
+
+
+@given(some_rules, some_rules)
+def test_each_difference_has_a_line_and_no_line_a_control_character(old: Rules, new: Rules) -> None:
+    for difference in differences(old, new):
+        told = list(lines(difference))
+        assert told
+        assert all(line[0] in "+~-" and line.isprintable() for line in told)
+
+
+def test_lines_name_entity_key_old_and_new() -> None:
+    old = {
+        Entity("alice", DEFAULT): StoredRule(limits={P: 1.0 * 2**20, C: 5.5e9}),
+        Entity("bob"): StoredRule(limits={P: 1.0}),
+    }
+    new = {
+        Entity("alice", DEFAULT): StoredRule(limits={P: 2.0 * 2**20}, terms=Terms(expires_ms=1_767_268_800_000)),
+        Entity("bob"): None,
+        Entity(client_id="a\nb"): StoredRule(limits={C: 3.0}),
+    }
+
+    assert [line for difference in differences(old, new) for line in lines(difference)] == [
+        "~ user alice, client-id <default>: producer_byte_rate 1MiB -> 2MiB",
+        "- user alice, client-id <default>: consumer_byte_rate 5500MB",
+        "+ user alice, client-id <default>: expires 2026-01-01T12:00:00Z",
+        "- user bob: producer_byte_rate 1",
+        '+ client-id "a\\nb": consumer_byte_rate 3',
+    ]

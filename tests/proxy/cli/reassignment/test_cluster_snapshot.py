@@ -1,0 +1,290 @@
+"""What is made of a cluster's answers, in the shape in which kafka-python gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafka_quota_proxy.config.load import load_bytes
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import Reader, ReadingError
+from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source
+
+MB = 1_000_000
+_A = Move("orders", 0, 4)
+_B = Move("orders", 1, 4)
+_UNLIMITED = "9223372036854775807"
+
+
+class _Partition(NamedTuple):
+    topic: str
+    partition: int
+
+
+@dataclass
+class Cluster:
+    """A cluster that answers what it is set to, and counts how often its configs were asked for."""
+
+    moving: dict[tuple[str, int], list[int]]  # adding_replicas
+    partitions: dict[tuple[str, int], tuple[int, list[int]]]  # leader and replicas in sync
+    sizes: dict[tuple[int, str, int], int]
+    brokers: dict[int, dict[str, str]] = field(default_factory=dict)
+    topics: dict[str, dict[str, str]] = field(default_factory=dict)
+    racks: dict[int, str | None] = field(default_factory=dict)
+    error_code: int = 0
+    configs_read: int = 0
+    asked_brokers: list[int] = field(default_factory=list)
+
+    def list_partition_reassignments(self) -> Mapping[Any, Mapping[str, Any]]:
+        return {
+            _Partition(*partition): {"replicas": [*adding, 1], "adding_replicas": adding, "removing_replicas": [1]}
+            for partition, adding in self.moving.items()
+        }
+
+    def describe_topics(self, topics: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        return [
+            {
+                "error_code": self.error_code,
+                "name": topic,
+                "partitions": [
+                    {"error_code": 0, "partition_index": index, "leader_id": leader, "isr_nodes": in_sync}
+                    for (name, index), (leader, in_sync) in self.partitions.items()
+                    if name == topic
+                ],
+            }
+            for topic in topics
+        ]
+
+    def describe_log_dirs(
+        self, topic_partitions: Mapping[str, Sequence[int]], brokers: Sequence[int]
+    ) -> Sequence[Mapping[str, Any]]:
+        self.asked_brokers = list(brokers)
+        return [
+            {
+                "broker": broker,
+                "log_dirs": [
+                    {
+                        "topics": [
+                            {
+                                "name": topic,
+                                "partitions": [
+                                    {
+                                        "partition_index": index,
+                                        "partition_size": 2 * size if is_future else size,
+                                        "is_future_key": is_future,
+                                    }
+                                    for is_future in (False, True)
+                                ],
+                            }
+                        ]
+                    }
+                    for (node, topic, index), size in self.sizes.items()
+                    if node == broker and index in topic_partitions.get(topic, ())
+                ],
+            }
+            for broker in brokers
+        ]
+
+    def describe_configs(self, config_resources: Sequence[Any], *, config_filter: str) -> Mapping[str, Any]:
+        assert config_filter == "all"
+        self.configs_read += 1
+        given = {"broker": {str(node): values for node, values in self.brokers.items()}, "topic": self.topics}
+        found: dict[str, Any] = {"broker": {}, "topic": {}}
+        for resource in config_resources:
+            kind = resource.resource_type.name.lower()
+            values = given[kind].get(resource.name, {})
+            found[kind][resource.name] = {key: {"value": values.get(key)} for key in resource.configs}
+        return found
+
+
+class Time:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def _cluster() -> Cluster:
+    """Two partitions on their way to broker 4; the second one is also led by a replica in sync of broker 3."""
+    rates = {"leader.replication.throttled.rate": "8000000", "follower.replication.throttled.rate": "5000000"}
+    return Cluster(
+        moving={("orders", 0): [4], ("orders", 1): [4]},
+        partitions={("orders", 0): (1, [1]), ("orders", 1): (2, [2, 3, 1])},
+        sizes={(1, "orders", 0): 100 * MB, (2, "orders", 1): 200 * MB, (4, "orders", 0): 10 * MB},
+        brokers={
+            1: rates,
+            2: {"leader.replication.throttled.rate": _UNLIMITED},
+            4: rates | {"replication.quota.window.num": "5"},
+        },
+        topics={
+            "orders": {
+                "leader.replication.throttled.replicas": "0:1,1:2",
+                "follower.replication.throttled.replicas": "0:4,1:4",
+            }
+        },
+    )
+
+
+def _reader(cluster: Cluster, config: ProxyConfig, *, clock_ms: Callable[[], int] = lambda: 0) -> Reader:
+    return Reader(cluster, config, clock_ms=clock_ms, racks=lambda: cluster.racks)
+
+
+def _config(replication: str = "", listener: str = "upstream: 127.0.0.1:19092") -> ProxyConfig:
+    text = f"listeners:\n  - {{name: replication, bind: 127.0.0.1:9092, {listener}}}\n{replication}"
+    return load_bytes(text.encode(), file="c.yaml").config
+
+
+def test_moves_have_the_sizes_of_both_ends_and_those_in_sync_beside_the_leader() -> None:
+    cluster = _cluster()
+
+    seen = _reader(cluster, _config(), clock_ms=lambda: 7).read()
+
+    assert seen.sample.time_ms == 7
+    assert seen.sample.moves == {
+        _A: Sizes(leader=1, leader_bytes=100 * MB, follower_bytes=10 * MB, in_sync_followers=0),
+        _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # not there yet
+    }
+    assert cluster.asked_brokers == [1, 2, 4]
+
+
+def test_a_new_replica_that_is_in_sync_already_is_not_one_of_those_beside_the_leader() -> None:
+    """Of two that are added, one has arrived: the partition is still on its way to both."""
+    cluster = _cluster()
+    cluster.moving = {("orders", 1): [4, 5]}
+    cluster.partitions["orders", 1] = (2, [2, 3, 4])
+
+    moves = _reader(cluster, _config()).read().sample.moves
+
+    assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
+
+
+def test_the_throttles_of_the_cluster_are_those_below_kafkas_no_limit() -> None:
+    seen = _reader(_cluster(), _config()).read()
+
+    assert {(*limit.holder[:3], limit.rate, limit.moves) for limit in seen.limits} == {
+        (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
+        (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A, _B})),
+    }
+    assert seen.notes == ()
+
+
+def test_the_throttles_of_the_file_count_beside_those_of_the_cluster() -> None:
+    config = _config(
+        "replication: {leader.replication.throttled.rate: 3MB, paths: [{follower_rack: b, rate: 1MB}]}",
+        "upstream: 127.0.0.1:19092, inter_broker: true, node_id: 1",
+    )
+    cluster = _cluster()
+    cluster.racks = {1: "a", 2: "a", 4: "b"}
+
+    seen = _reader(cluster, config).read()
+
+    assert {(*limit.holder[:3], limit.rate, limit.moves) for limit in seen.limits if limit.source is Source.FILE} == {
+        (Side.LEADER, 1, None, 3 * MB, frozenset({_A})),
+        (Side.PATH, None, None, 1 * MB, frozenset({_A})),
+    }
+
+
+def test_a_move_that_is_gone_has_arrived_where_its_replica_is_in_sync_and_else_was_given_up_after_a_while() -> None:
+    cluster, time = _cluster(), Time()
+    reader = _reader(cluster, _config(), clock_ms=time)
+    first = reader.read()
+    cluster.moving = {}
+    cluster.partitions["orders", 0] = (4, [4])
+
+    then = reader.read()
+
+    assert (first.arrived, first.given_up) == ((), ())
+    assert (dict(then.sample.moves), then.arrived, then.given_up, then.unsure) == ({}, (_A,), (), (_B,))
+    time.ms = 4_999
+    assert reader.read().unsure == (_B,)
+    time.ms = 5_000
+    then = reader.read()
+    assert (then.arrived, then.given_up, then.unsure) == ((), (_B,), ())
+    then = reader.read()
+    assert (then.arrived, then.given_up, then.unsure) == ((), (), ())
+
+
+def test_a_broker_that_hears_later_of_the_end_makes_no_move_given_up() -> None:
+    cluster, time = _cluster(), Time()
+    reader = _reader(cluster, _config(), clock_ms=time)
+    reader.read()
+    cluster.moving = {}
+    in_sync = dict(cluster.partitions)
+    cluster.partitions["orders", 0] = cluster.partitions["orders", 1] = (4, [])
+
+    assert reader.read().unsure == (_A, _B)
+    time.ms = 1_000
+    cluster.partitions = {at: (leader, [4]) for at, (leader, _) in in_sync.items()}
+    then = reader.read()
+
+    assert (then.arrived, then.given_up, then.unsure) == ((_A, _B), (), ())
+
+
+def test_a_topic_that_was_deleted_moves_no_more() -> None:
+    cluster = _cluster()
+    del cluster.partitions["orders", 1]
+
+    assert set(_reader(cluster, _config()).read().sample.moves) == {_A}
+
+
+def test_configs_are_read_every_two_seconds_and_when_there_are_moves_that_were_not_there() -> None:
+    cluster, time = _cluster(), Time()
+    later = cluster.moving.pop(("orders", 1))
+    reader = _reader(cluster, _config(), clock_ms=time)
+    for time.ms in (0, 500, 1_999):
+        reader.read()
+    assert cluster.configs_read == 1
+
+    cluster.moving["orders", 1] = later
+    assert _B in {move for limit in reader.read().limits for move in limit.moves}
+    assert cluster.configs_read == 2
+
+    cluster.brokers[4] = {"follower.replication.throttled.rate": "9000000"}
+    time.ms = 3_999
+    assert 9 * MB in {limit.rate for limit in reader.read().limits}
+
+
+def test_where_nothing_moves_nothing_more_is_asked() -> None:
+    cluster = _cluster()
+    cluster.moving = {}
+
+    seen = _reader(cluster, _config()).read()
+
+    assert (dict(seen.sample.moves), seen.limits, cluster.configs_read, cluster.asked_brokers) == ({}, (), 0, [])
+
+
+def test_a_rate_whose_list_was_lost_is_told() -> None:
+    cluster = _cluster()
+    cluster.topics = {}
+
+    seen = _reader(cluster, _config()).read()
+
+    assert seen.limits == ()
+    assert [note.split(":")[0] for note in seen.notes] == [
+        "orders is not throttled at its leader 1",
+        "orders is not throttled at its follower 4",
+    ]
+
+
+def test_a_broker_that_does_not_tell_its_configs_is_told_of() -> None:
+    cluster = _cluster()
+    del cluster.brokers[2]
+
+    assert _reader(cluster, _config()).read().notes == (
+        "whether broker 2 has a throttle is not known: reading its configs takes DESCRIBE_CONFIGS",
+    )
+
+
+def test_what_would_make_a_wrong_number_is_an_error() -> None:
+    no_size, no_leader, no_topic = _cluster(), _cluster(), _cluster()
+    del no_size.sizes[1, "orders", 0]
+    no_leader.partitions["orders", 0] = (-1, [])
+    no_topic.error_code = 29
+
+    for cluster, what in ((no_size, "the size of orders-0"), (no_leader, "no leader"), (no_topic, "error 29")):
+        with pytest.raises(ReadingError, match=what):
+            _reader(cluster, _config()).read()

@@ -1,0 +1,206 @@
+"""Which throttle holds for which move: both sides, both sources, lists, paths and racks."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_quota_proxy.config.model import Replication, ReplicationPath
+from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
+from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, Side, Sizes, Source
+from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
+    BrokerConfigs,
+    ClusterThrottles,
+    bursts,
+    cluster_limits,
+    file_limits,
+    spread,
+    unlisted,
+    untold,
+)
+
+MB = 1_000_000
+_A = Move("orders", 0, 4)
+_B = Move("orders", 1, 4)
+_C = Move("payments", 0, 5)
+_MOVES = {
+    _A: Sizes(leader=1, leader_bytes=100, follower_bytes=0),
+    _B: Sizes(leader=2, leader_bytes=100, follower_bytes=0),
+    _C: Sizes(leader=2, leader_bytes=100, follower_bytes=0),
+}
+_RATES = BrokerConfigs(leader_rate=8 * MB, follower_rate=5 * MB)
+
+
+def _told(limits: list[Limit]) -> set[tuple[Side, int | None, int | None, float, frozenset[Move]]]:
+    return {(*limit.holder[:3], limit.rate, limit.moves) for limit in limits}
+
+
+def test_a_cluster_throttles_what_its_lists_name_at_the_brokers_that_have_rates() -> None:
+    cluster = ClusterThrottles(
+        brokers={1: _RATES, 2: BrokerConfigs(), 4: _RATES, 5: _RATES},
+        leader_replicas={"orders": parse("0:1,1:2")},
+        follower_replicas={"orders": parse("0:4,1:4"), "payments": ALL_REPLICAS},
+    )
+
+    limits = cluster_limits(_MOVES, cluster)
+
+    assert _told(limits) == {
+        (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
+        (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A, _B})),
+        (Side.FOLLOWER, None, 5, 5 * MB, frozenset({_C})),
+    }
+    assert {limit.source for limit in limits} == {Source.CLUSTER}
+    assert {limit.holder.side for limit in limits if limit.charges_in_sync} == {Side.LEADER}
+
+
+def test_a_leader_is_throttled_where_it_leads_and_not_where_it_once_did() -> None:
+    cluster = ClusterThrottles(brokers={1: _RATES, 2: _RATES}, leader_replicas={"orders": parse("1:1")})
+
+    assert cluster_limits(_MOVES, cluster) == []
+
+
+def test_a_file_without_lists_throttles_all_that_comes_through_the_proxy() -> None:
+    section = Replication(leader_rate=8 * MB, follower_rate=5 * MB)
+
+    everything = file_limits(_MOVES, section, leaders=None, racks={})
+    behind = file_limits(_MOVES, section, leaders={1}, racks={})
+
+    assert _told(everything) == {
+        (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
+        (Side.LEADER, 2, None, 8 * MB, frozenset({_B, _C})),
+        (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A, _B})),
+        (Side.FOLLOWER, None, 5, 5 * MB, frozenset({_C})),
+    }
+    assert not any(limit.charges_in_sync for limit in everything)  # every replica that lags, and no other
+    assert _told(behind) == {
+        (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
+        (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A})),
+    }
+
+
+def test_a_file_with_lists_throttles_what_they_name() -> None:
+    section = Replication(
+        leader_rate=8 * MB,
+        follower_rate=5 * MB,
+        leader_replicas={"orders": parse("0:1")},
+        follower_replicas={"payments": ALL_REPLICAS},
+    )
+
+    limits = file_limits(_MOVES, section, leaders=None, racks={})
+
+    assert _told(limits) == {
+        (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
+        (Side.FOLLOWER, None, 5, 5 * MB, frozenset({_C})),
+    }
+    assert [limit.charges_in_sync for limit in limits] == [True, False]
+
+
+def test_all_that_fits_a_path_shares_its_rate_and_of_several_paths_each_holds() -> None:
+    section = Replication(
+        paths=(
+            ReplicationPath(leader_rack="a", follower_rack="b", rate=9 * MB),
+            ReplicationPath(follower=4, rate=7 * MB),
+            ReplicationPath(leader=2, leader_rack="a", rate=5 * MB),
+            ReplicationPath(leader=3, rate=1 * MB),
+            ReplicationPath(leader_rack="b", rate=2 * MB),
+        )
+    )
+
+    limits = file_limits(_MOVES, section, leaders=None, racks={1: "a", 2: "a", 4: "c", 5: "b"})
+
+    assert {(limit.holder.path, limit.rate, limit.moves) for limit in limits} == {
+        ("from rack a to rack b", 9 * MB, frozenset({_C})),
+        ("from anywhere to broker 4", 7 * MB, frozenset({_A, _B})),
+        ("from broker 2 of rack a to anywhere", 5 * MB, frozenset({_B, _C})),
+    }
+
+
+@pytest.mark.parametrize("from_cluster", [False, True])
+def test_a_path_holds_for_what_the_files_lists_name_on_either_side(from_cluster: bool) -> None:
+    section = Replication(
+        paths=(ReplicationPath(follower=4, rate=7 * MB),),
+        leader_replicas=None if from_cluster else {"orders": parse("0:1")},
+        follower_replicas=None if from_cluster else {},
+        from_cluster=from_cluster,
+    )
+
+    (limit,) = file_limits(_MOVES, section, leaders=None, racks={})
+
+    assert limit.moves == ({_A, _B} if from_cluster else {_A})
+
+
+def test_a_rate_without_a_list_is_told_and_neither_without_the_other_is_a_throttle() -> None:
+    """A topic operator that rewrites a topic's configs takes the list away, and the move runs free."""
+    cluster = ClusterThrottles(
+        brokers={1: _RATES, 4: _RATES},
+        leader_replicas={"orders": parse("0:1"), "payments": ALL_REPLICAS},
+    )
+
+    assert list(unlisted(_MOVES, cluster)) == [
+        "orders is not throttled at its follower 4: that broker has a rate, but not all partitions on their way are in "
+        "follower.replication.throttled.replicas of the topic"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "partitions", "said"),
+    [
+        (MB, 10, []),  # 10 MiB in 10.5 s
+        (
+            MB // 2,
+            20,
+            [
+                "broker 4 comes in bursts: its first responses, 1 of up to 10.5 MB, are 21 s of its throttle, and its "
+                "window is 11 s; from 953 kB/s on they fit, or with a lower replica.fetch.response.max.bytes"
+            ],
+        ),
+        (MB // 2, 1, []),  # one partition brings a mebibyte at once, whatever the response might hold
+    ],
+)
+def test_first_responses_that_do_not_fit_into_the_window_are_told(rate: int, partitions: int, said: list[str]) -> None:
+    moves = {Move("t", index, 4): Sizes(leader=1, leader_bytes=1, follower_bytes=0) for index in range(partitions)}
+    configs = BrokerConfigs(leader_rate=rate, follower_rate=rate)
+    cluster = ClusterThrottles(
+        brokers={1: configs, 4: configs},
+        leader_replicas={"t": ALL_REPLICAS},
+        follower_replicas={"t": ALL_REPLICAS},
+    )
+
+    assert list(bursts(moves, cluster_limits(moves, cluster), cluster)) == said
+
+
+def test_a_broker_that_keeps_its_configs_to_itself_is_named() -> None:
+    assert [note[:37] for note in untold(ClusterThrottles(unknown=(1, 4)))] == [
+        "whether broker 1 has a throttle is no",
+        "whether broker 4 has a throttle is no",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "proxied", "is_said"),
+    [
+        (None, 1, True),
+        (None, 2, False),
+        (frozenset({1}), 1, True),
+        (frozenset({2, 3}), 2, True),
+        (frozenset({1, 2}), 2, False),
+    ],
+)
+def test_a_followers_throttle_that_several_proxies_hold_each_for_itself_is_told(
+    leaders: frozenset[int] | None, proxied: int, is_said: bool
+) -> None:
+    """Broker 4 fetches from leaders 1 and 2, broker 5 from leader 2 alone."""
+    notes = list(spread(_MOVES, Replication(follower_rate=5 * MB), leaders=leaders, proxied=proxied))
+
+    assert len(notes) == is_said
+    assert all("broker 4 fetches from 2 leaders" in note and "up to 2 times" in note for note in notes)
+    assert list(spread(_MOVES, Replication(leader_rate=5 * MB), leaders=leaders, proxied=proxied)) == []
+
+
+def test_the_file_brings_no_bursts_for_the_proxy_narrows_what_a_fetch_may_bring() -> None:
+    moves = {Move("t", index, 4): Sizes(leader=1, leader_bytes=1, follower_bytes=0) for index in range(20)}
+    limits = file_limits(moves, Replication(leader_rate=1_000), leaders=None, racks={})
+
+    assert limits == [
+        Limit(source=Source.FILE, holder=Holder(Side.LEADER, 1, None), rate=1_000, moves=frozenset(moves))
+    ]
+    assert list(bursts(moves, limits, ClusterThrottles())) == []

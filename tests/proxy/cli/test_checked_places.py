@@ -1,0 +1,138 @@
+"""What ``check`` says of places that the proxy writes to or listens at, and that ``run`` says the same."""
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.proxy.cli.checked_places import audit_log_fault, usage_log_fault
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
+from tests.support.stores import keep, keep_strange
+
+LISTENER = "listeners:\n  - {name: clients, bind: '127.0.0.1:0', upstream: '127.0.0.1:19092'}\n"
+STORE = "principals: {admins: [admin]}\nstore: {directory: quotas.d}\n"
+READ_ONLY = 'mount -t tmpfs -o ro none "$0" && exec "$@"'
+
+
+def said(command: str, file: Path, *, within: list[str | Path] | None = None) -> tuple[int, str]:
+    """Run the program, which is to end by itself; return its status, and what it says at last."""
+    program = [*(within or []), sys.executable, "-m", "kafka_quota_proxy.proxy", command, file]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+    return ended.returncode, ended.stderr.splitlines()[-1]
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    return file
+
+
+def read_only(directory: Path) -> list[str | Path]:
+    """Make a directory that cannot be written, and return within what program that is so."""
+    directory.mkdir()
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        directory.chmod(0o500)  # which means nothing to root
+        return []
+    return ["unshare", "-rm", "sh", "-c", READ_ONLY, directory]
+
+
+def test_of_a_read_only_directory_of_the_store_check_and_run_say_the_same(tmp_path: Path) -> None:
+    file = written(tmp_path, LISTENER + STORE)
+    within = read_only(tmp_path / "quotas.d")
+
+    checked, ran = said("check", file, within=within), said("run", file, within=within)
+
+    assert ran[1] == checked[1]
+    assert (checked[0], ran[0]) == (2, 1)
+    assert ran[1].startswith(f"{file}:4: store.directory: {tmp_path}/quotas.d cannot be written: ")
+    assert ran[1].endswith(
+        "it is on a file system that is mounted read-only; mount it writable, or name a place on another one"
+        if within
+        else f"Permission denied for user {os.geteuid()}; give it to the user that runs the proxy"
+    )
+
+
+@pytest.mark.parametrize("what", ["a file", "another version's", "an audit log in no directory"])
+def test_of_what_keeps_the_store_from_its_place_check_and_run_say_the_same(tmp_path: Path, what: str) -> None:
+    text, key = STORE, "directory"
+    if what == "a file":
+        (tmp_path / "quotas.d").write_text("")
+    elif what == "another version's":
+        keep_strange(tmp_path / "quotas.d", Entity(user="alice"))
+    else:
+        text, key = STORE.replace("quotas.d", "quotas.d, audit_log: none/audit"), "audit_log"
+    file = written(tmp_path, LISTENER + text)
+
+    checked, ran = said("check", file), said("run", file)
+
+    assert ran[1] == checked[1]
+    assert (checked[0], ran[0]) == (2, 1)
+    assert ran[1].startswith(f"{file}:4: store.{key}: {tmp_path}/")
+    assert "Errno" not in ran[1]
+
+
+def test_a_store_that_another_process_has_is_told_at_its_line(tmp_path: Path) -> None:
+    file = written(tmp_path, LISTENER + STORE)
+    keep(tmp_path / "quotas.d", Entity(user="alice"))
+    with (tmp_path / "quotas.d" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        status, told = said("run", file)
+
+    assert status == 1
+    assert told.startswith(f"{file}:4: store.directory: {tmp_path}/quotas.d cannot be used: another process")
+
+
+@pytest.mark.parametrize("key", ["listeners[0].bind", "admin.bind", "admin.metrics_bind"])
+def test_a_port_that_is_taken_is_told_at_its_line(tmp_path: Path, key: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        binds = {one: taken if one == key else "127.0.0.1:0" for one in ("admin.bind", "admin.metrics_bind")}
+        text = f"admin:\n  bind: {binds['admin.bind']}\n  metrics_bind: {binds['admin.metrics_bind']}\n{LISTENER}"
+        file = written(tmp_path, text.replace("127.0.0.1:0'", f"{taken}'") if key.startswith("listeners") else text)
+
+        status, told = said("run", file)
+
+    line = {"admin.bind": 2, "admin.metrics_bind": 3}.get(key, 5)
+    reason = "Address already in use; stop what listens there, or write another port"
+    assert (status, told) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
+
+
+def test_an_address_of_no_machine_is_told_at_its_line(tmp_path: Path) -> None:
+    file = written(tmp_path, LISTENER.replace("127.0.0.1:0", "192.0.2.1:9092"))
+
+    status, told = said("run", file)
+
+    assert status == 1
+    assert told.startswith(f"{file}:2: listeners[0].bind: cannot listen on 192.0.2.1:9092: Cannot assign requested")
+    assert told.endswith("; write an address of this machine")
+
+
+def test_a_usage_log_without_a_place_is_a_warning_for_the_proxy_starts_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, f"{LISTENER}usage_log: {{directory: none/usage}}\n")
+    (tmp_path / "none").write_text("a file")
+
+    status, told = said("check", file)
+
+    assert told == (
+        f"{file}:3: usage_log.directory: warning: {tmp_path}/none/usage is not there, and cannot be made, "
+        f"for {tmp_path}/none is no directory; name another one"
+    )
+    assert status == 0
+
+
+def test_what_can_be_written_is_no_fault(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, f"{LISTENER}{STORE.replace('quotas.d', 'a/b, audit_log: audit')}usage_log: {{directory: c/d}}\n"
+    )
+    config = load(file).config
+
+    assert (audit_log_fault(config), usage_log_fault(config)) == (None, None)
+    assert list(tmp_path.iterdir()) == [file], "something was made"

@@ -1,0 +1,757 @@
+"""``explain`` says which quota holds, at which of the eight levels, and why the others do not."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, Admin, FairCallQueue, Listener, ProxyConfig
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoredEntity
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.eight_levels import CONFIG
+from tests.support.reloads import Reloads
+from tests.support.stores import break_snapshot, keep_strange
+
+ALL_KEYS = [*(kind.value for kind in QuotaKind), "connections", "connection_creation_rate"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_json_is_an_object_for_each_kind(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["explain", str(path), "--user", "alice", "--client-id", "x", "--json"])
+
+    assert status == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ALL_KEYS
+    produce = found["producer_byte_rate"]
+    assert produce["limit"] == 5_242_880
+    assert produce["rule"] == {"user": "alice", "client-id": "<default>"}
+    assert produce["level"] == 2
+    assert produce["source"] == f"{path}:9"
+    assert produce["bucket"] == {"user": "alice", "client-id": "x"}
+    assert found["consumer_byte_rate"]["source"] == f"{path}:6"
+
+
+def test_json_is_null_where_nothing_limits(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(path), "--user", "admin", "--client-id", "etl", "--json"])
+
+    assert json.loads(capsys.readouterr().out) == dict.fromkeys(ALL_KEYS)
+
+
+def test_text_tells_all_that_holds(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["explain", str(path), "--user", "alice-77", "--client-id", "x"])
+
+    assert status == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out == (
+        "user alice-77, client-id x\n"
+        "  folded       charged as user alice (principals.fold)\n"
+        "  pauses       at most 5 s each (max_throttle_time)\n"
+        "\n"
+        "producer_byte_rate: 5242880 bytes (5 MiB) per second\n"
+        f"  rule         user alice, client-id <default> ({path}:9)\n"
+        "  level        2 of 8: user, default client-id\n"
+        "  bucket       user alice with client-id x; all such connections to a broker share it\n"
+        "  listener     clients: respond, sampled\n"
+        "  listener     shadow: observe, paced\n"
+        "  lost         user <default>, 1048576 bytes (1 MiB) per second"
+        f" ({path}:10)\n"
+        "               level 6: level 2 (user, default client-id) is more specific\n"
+        "\n"
+        "consumer_byte_rate: 2000000 bytes (1.907 MiB) per second\n"
+        f"  rule         client-id <default> ({path}:6)\n"
+        "  level        8 of 8: default client-id\n"
+        "  bucket       client-id x; shared by all users at a broker, but those with a rule of their own\n"
+        "  listener     clients: respond, sampled\n"
+        "               the max_bytes of a fetch is lowered to 20000000 bytes (19.07 MiB)\n"
+        "  listener     shadow: observe, paced\n"
+        "\n"
+        "request_percentage: not limited\n"
+        "\n"
+        "request_rate: not limited\n"
+        "\n"
+        "controller_mutation_rate: not limited\n"
+        "\n"
+        "connections: not limited\n"
+    )
+
+
+def test_text_of_an_exempt_user_ends_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(path), "--user", "admin"])
+
+    assert capsys.readouterr().out == (
+        "user admin, no client-id\n  exempt       no quota holds for this user (principals.exempt)\n"
+    )
+
+
+def test_a_client_is_anonymous_unless_told_otherwise(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(path), "--client-id", "etl"])
+
+    output = capsys.readouterr()
+    assert output.out.startswith("user ANONYMOUS, client-id etl\n")
+    assert output.err == ""
+
+
+def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(f"{CONFIG}shapng: paced\n")
+
+    status = main(["explain", str(broken)])
+
+    assert status == 2
+    assert f"{broken}:13: shapng: unknown key; did you mean shaping?" in capsys.readouterr().err
+
+
+def test_a_user_without_a_name_is_wrong_usage(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--user", ""]) == 2
+    assert "ANONYMOUS" in capsys.readouterr().err
+
+
+OTHER_KINDS = """\
+listeners:
+  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
+  - {name: shadow, bind: 127.0.0.1:9093, upstream: 127.0.0.1:19093, enforcement: observe}
+quotas:
+  - {user: alice, request_percentage: 250.5, request_rate: 0.5, connections: 3, enforcement: delay}
+  - {user: <default>, controller_mutation_rate: 10, connections: 20}
+  - {ip: <default>, connection_creation_rate: 5}
+  - {ip: 10.0.0.7, connection_creation_rate: 0.5}
+principals: {exempt: [admin]}
+"""
+
+
+@pytest.fixture
+def other_kinds(tmp_path: Path) -> Path:
+    path = tmp_path / "kinds.yaml"
+    path.write_text(OTHER_KINDS)
+    return path
+
+
+def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(other_kinds), "--user", "alice", "--ip", "::ffff:10.0.0.7"]) == 0
+
+    assert capsys.readouterr().out == (
+        "user alice, no client-id\n"
+        "  pauses       at most 25 s each (max_throttle_time)\n"
+        "\n"
+        "producer_byte_rate: not limited\n"
+        "\n"
+        "consumer_byte_rate: not limited\n"
+        "\n"
+        "request_percentage: 250.5 % of a thread's time\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay, sampled\n"
+        "  listener     shadow: delay, sampled\n"
+        "\n"
+        "request_rate: 0.5 requests per second\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay, sampled\n"
+        "  listener     shadow: delay, sampled\n"
+        "\n"
+        "controller_mutation_rate: 10 partitions per second, created or deleted\n"
+        f"  rule         user <default> ({other_kinds}:6)\n"
+        "  level        6 of 8: default user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: respond, paced\n"
+        "  listener     shadow: observe, paced\n"
+        "\n"
+        "connections: 3 connections open at once\n"
+        f"  rule         user alice ({other_kinds}:5)\n"
+        "  level        3 of 8: user\n"
+        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: delay, closes what is too many\n"
+        "  listener     shadow: delay, closes what is too many\n"
+        f"  lost         user <default>, 20 connections open at once ({other_kinds}:6)\n"
+        "               level 6: level 3 (user) is more specific\n"
+        "\n"
+        "connection_creation_rate of 10.0.0.7: 0.5 connections per second\n"
+        f"  rule         ip 10.0.0.7 ({other_kinds}:8)\n"
+        "  bucket       10.0.0.7; all its connections to a broker, whoever they log in as\n"
+        f"  lost         ip <default>, 5 connections per second ({other_kinds}:7)\n"
+        "               the address has a rule of its own\n"
+    )
+
+
+def test_json_has_an_object_for_every_kind(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(other_kinds), "--user", "alice", "--ip", "10.0.0.7", "--json"])
+
+    found = json.loads(capsys.readouterr().out)
+    assert {key: one and one["limit"] for key, one in found.items()} == {
+        "producer_byte_rate": None,
+        "consumer_byte_rate": None,
+        "request_percentage": 250.5,
+        "request_rate": 0.5,
+        "controller_mutation_rate": 10,
+        "connections": 3,
+        "connection_creation_rate": 0.5,
+    }
+    assert found["connections"] == {
+        "limit": 3,
+        "rule": {"user": "alice"},
+        "level": 3,
+        "source": f"{other_kinds}:5",
+        "bucket": {"user": "alice", "client-id": ""},
+        "charged_user": "alice",
+        "listeners": {"clients": {"enforcement": "delay"}, "shadow": {"enforcement": "delay"}},
+        "lost": [
+            {
+                "rule": {"user": "<default>"},
+                "limit": 20,
+                "level": 6,
+                "source": f"{other_kinds}:6",
+                "reason": "level 3 (user) is more specific",
+            }
+        ],
+    }
+    assert found["connection_creation_rate"] == {
+        "limit": 0.5,
+        "rule": {"ip": "10.0.0.7"},
+        "source": f"{other_kinds}:8",
+        "bucket": {"ip": "10.0.0.7"},
+        "lost": [
+            {
+                "rule": {"ip": "<default>"},
+                "limit": 5,
+                "source": f"{other_kinds}:7",
+                "reason": "the address has a rule of its own",
+            }
+        ],
+    }
+
+
+OF_BROKERS = """\
+listeners:
+  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
+  - {name: internal, bind: 127.0.0.1:9093, upstream: 127.0.0.1:19092, inter_broker: true}
+quotas:
+  - {user: <default>, connections: 20}
+  - {client-id: etl, connections: 5}
+principals: {brokers: [kafka, kafka-9], fold: [{match: 'kafka-[0-9]+', to: nodes}]}
+"""
+
+
+@pytest.fixture
+def of_brokers(tmp_path: Path) -> Path:
+    path = tmp_path / "brokers.yaml"
+    path.write_text(OF_BROKERS)
+    return path
+
+
+def connections_of(path: Path, user: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["explain", str(path), "--user", user, "--client-id", "etl"]) == 0
+    text = capsys.readouterr().out
+    return text[text.index("connections: ") :]
+
+
+def test_open_connections_of_brokers_are_not_limited(of_brokers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for user in ("kafka", "kafka-9"):  # what counts is the name before folding
+        assert connections_of(of_brokers, user, capsys) == (
+            "connections: not limited\n"
+            "  why          the user is a broker's (principals.brokers), and may have any number\n"
+        )
+
+    main(["explain", str(of_brokers), "--user", "kafka", "--client-id", "etl", "--json"])
+    assert json.loads(capsys.readouterr().out)["connections"] is None
+
+
+def test_open_connections_are_not_limited_where_brokers_come(
+    of_brokers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert connections_of(of_brokers, "kafka-8", capsys) == (
+        "connections: 20 connections open at once\n"
+        f"  rule         user <default> ({of_brokers}:5)\n"
+        "  level        6 of 8: default user\n"
+        "  bucket       user nodes; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  listener     clients: respond, closes what is too many\n"
+        "  listener     internal: not limited (inter_broker)\n"
+        f"  lost         client-id etl, 5 connections open at once ({of_brokers}:6)\n"
+        "               level 7: level 6 (default user) is more specific\n"
+    )
+
+    main(["explain", str(of_brokers), "--user", "alice", "--json"])
+    assert json.loads(capsys.readouterr().out)["connections"]["listeners"] == {
+        "clients": {"enforcement": "respond"},
+        "internal": None,
+    }
+
+
+def test_what_a_limit_on_connections_does_is_said(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        "  listener     clients: respond, closes what is too many\n  listener     shadow: observe, closes nothing\n"
+    ) in connections_of(other_kinds, "bob", capsys)
+
+
+def test_an_address_is_limited_whoever_logs_in_from_it(other_kinds: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8"])
+    text = capsys.readouterr().out
+    main(["explain", str(other_kinds), "--user", "admin", "--ip", "10.0.0.8", "--json"])
+    found = json.loads(capsys.readouterr().out)
+
+    assert text == (
+        "user admin, no client-id\n"
+        "  exempt       no quota holds for this user (principals.exempt)\n"
+        "\n"
+        "connection_creation_rate of 10.0.0.8: 5 connections per second\n"
+        f"  rule         ip <default> ({other_kinds}:7)\n"
+        "  bucket       10.0.0.8; all its connections to a broker, whoever they log in as\n"
+    )
+    assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
+
+
+def test_an_address_without_any_rule_is_said_to_be_free(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["explain", str(path), "--ip", "10.0.0.8"])
+
+    assert capsys.readouterr().out.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.0/8", "host", ""])
+def test_what_is_no_address_is_wrong_usage(ip: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--ip", ip]) == 2
+    assert capsys.readouterr().err.startswith("kafka-quota-proxy explain: --ip: ")
+
+
+# -- what only a proxy that runs can tell
+
+
+@pytest.fixture
+async def admin_port() -> AsyncIterator[int]:
+    listener = Listener(
+        name="clients",
+        bind=Address(host="127.0.0.1", port=0),
+        upstream=Address(host="127.0.0.1", port=19092),
+        fair_call_queue=FairCallQueue(max_in_flight=8),
+    )
+    of_others = replace(listener, name="others", upstream=Address(host="127.0.0.1", port=19093))
+    server = Server(ProxyConfig(listeners=(listener, of_others)))
+    calls = server.ports[0].calls
+    assert calls is not None
+    for user, cost in {"alice": 70, "bob": 30}.items():
+        calls.scheduler.charge(user, cost)
+    calls.scheduler.sweep()
+    with AdminServer(Admin(bind=Address(host="127.0.0.1", port=0)), server, Reloads()) as admin:
+        yield admin.port
+
+
+async def test_the_priority_that_a_client_has_now_is_asked_of_the_proxy(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"http://127.0.0.1:{admin_port}"
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n"
+        "fair_call_queue at listener clients: priority level 3, of 0 (served first) to 3\n"
+        "  why          of late it had 70.0% of the cost of all; level 3 is from 50.0%\n"
+        "  identity     alice\n"
+        "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 requests wait\n"
+        "               below 50% of its slots everybody is level 0: so it is there now\n"
+        "\n"
+        "fair_call_queue at listener others: priority level 0, of 0 (served first) to 3\n"
+        "  why          it has cost nothing of late: whoever is new is level 0\n"
+        "  identity     alice\n"
+        "  broker       127.0.0.1:19093: 0 of 8 slots in use, 0 requests wait\n"
+        "\n"
+        "fair_call_queue at listener shadow: none\n"
+    )
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "bob", "--url", url, "--json"]) == 0
+    queue, _ = json.loads(capsys.readouterr().out)["fair_call_queue"]
+    assert queue["users"][0]["level"] == 2
+
+
+async def test_a_name_that_the_admin_port_does_not_go_by_is_told_with_what_to_do(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest, **options: look_up("127.0.0.1", *rest, **options))
+    url = f"http://proxy.example:{admin_port}"
+
+    assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 1
+    assert capsys.readouterr().err == (
+        f"kafka-quota-proxy explain: --url {url}: answered 421: this Host is no name of the admin port: "
+        "ask it by an IP address or as localhost, or list the name in admin.hosts\n"
+    )
+
+
+async def test_without_a_login_it_takes_an_address_to_tell_who_somebody_is(
+    path: Path, admin_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["explain", str(path), "--client-id", "etl", "--url", f"http://127.0.0.1:{admin_port}"]
+
+    assert await asyncio.to_thread(main, command) == 2
+    assert "--ip" in capsys.readouterr().err
+    assert await asyncio.to_thread(main, [*command, "--ip", "10.0.0.7"]) == 0
+    assert "  identity     etl@10.0.0.7\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("where", "others"),
+    [
+        (
+            "kafka://k1:9092,k2:9092/store",
+            "the topic may have rules for other entities, and shares for this proxy, and is not asked here",
+        ),
+        (
+            "broker",
+            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe",
+        ),
+    ],
+)
+def test_who_has_more_rules_is_said_not_to_be_asked(
+    where: str, others: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.write_text(f"{CONFIG}quotas_from: {where}\n")
+
+    assert main(["explain", str(path), "--user", "admin"]) == 0
+    assert capsys.readouterr().out.endswith(f"\nquotas_from {where}: this is what the file says; {others}\n")
+    assert main(["explain", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quotas_from"] == where
+
+
+@pytest.mark.parametrize("queued", ["enforcement: respond, fair_call_queue: {}", "proxy_protocol: off"])
+@pytest.mark.parametrize(
+    ("admin", "how"),
+    [
+        ("admin: {bind: 127.0.0.1:9308}", "--url http://127.0.0.1:9308"),
+        ("", "--url (and admin.bind in the file)"),
+    ],
+)
+def test_where_there_is_a_queue_it_says_how_to_learn_the_priority(
+    queued: str, admin: str, how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queue.yaml"
+    listener = "  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092"
+    file.write_text(CONFIG.replace(listener, f"{listener}, {queued}") + admin + "\n")
+    hint = (
+        "\nfair_call_queue at listener clients: the client's priority follows from what it has cost of late; "
+        f"{how} tells it\n"
+    )
+
+    for user in ("alice", "admin"):
+        assert main(["explain", str(file), "--user", user]) == 0
+        assert capsys.readouterr().out.endswith(hint) == ("fair" in queued)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "127.0.0.1:9308", "http://127.0.0.1:nine"])
+def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--user", "alice", "--url", url]) == 1
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith(f"kafka-quota-proxy explain: --url {url}: ")
+
+
+# -- a store
+
+
+def stored(path: Path, *, limit: float, directory: str = "quotas.d") -> None:
+    store = StoreDirectory(path / directory)
+    store.open()
+    store.append(
+        [
+            Change(StoredEntity("alice"), StoredRule(limits={"producer_byte_rate": limit})),
+            Change(StoredEntity("filed"), StoredRule(limits={"producer_byte_rate": limit})),
+            Change(StoredEntity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0})),
+        ]
+    )
+    store.close()
+
+
+def test_rules_that_were_set_through_a_proxy_are_explained_with_those_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+        "quotas: [{user: filed, producer_byte_rate: 2MiB}]\n"
+        "principals: {admins: [admin]}\n"
+        "store: {directory: quotas.d}\n"
+    )
+    command = ["explain", str(path), "--json", "--ip", "10.0.0.7", "--user"]
+    assert main([*command, "alice"]) == 0
+    assert json.loads(capsys.readouterr().out)["producer_byte_rate"] is None
+    stored(tmp_path, limit=1_000.0)
+
+    assert main([*command, "alice"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert main([*command, "filed"]) == 0
+    of_file = json.loads(capsys.readouterr().out)
+
+    assert told["producer_byte_rate"]["limit"] == 1_000
+    assert told["producer_byte_rate"]["source"] == str(tmp_path / "quotas.d")
+    assert told["connection_creation_rate"]["limit"] == 5
+    assert of_file["producer_byte_rate"]["limit"] == 2 * 1024 * 1024
+    assert of_file["producer_byte_rate"]["source"] == f"{path}:2"
+
+
+def test_a_store_that_is_damaged_or_of_another_version_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(
+        "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
+        "principals: {admins: [admin]}\n"
+        "store: {directory: quotas.d}\n"
+    )
+    stored(tmp_path, limit=1_000.0)
+    (journal,) = (tmp_path / "quotas.d").glob("*.journal")
+    whole = journal.read_bytes()
+
+    journal.write_bytes(whole.replace(b"alice", b"alicf"))
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert "the store is damaged" in capsys.readouterr().err
+    journal.write_bytes(write_line({"kafka-quota-store": 2}, 0)[0])
+    assert main(["explain", str(path), "--user", "alice"]) == 1
+    assert "the store cannot be read: " in capsys.readouterr().err
+
+
+def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = StoreDirectory(tmp_path / "quotas.d")
+    store.open()
+    rule = StoredRule(limits={"connection_creation_rate": 5.0})
+    store.append([Change(StoredEntity(ip=host), rule) for host in ("localhost", "no such host")])
+    store.close()
+    file = tmp_path / "hosts.yaml"
+    file.write_text(f"{CONFIG}store: {{directory: {tmp_path / 'quotas.d'}}}\n")
+
+    assert main(["explain", str(file), "--ip", "127.0.0.1", "--json"]) == 0
+
+    said = capsys.readouterr()
+    assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
+    assert said.err == "kafka-quota-proxy explain: no address is known of no such host, which has quotas in the store\n"
+
+
+OF_A_TOPIC = """\
+listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]
+principals: {admins: [admin]}
+store: {kafka: {bootstrap_servers: 'k1:9092', topic: store}}
+"""
+
+
+def test_a_store_in_a_topic_is_said_not_to_be_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(OF_A_TOPIC)
+
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nstore kafka://k1:9092/store: this is what the file says; the topic may have rules for other entities, and "
+        "is not asked here: kafka-quota-proxy quotas describe asks a proxy that runs\n"
+    )
+    assert main(["explain", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
+
+
+def test_what_was_known_of_a_topic_last_is_said_to_be_that(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
+    (tmp_path / "quotas.d").mkdir()
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    assert "this is what the file says; " in capsys.readouterr().out
+    stored(tmp_path, limit=1_000.0, directory="quotas.d/store")
+
+    assert main(["explain", str(path), "--user", "alice"]) == 0
+    said = capsys.readouterr().out
+    assert main(["explain", str(path), "--user", "alice", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
+    assert said.endswith(
+        "\nstore kafka://k1:9092/store: its rules are shown as this machine knew it last "
+        f"({tmp_path}/quotas.d/store); it may have others by now, and is not asked here: kafka-quota-proxy "
+        "quotas describe asks a proxy that runs\n"
+    )
+    assert told["producer_byte_rate"]["limit"] == 1_000
+    assert told["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
+
+
+def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, known_last = tmp_path / "f.yaml", tmp_path / "quotas.d" / "store"
+    path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
+    known_last.mkdir(parents=True)
+    journal = keep_strange(known_last, StoredEntity("alice"))
+    command = ["explain", str(path), "--user", "alice", "--json"]
+
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
+    assert said.err.startswith(f"kafka-quota-proxy explain: {journal}, byte ")
+    assert said.err.endswith("; that rule alone is left out\n")
+
+    journal.unlink()
+    break_snapshot(known_last, StoredEntity("alice"), StoredEntity("bob"))
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
+    assert "the store is damaged" in said.err
+
+    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
+    journal.write_bytes(other)
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"] is None
+    assert f"{known_last} cannot be read, and a start sets it aside" in said.err
+
+
+TIMED = """\
+listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]
+quotas:
+  - {user: alice, producer_byte_rate: 1000, expires: 2026-12-01T00:00:00Z}
+  - {client-id: etl, producer_byte_rate: 2000, schedule: {days: [mon-fri], hours: 08:00-18:00, time_zone: UTC}}
+  - client-id: <default>
+    producer_byte_rate: 4000
+    ramp: {from: {producer_byte_rate: 8000}, begins: 2026-12-01T00:00:00Z, over: 4h, steps: 4}
+  - {ip: <default>, connection_creation_rate: 5, expires: 2026-12-01T00:00:00Z}
+"""
+
+
+def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str, rules: str = TIMED) -> str:
+    path = tmp_path / "c.yaml"
+    path.write_text(rules)
+    assert main(["explain", str(path), "--user", "alice", "--client-id", "etl", "--at", instant, *more]) == 0
+    return capsys.readouterr().out.replace(f"{tmp_path}/", "")
+
+
+def test_at_another_instant_another_rule_may_hold_and_it_is_said_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # A Monday, and the Tuesday on which the first rule has expired.
+    monday = said_at("2026-11-30T12:00:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
+    tuesday = said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
+    noon = said_at("2026-12-01T12:00:00Z", capsys, tmp_path)
+
+    assert "  rule         user alice (c.yaml:3)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
+    assert "  rule         ip <default> (c.yaml:8)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
+    assert (
+        "producer_byte_rate: 7000 bytes (6.836 KiB) per second\n"
+        "  rule         client-id <default> (c.yaml:5)\n"
+        "  time         ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z\n"
+    ) in tuesday
+    assert (
+        "  not now      user alice, 1000 bytes per second (c.yaml:3)\n"
+        "               level 3: expired since 2026-12-01T00:00:00Z\n"
+        "  not now      client-id etl, 2000 bytes (1.953 KiB) per second (c.yaml:4)\n"
+        "               level 7: outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z\n"
+    ) in tuesday
+    assert (
+        "connection_creation_rate of 10.0.0.7: not limited\n"
+        "  not now      ip <default>, 5 connections per second (c.yaml:8)\n"
+        "               expired since 2026-12-01T00:00:00Z\n"
+    ) in tuesday
+    assert "  time         within its schedule (mon-fri 08:00-18:00 UTC) until 2026-12-01T18:00:00Z\n" in noon
+
+
+def test_scripts_are_told_of_times_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = json.loads(said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--json"))["producer_byte_rate"]
+
+    assert found["limit"] == 7_000
+    assert found["times"] == ["ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z"]
+    assert found["not_now"][1] == {
+        "rule": {"client-id": "etl"},
+        "limit": 2_000,
+        "level": 7,
+        "source": "c.yaml:4",
+        "reason": "outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
+    }
+
+
+def test_scripts_are_told_of_addresses_times_and_of_rules_that_all_hold_at_other_times(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = (capsys, tmp_path, "--json", "--ip", "10.0.0.7")
+    own = "  - {ip: 10.0.0.7, connection_creation_rate: 9, schedule: {hours: 08:00-18:00, time_zone: UTC}}\n"
+    monday = json.loads(said_at("2026-11-30T20:00:00Z", *command, rules=f"{TIMED}{own}"))["connection_creation_rate"]
+    tuesday = json.loads(said_at("2026-12-01T01:30:00Z", *command))["connection_creation_rate"]
+    alone = "\n".join(TIMED.splitlines()[:3])
+    of_alice = json.loads(said_at("2026-12-01T01:30:00Z", *command, rules=alone))["producer_byte_rate"]
+
+    assert monday["times"] == ["expires at 2026-12-01T00:00:00Z"]
+    assert monday["not_now"] == [
+        {
+            "rule": {"ip": "10.0.0.7"},
+            "limit": 9,
+            "source": "c.yaml:9",
+            "reason": "outside its schedule (mon-sun 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
+        }
+    ]
+    expired = {"reason": "expired since 2026-12-01T00:00:00Z"}
+    assert tuesday == {
+        "limit": None,
+        "rule": None,
+        "not_now": [{"rule": {"ip": "<default>"}, "limit": 5, "source": "c.yaml:8", **expired}],
+    }
+    assert of_alice == {
+        "limit": None,
+        "rule": None,
+        "not_now": [{"rule": {"user": "alice"}, "limit": 1_000, "level": 3, "source": "c.yaml:3", **expired}],
+    }
+
+
+def test_what_holds_outside_a_schedule_is_told_with_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
+    rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
+    path.write_text(f"{TIMED.splitlines()[0]}\nquotas:\n  - {rule}\n")
+
+    assert main(["explain", str(path), "--user", "alice", "--at", "2026-12-01T12:00:00+01:00"]) == 0
+
+    said = capsys.readouterr().out
+    words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"
+    assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes per second" in said
+    assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
+    assert (
+        f"  time         {words}: the limits under otherwise hold until 2026-12-01T21:00:00Z\n"
+        "  time         expires at 2026-12-05T00:00:00Z\n"
+    ) in said
+
+
+def test_what_is_no_instant_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(path), "--at", "tomorrow"]) == 2
+
+    assert capsys.readouterr().err == (
+        "kafka-quota-proxy explain: --at: 'tomorrow' is not an instant with its zone, such as 2026-12-01T00:00:00Z or "
+        "2026-12-01T01:00:00+01:00\n"
+    )
+
+
+def test_the_page_shows_what_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "quotas.md").read_text(encoding="utf-8")
+    section = page.partition("## One quota, set in four ways\n")[2].partition("\n## ")[0]
+    _, file, _, console, _ = section.split("```")
+    monkeypatch.chdir(tmp_path)
+    Path("quotas.yaml").write_text(file.removeprefix("yaml\n"))
+
+    assert main(["check", "quotas.yaml"]) == 0
+    checked = capsys.readouterr().out
+    assert main(["explain", "quotas.yaml", "--user", "alice", "--client-id", "etl"]) == 0
+    explained = "".join(capsys.readouterr().out.splitlines(keepends=True)[:8])
+
+    assert console == (
+        f"console\n$ kafka-quota-proxy check quotas.yaml\n{checked}"
+        f"$ kafka-quota-proxy explain quotas.yaml --user alice --client-id etl | head -8\n{explained}"
+    )

@@ -1,0 +1,93 @@
+"""How ``rebalance`` reads its command line. What it then says and does: the tests of ``proxy.rebalance``."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.cli import rebalance as command
+from kafka_quota_proxy.proxy.cli.rebalance import add_arguments, deadline
+
+
+def _parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(["c.yaml", *arguments])
+
+
+def test_rates_and_times_have_units() -> None:
+    args = _parsed("--throttle", "50MB/s", "--by", "90m", "--every", "1m")
+
+    assert (args.throttle, args.every) == (50_000_000, 60_000)
+    assert args.by == (timedelta(minutes=90), "within 90m")
+    assert _parsed("--by", "6:05").by == (time(6, 5), "by 6:05")
+    assert _parsed().every == 12_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--throttle", "0"],
+        ["--throttle", "fast"],
+        ["--by", "24:00"],
+        ["--by", "06:60"],
+        ["--by", "0s"],
+        ["--by", "90000h"],
+        ["--by", "tomorrow"],
+        ["--every", "1s"],
+        ["--every", "10"],
+        ["--watch", "--once"],
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["rebalance", "c.yaml", *arguments])
+
+    assert ended.value.code == 2
+    assert f"argument {arguments[-2] if len(arguments) == 2 and '--once' not in arguments else '--once'}: " in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("listeners: []\n")
+
+    assert main(["rebalance", str(broken)]) == 2
+    assert f"{broken}:1: listeners" in capsys.readouterr().err
+
+
+def test_who_interrupts_it_before_a_broker_answers_sees_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "connect", interrupted)
+    file = tmp_path / "f.yaml"
+    file.write_text("listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n")
+
+    assert main(["rebalance", str(file)]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["rebalance", "--help"])
+
+    assert ended.value.code == 0
+    assert "example: kafka-quota-proxy rebalance config.yaml --throttle 50MB --by 06:00" in capsys.readouterr().out
+
+
+def test_a_time_of_day_is_the_next_one_and_a_duration_counts_from_now() -> None:
+    now = datetime(2026, 3, 28, 22, 15).astimezone()
+
+    assert deadline(time(23, 0), now) == now + timedelta(minutes=45)
+    assert deadline(time(22, 15), now).date() == (now + timedelta(days=1)).date()
+    assert deadline(time(6, 0), now).timetuple()[:5] == (2026, 3, 29, 6, 0)
+    assert deadline(timedelta(hours=2), now) == now + timedelta(hours=2)

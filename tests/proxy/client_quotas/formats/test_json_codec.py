@@ -1,0 +1,94 @@
+"""Changes and rules as JSON: what is none is refused in words, with its place."""
+
+import json
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+    JsonFormError,
+    read_changes,
+    read_results,
+    read_rules,
+)
+
+P = "producer_byte_rate"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "(body): line 1 is not JSON: "),
+        (b"\xff", "(body): byte 0 is not UTF-8"),
+        (b"[]", "(body): must be an object"),
+        (b'{"changes":[],"when":1}', "(body): 'when' is not known here; there are changes, dry_run"),
+        (b'{"changes":{}}', "changes: must be a list"),
+        (b'{"changes":[],"dry_run":1}', "dry_run: must be true or false"),
+        (b'{"changes":[7]}', "changes[0]: must be an object"),
+        (b'{"changes":[{"entity":{"user":"a"}}]}', "changes[0].limits: is missing"),
+        (b'{"changes":[{"entity":{},"limits":{}}]}', "changes[0].entity: names nobody"),
+        (b'{"changes":[{"entity":{"group":"a"},"limits":{}}]}', "changes[0].entity: 'group' is no type of an entity"),
+        (
+            b'{"changes":[{"entity":{"user":"' + b"a" * 32_768 + b'"},"limits":{}}]}',
+            "changes[0].entity.user: names have 32767 bytes at the most",
+        ),
+        (b'{"changes":[{"entity":{"user":7},"limits":{}}]}', "changes[0].entity.user: must be text, or null"),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":"1"}}]}', "changes[0].limits: 'x' must be a number"),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":true}}]}', "changes[0].limits: 'x' must be a number"),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":NaN}}]}', "(body): NaN is no number"),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":1,"x":2}}]}', "(body): 'x' is given twice"),
+        (
+            b'{"changes":[{"entity":{"user":"a"},"limits":{}},{"entity":{"user":"a"},"limits":{}}]}',
+            "changes[1].entity: comes twice",
+        ),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{},"terms":{"ramp":1}}]}', "changes[0].terms.ramp: must be"),
+        (b'{"changes":[{"entity":{"user":"a"},"limits":{},"terms":1}]}', "changes[0].terms: must be a mapping"),
+        (b'{"changes":[' + b"9" * 5_000 + b"]}", "(body): is not JSON that is read here"),
+    ],
+)
+def test_what_is_no_change_is_told_with_its_place(body: bytes, said: str) -> None:
+    with pytest.raises(JsonFormError) as caught:
+        read_changes(body)
+
+    assert str(caught.value).startswith(said)
+
+
+def test_a_number_beyond_all_floats_is_infinity_which_the_desk_refuses() -> None:
+    body = b'{"changes":[{"entity":{"user":"a"},"limits":{"x":1' + b"0" * 400 + b"}}]}"
+
+    ((alteration,), _, _) = read_changes(body)
+
+    assert alteration.ops[0].value == float("inf")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["changes", "entity", "limits", "terms", "dry_run", "user", "ip", P, "rules", "results", "old"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_changes_or_refused_in_words(data: bytes) -> None:
+    for reads in (read_changes, partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
+        with suppress(JsonFormError):
+            reads(data)
+
+
+def test_an_object_of_many_keys_is_looked_through_once() -> None:
+    keys = ",".join(f'"{number}":1' for number in range(100_000))
+
+    with pytest.raises(JsonFormError, match="'99999' is given twice"):
+        read_changes(f'{{{keys},"99999":2}}'.encode())

@@ -1,0 +1,66 @@
+"""What holds of a rule at an instant, and why, as it is told."""
+
+import pytest
+
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms, parse_instant_ms
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import now_of, read_now, shown_now, written_now
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+
+P, RATE = "producer_byte_rate", "connection_creation_rate"
+ALICE = Entity("alice")
+NOON_MS = parse_instant_ms("2026-11-23T12:00:00Z")  # a Monday
+HOUR_MS = 3_600_000
+OFFICE = Schedule(time_zone="UTC", days=frozenset(range(5)), begin_minute=480, end_minute=1080)
+
+
+def shown(terms: Terms, *, at_ms: int = NOON_MS, entity: Entity = ALICE, key: str = P) -> str:
+    now = now_of(entity, StoredRule(limits={key: 2.0}, terms=terms), now_ms=at_ms)
+    assert read_now(None if now is None else written_now(now)) == now
+    return shown_now(now)
+
+
+def test_of_a_rule_that_is_the_same_at_all_times_there_is_nothing_to_say() -> None:
+    assert now_of(ALICE, StoredRule(limits={P: 2.0}), now_ms=NOON_MS) is None
+    assert shown(NO_TERMS) == ""
+    observed = now_of(ALICE, StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)), now_ms=NOON_MS)
+    assert observed == ({P: 2.0}, "")
+    assert shown(Terms(enforcement=Enforcement.OBSERVE)) == ""
+
+
+def test_what_has_expired_does_not_hold() -> None:
+    terms = Terms(expires_ms=NOON_MS)
+    assert shown(terms, at_ms=NOON_MS - 1) == "; now: producer_byte_rate=2, expires at 2026-11-23T12:00:00Z"
+    assert shown(terms) == "; now: nothing, expired since 2026-11-23T12:00:00Z"
+
+
+def test_outside_its_schedule_it_does_not_hold_or_has_the_other_limits() -> None:
+    evening_ms = NOON_MS + 7 * HOUR_MS
+    within = "; now: producer_byte_rate=2, within its schedule (mon-fri 08:00-18:00 UTC) until 2026-11-23T18:00:00Z"
+    assert shown(Terms(schedule=OFFICE)) == within
+    outside = "outside its schedule (mon-fri 08:00-18:00 UTC)"
+    again = "; now: nothing, " + outside + ", again at 2026-11-24T08:00:00Z"
+    assert shown(Terms(schedule=OFFICE), at_ms=evening_ms) == again
+    other = Schedule(
+        time_zone="UTC", days=OFFICE.days, begin_minute=480, end_minute=1080, otherwise=((P, 8.0 * 1_048_576),)
+    )
+    told = shown(Terms(schedule=other), at_ms=evening_ms)
+    limits = "the limits under otherwise hold until 2026-11-24T08:00:00Z"
+    assert told == f"; now: producer_byte_rate=8MiB, {outside}: {limits}"
+
+
+def test_of_a_ramp_the_step_is_told_and_of_addresses_the_same() -> None:
+    ramp = Ramp(start=((RATE, 10.0),), begins_ms=NOON_MS, over_ms=2 * HOUR_MS, steps=2)
+    told = shown(Terms(ramp=ramp), at_ms=NOON_MS + HOUR_MS, entity=Entity(ip="10.0.0.7"), key=RATE)
+    assert told == "; now: connection_creation_rate=6, ramp: step 1 of 2, the next at 2026-11-23T14:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "given", [3, [], {}, {"limits": 3, "why": ""}, {"limits": {P: "x"}, "why": ""}, {"limits": {}}]
+)
+def test_what_is_not_of_the_form_is_refused(given: object) -> None:
+    with pytest.raises(JsonFormError, match="now"):
+        read_now(given)

@@ -1,0 +1,67 @@
+"""Whom a rule is for: from the wire and to it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+    CLIENT_KEYS,
+    IP_KEYS,
+    Entity,
+    entity_of,
+    keys_of,
+    names_in_order,
+    names_of,
+)
+
+NAMES = st.one_of(st.none(), st.text(min_size=1, max_size=8))
+
+
+@pytest.mark.parametrize(
+    ("names", "entity", "words"),
+    [
+        ({"user": "alice"}, Entity(user="alice"), "user alice"),
+        ({"client-id": None}, Entity(client_id=DEFAULT), "client-id <default>"),
+        ({"user": None, "client-id": "etl"}, Entity(user=DEFAULT, client_id="etl"), "user <default>, client-id etl"),
+        ({"ip": "10.0.0.7"}, Entity(ip="10.0.0.7"), "ip 10.0.0.7"),
+    ],
+)
+def test_an_entity_has_the_names_that_it_was_given(names: dict[str, str | None], entity: Entity, words: str) -> None:
+    assert entity_of(names) == entity
+    assert names_of(entity) == names
+    assert str(entity) == words
+
+
+@given(names=st.dictionaries(st.sampled_from(["user", "client-id", "ip"]), NAMES, min_size=1))
+def test_names_that_were_read_are_written(names: dict[str, str | None]) -> None:
+    assert names_of(entity_of(names)) == names
+
+
+def test_a_user_whose_name_looks_like_the_default_is_not_the_default() -> None:
+    literal, default = entity_of({"user": "<default>"}), entity_of({"user": None})
+
+    assert literal != default
+    assert {literal: 1, default: 2}[literal] == 1
+    assert (names_of(literal), names_of(default)) == ({"user": "<default>"}, {"user": None})
+
+
+def test_of_a_type_that_comes_twice_the_last_name_counts() -> None:
+    parts = (("user", "a"), ("client-id", "c"), ("user", "b"))
+
+    assert list(names_in_order(parts).items()) == [("client-id", "c"), ("user", "b")]
+
+
+@pytest.mark.parametrize(
+    ("entity", "keys"),
+    [
+        (Entity(user="u"), CLIENT_KEYS),
+        (Entity(client_id=DEFAULT), CLIENT_KEYS),
+        (Entity(user="u", client_id="c"), CLIENT_KEYS),
+        (Entity(ip=DEFAULT), IP_KEYS),
+    ],
+)
+def test_v62_addresses_have_one_key_and_all_others_four(entity: Entity, keys: object) -> None:
+    """V62, ClientQuotaControlManagerTest.testConfigKeysForEntityType."""
+    assert keys_of(entity) is keys
+    assert (len(CLIENT_KEYS), list(IP_KEYS)) == (4, ["connection_creation_rate"])

@@ -1,0 +1,119 @@
+"""Which limits of addresses hold, whatever the addresses are called in a store."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT, Default, IpRule
+from kafka_quota_proxy.proxy.client_quotas.rules import ip_rules as addresses
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import AddressesInForce, literal
+from kafka_quota_proxy.proxy.quota.rule_changes import Ip
+
+A, B = "192.0.2.1", "192.0.2.2"
+NAMES: list[Ip] = [DEFAULT, A, "::ffff:192.0.2.1", B, "here.example", "there.example"]
+
+
+def rates(in_force: AddressesInForce) -> Mapping[Ip, float]:
+    return {ip: rule.connection_creation_rate for ip, rule in in_force.rules.items()}
+
+
+def test_hosts_are_limited_where_they_are() -> None:
+    in_force = AddressesInForce(name="d")
+
+    in_force.change("0:0:0:0:0:0:0:1", 2.0, {})
+    in_force.change("host.example", 3.0, {"host.example": (A, B)})
+    assert in_force.change("gone.example", 4.0, {}) == {}
+
+    assert rates(in_force) == {"::1": 2.0, A: 3.0, B: 3.0}
+    assert in_force.unknown_hosts == {"gone.example"}
+    assert in_force.know({"gone.example": ("192.0.2.9",), "stranger.example": (A,)}) == {
+        "192.0.2.9": IpRule(ip="192.0.2.9", connection_creation_rate=4.0, source="d")
+    }
+    assert in_force.unknown_hosts == set()
+
+
+def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_stays() -> None:
+    in_force = AddressesInForce(name="d")
+    in_force.change("host.example", 3.0, {"host.example": (A,)})
+
+    assert in_force.know({"host.example": (B,)})[A] is None
+    in_force.change("host.example", 5.0, {})
+
+    assert rates(in_force) == {B: 5.0}
+    assert in_force.change("host.example", None, {}) == {B: None}
+    assert (in_force._hosts, in_force._names, in_force._rates) == ({}, {}, {})
+
+
+def test_of_several_names_of_one_address_the_lowest_limit_counts() -> None:
+    in_force = AddressesInForce(name="d")
+    in_force.change("host.example", 3.0, {"host.example": (A,)})
+    in_force.change(A, 5.0, {})
+    in_force.change("::ffff:192.0.2.1", 4.0, {})
+
+    assert rates(in_force) == {A: 3.0}
+    in_force.change("host.example", None, {})
+    assert rates(in_force) == {A: 4.0}
+
+
+def test_a_change_looks_at_no_other_address() -> None:
+    in_force = AddressesInForce(name="d")
+    for number in range(1_000):
+        in_force.change(f"10.0.{number // 250}.{number % 250}", 1.0, {})
+    looked: list[str] = []
+
+    def look(name: str) -> str | None:
+        looked.append(name)
+        return literal(name)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(addresses, "literal", look)
+        assert list(in_force.change("10.0.1.7", 5.0, {})) == ["10.0.1.7"]
+
+    assert set(looked) == {"10.0.1.7"}
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], AddressesInForce]:
+    """Return limits by name, where hosts are, what the file has, and who was told of it step by step."""
+    in_force = AddressesInForce(name="d")
+    limits: dict[Ip, float] = {}
+    known: dict[str, tuple[str, ...]] = {}
+    filed: list[Ip] = []
+    followed: dict[Ip, IpRule | None] = {}
+    for _ in range(draw(st.integers(0, 12))):
+        name, there = draw(st.sampled_from(NAMES)), draw(st.lists(st.sampled_from([A, B]), max_size=2, unique=True))
+        match draw(st.sampled_from(["set", "remove", "know", "file"])):
+            case "set":
+                limits[name] = draw(st.sampled_from([1.0, 2.0]))
+                followed |= in_force.change(name, limits[name], {})
+            case "remove":
+                limits.pop(name, None)
+                known.pop(str(name), None)
+                followed |= in_force.change(name, None, {})
+            case "know":
+                followed |= in_force.know({str(name): tuple(there)})
+                if name in limits:
+                    known[str(name)] = tuple(there)
+            case _:
+                filed = draw(st.lists(st.sampled_from([DEFAULT, A]), max_size=2, unique=True))
+                in_force.follow_file(filed)
+                followed = dict(in_force.rules)
+    assert {ip: rule for ip, rule in followed.items() if rule is not None} == in_force.rules
+    return limits, known, filed, in_force
+
+
+@given(changed())
+def test_whatever_happens_the_rules_are_those_of_who_looks_at_all_of_them(
+    case: tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], AddressesInForce],
+) -> None:
+    limits, known, filed, in_force = case
+    wanted: dict[Ip, float] = {}
+    for name, rate in limits.items():
+        spelled = name if isinstance(name, Default) else literal(name)
+        for ip in known.get(str(name), ()) if spelled is None else (spelled,):
+            if ip not in filed:
+                wanted[ip] = min(rate, wanted.get(ip, rate))
+
+    assert rates(in_force) == wanted

@@ -1,0 +1,135 @@
+"""What a broker tells, as rules: every form of entity, values that limit nobody, and what is not known here."""
+
+import math
+from random import Random
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED
+from kafka_quota_proxy.protocol.client_quotas import Described, DescribeRequest, DescribeResponse
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, decide
+from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, differences, hosts_in, rules_of
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
+from tests.support.quota_requests import some_alter
+
+P = "producer_byte_rate"
+NO_LIMIT = float(UNLIMITED)
+
+
+def told(*entries: tuple[tuple[tuple[str, str | None], ...], dict[str, float]]) -> DescribeResponse:
+    described = tuple(Described(entity, tuple(values.items())) for entity, values in entries)
+    return DescribeResponse(0, 0, None, described)
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("parts", "entity"),
+    [
+        ((("user", "alice"),), Entity(user="alice")),
+        ((("user", None),), Entity(user=DEFAULT)),
+        ((("client-id", "etl"),), Entity(client_id="etl")),
+        ((("client-id", "etl"), ("user", "alice")), Entity("alice", "etl")),
+        ((("user", None), ("client-id", None)), Entity(DEFAULT, DEFAULT)),
+        # V66: a name that looks like the default is none.
+        ((("client-id", "<default>"),), Entity(client_id="<default>")),
+        ((("user", "user with spaces"),), Entity(user="user with spaces")),
+    ],
+)
+def test_each_entity_has_its_rule(parts: tuple[tuple[str, str | None], ...], entity: Entity) -> None:
+    assert rules_of(told((parts, {P: 5.0}))).rules == {entity: rule(producer_byte_rate=5.0)}
+
+
+def test_an_address_has_a_rate_of_connections_and_0_lets_nobody_in() -> None:
+    found = rules_of(
+        told(
+            ((("ip", "10.0.0.7"),), {"connection_creation_rate": 0.0}),
+            ((("ip", None),), {"connection_creation_rate": 9.0}),
+        )
+    )
+
+    assert found.rules == {
+        Entity(ip="10.0.0.7"): rule(connection_creation_rate=0.0),
+        Entity(ip=DEFAULT): rule(connection_creation_rate=9.0),
+    }
+    assert found.passed_over == ()
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_a_limit_that_limits_nobody_stands_before_those_of_other_levels(value: float) -> None:
+    found = rules_of(told(((("user", "alice"),), {"request_percentage": value})))
+
+    assert found.rules == {Entity(user="alice"): rule(request_percentage=NO_LIMIT)}
+
+
+def test_what_is_not_known_or_no_rate_is_passed_over_and_said() -> None:
+    found = rules_of(
+        told(
+            ((("user", "alice"),), {P: 5.0, "new_rate": 7.0, "consumer_byte_rate": 0.0}),
+            ((("user", "bob"),), {"new_rate": 7.0}),
+            ((("group", "g"),), {P: 5.0}),
+            ((("ip", "10.0.0.7"), ("user", "alice")), {P: 5.0}),
+            ((), {P: 5.0}),
+        )
+    )
+
+    assert found.rules == {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+    assert found.passed_over == (
+        "new_rate, which is not known here",
+        "consumer_byte_rate=0 of user alice: no rate above 0",
+        "an entity of 'group', which is not known here",
+        "an entity of 'ip' and 'user', which is not known here",
+        "an entity of no type, which is not known here",
+    )
+
+
+def test_there_is_a_bound_on_entities() -> None:
+    found = rules_of(told(*(((("user", f"u{n}"),), {P: 5.0}) for n in range(5))), most=3)
+
+    assert len(found.rules) == 3
+    assert found.passed_over == ("there are more than 3 entities: those above it have no rule here",)
+
+
+def test_who_may_not_ask_is_told_which_right_is_needed() -> None:
+    refused = DescribeResponse(0, 31, "Cluster authorization failed.", None)
+    with pytest.raises(RefusedError, match="--operation DescribeConfigs --cluster") as caught:
+        rules_of(refused)
+    assert caught.value.is_lasting
+
+    with pytest.raises(RefusedError, match="the broker answers with error 42") as caught:
+        rules_of(DescribeResponse(0, 42, None, None))
+    assert not caught.value.is_lasting
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_differences_lead_from_what_was_told_before_to_what_is_told_now(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    rules: dict[Entity, StoredRule] = {}
+    followed: dict[Entity, StoredRule] = {}
+    for _ in range(20):
+        apply(rules, decide(rules, some_alter(random, 1), is_host=lambda _: True, sources={}, now_ms=0).changes)
+        now = rules_of(describe(rules, DescribeRequest(1, 1, (), False))).rules
+        changes = differences(followed, now)
+        assert len({entity for entity, _ in changes}) == len(changes)
+        assert all(followed.get(entity) != rule for entity, rule in changes)
+        apply(followed, changes)
+        assert followed == now
+    assert followed == rules
+
+
+def test_hosts_are_names_of_addresses_that_have_a_rule_now() -> None:
+    some = rule(connection_creation_rate=5.0)
+    changes = [
+        Change(Entity(ip="10.0.0.7"), some),
+        Change(Entity(ip="::1"), some),
+        Change(Entity(ip=DEFAULT), some),
+        Change(Entity(ip="gone.example"), None),
+        Change(Entity(ip="host.example"), some),
+        Change(Entity(user="host"), rule(producer_byte_rate=5.0)),
+    ]
+
+    assert hosts_in(changes) == {"host.example"}

@@ -1,0 +1,541 @@
+"""The brokers' quotas on the loop, with a broker that says what it is told to: what holds, what is said, what waits."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from threading import Event
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    AdminClient,
+    Cluster,
+    IpRule,
+    Listener,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFrom,
+    QuotasFromBroker,
+)
+from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostFinder, Lookups
+from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts_module
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as module
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, Told
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower, broker_follower
+from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
+from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, RuleChanges
+from tests.support.stub_broker import eventually
+
+ONE = Address(host="k1", port=1)
+BIND = Address(host="h", port=9)
+P = "producer_byte_rate"
+FILE = QuotaRule(user="filed", producer_byte_rate=1.0, source="f.yaml:3")
+CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=BIND, upstream=ONE),), quotas=(FILE,))
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+def alice(limit: float | None) -> Alteration:
+    return Alteration((("user", "alice"),), (Op(P, limit),))
+
+
+class Script:
+    """A broker that says ``rules``, or fails; and whom it was asked by."""
+
+    server = ONE
+
+    def __init__(self) -> None:
+        self.rules: dict[Entity, StoredRule] = {}
+        self.passed_over: tuple[str, ...] = ()
+        self.failure: Exception | None = None
+        self.readings = self.connects = self.closes = 0
+        self.closes_in = 0  # so many readings fail
+        self._may_read = Event()
+        self._may_read.set()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Answer nothing meanwhile."""
+        self._may_read.clear()
+        try:
+            yield
+        finally:
+            self._may_read.set()
+
+    def connect(self, settings: AdminClient, servers: Sequence[Address]) -> "Script":
+        self.connects += 1
+        assert servers == (ONE,)
+        return self
+
+    def read(self) -> Told | None:
+        self.readings += 1
+        self._may_read.wait()
+        if self.closes_in:
+            self.closes_in -= 1
+            raise OSError("closed for being idle")
+        if self.failure is not None:
+            raise self.failure
+        return Told(dict(self.rules), self.passed_over)
+
+    def close(self) -> None:
+        self.closes += 1
+
+
+class Followed:
+    """A follower of a script, and what it has said."""
+
+    def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
+        self.script = Script()
+        self.wall_ms = 1_800_000_000_000
+        self.changes: dict[RuleEntity, QuotaRule | None] = {}
+        self.portions: list[int] = []
+        self.ips: dict[Ip, IpRule | None] = {}
+        self.fails = 0
+        self.follower = BrokerFollower(
+            QuotasFromBroker(every_ms=every_ms),
+            config,
+            (ONE,),
+            on_changes=self._take,
+            connect=self.script.connect,
+            wall_ms=lambda: self.wall_ms,
+        )
+
+    def _take(self, changes: RuleChanges, ips: IpChanges) -> None:
+        if self.fails and (changes or ips):
+            self.fails -= 1
+            raise RuntimeError("a fault")
+        self.changes |= changes
+        self.portions.append(len(changes))
+        self.ips |= ips
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        run = asyncio.ensure_future(self.follower.run())
+        try:
+            yield
+        finally:
+            run.cancel()
+            await asyncio.wait([run])
+
+    async def read_again(self, times: int = 2) -> None:
+        seen = self.script.readings
+        await eventually(lambda: self.script.readings >= seen + times)
+
+
+class Owner:
+    def __init__(self, sees: Callable[[], bool] = lambda: True) -> None:
+        self.turns = 0
+        self.seen: list[bool] = []
+        self._sees = sees
+
+    def take_turn(self) -> None:
+        self.turns += 1
+        self.seen.append(self._sees())
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_BACKOFF_S", 0.01)
+    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.2)
+
+
+async def test_what_the_broker_has_is_in_force_before_anybody_is_served_and_followed_as_it_changes() -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(600)}
+
+    async with followed.running():
+        await followed.follower.may_serve.wait()
+        assert len(followed.changes) == 600
+        assert max(followed.portions) <= 250
+        assert followed.follower.quotas[0] is FILE
+        assert followed.follower.quotas[1] == QuotaRule(user="u0", producer_byte_rate=5.0, source="broker")
+
+        followed.changes.clear()
+        del followed.script.rules[Entity(user="u7")]
+        followed.script.rules[Entity(user="u8")] = rule(producer_byte_rate=6.0)
+        followed.script.rules[Entity(ip="10.0.0.7")] = rule(connection_creation_rate=3.0)
+        await eventually(lambda: "10.0.0.7" in followed.ips)
+
+    # Nothing else is touched.
+    assert followed.changes == {
+        ("u7", None): None,
+        ("u8", None): QuotaRule(user="u8", producer_byte_rate=6.0, source="broker"),
+    }
+    assert followed.follower.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=3.0, source="broker"),)
+    assert followed.script.connects == 1
+
+
+async def test_the_file_goes_first_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(user="filed"): rule(producer_byte_rate=9.0)}
+
+    async with followed.running():
+        await followed.read_again()
+        assert followed.follower.quotas == (FILE,)
+        assert followed.changes == {}
+        assert followed.follower.overruled == 1
+        said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
+        assert caplog.text.count(said) == 1
+
+        # Without it the broker's holds, and it is said anew where the file has it again.
+        followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
+        assert [one.producer_byte_rate for one in followed.follower.quotas] == [9.0]
+        followed.follower.follow_file(CONFIG)
+        assert followed.follower.quotas == (FILE,)
+        assert caplog.text.count(said) == 2
+
+
+async def test_a_broker_that_is_away_changes_nothing_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    followed = Followed()
+    followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+    follower = followed.follower
+
+    async with followed.running():
+        await follower.has_read.wait()
+        followed.script.failure = OSError("away")
+        await eventually(lambda: follower.failures > 2)
+        assert not follower.is_connected
+        assert follower.detail() == {
+            "broker": "k1:1", "connected": False, "read": True, "entities": 1, "unknown_hosts": 0,
+            "failure": "OSError: away",
+        }  # fmt: skip
+        assert len(follower.quotas) == 2
+        followed.script.failure = None
+        followed.script.rules = {}
+        await eventually(lambda: len(follower.quotas) == 1)
+        assert follower.detail() == {
+            "broker": "k1:1",
+            "connected": True,
+            "read": True,
+            "entities": 0,
+            "unknown_hosts": 0,
+        }
+
+    await eventually(lambda: followed.script.closes == followed.script.connects)
+    assert [record.getMessage() for record in caplog.records] == [
+        "quotas_from broker: k1:1 has quotas of 1 entities",
+        "quotas_from broker: cannot be read: OSError: away; it is tried again, and what is known stays in force",
+        "quotas_from broker: k1:1 answers again",
+    ]
+
+
+async def test_a_connection_that_was_closed_between_two_readings_is_made_anew() -> None:
+    followed = Followed()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.closes_in = 1
+        await eventually(lambda: followed.script.connects == 2)
+        await followed.read_again()
+        assert followed.follower.failures == 0
+    await eventually(lambda: followed.script.closes == 2)
+
+
+async def test_who_may_not_ask_serves_at_once_and_does_not_ask_all_the_time() -> None:
+    followed = Followed()
+    followed.script.failure = RefusedError("it may not", is_lasting=True)
+
+    async with followed.running():
+        async with asyncio.timeout(5):
+            await followed.follower.may_serve.wait()
+        await asyncio.sleep(0.1)
+        assert followed.script.readings == 1
+        assert not followed.follower.has_read.is_set()
+
+        # Nor does whoever changes quotas meanwhile make it ask more than a few times a second.
+        for _ in range(50):
+            followed.follower.await_change((alice(5.0),), b"", Owner())
+            await asyncio.sleep(0.002)
+        assert followed.script.readings <= 3
+
+
+async def test_what_is_passed_over_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    followed = Followed()
+    followed.script.passed_over = ("new_rate, which is not known here",)
+
+    async with followed.running():
+        await followed.read_again()
+
+    assert caplog.text.count("passed over: new_rate, which is not known here") == 1
+
+
+async def test_an_answer_waits_until_the_broker_tells_of_the_change() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await followed.read_again()
+        assert ticket.answer is None
+
+        followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+        await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    # In force first.
+    assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
+    assert followed.follower.unconfirmed == 0
+
+
+async def test_an_answer_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    assert followed.follower.unconfirmed == 1
+    assert "a change was acknowledged and the broker has not told of it for" in caplog.text
+
+
+async def test_nor_where_the_broker_is_away() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.failure = OSError("away")
+        followed.follower.await_change((alice(5.0),), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert followed.follower.unconfirmed == 1
+
+
+async def test_nor_where_it_says_nothing_at_all() -> None:
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        with followed.script.hanging():
+            ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+            await eventually(lambda: owner.turns)
+
+    assert ticket.answer == b"answer"
+    assert followed.follower.unconfirmed == 1
+
+
+async def test_nor_for_a_name_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def waits(_: Lookups, hosts: Iterable[str]) -> Addresses:
+        if hosts:
+            await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(Lookups, "find", waits)
+    followed, owner = Followed(every_ms=60_000), Owner()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
+        followed.script.rules |= {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+        change = Alteration((("ip", "away"),), (Op("connection_creation_rate", 3.0),))
+        followed.follower.await_change((change,), b"answer", owner)
+        other = Owner(lambda: ("alice", None) in followed.changes)
+        followed.follower.await_change((alice(5.0),), b"answer", other)
+        await eventually(lambda: other.turns)
+        # Who has changed no host does not wait for one.
+        assert (other.seen, owner.turns) == ([True], 0)
+        await eventually(lambda: owner.turns)
+
+    assert followed.follower.unconfirmed == 1
+
+
+async def test_who_has_gone_is_not_woken_and_who_is_one_too_many_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_WAITING", 1)
+    followed, owner = Followed(every_ms=60_000), Owner()
+    ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
+    other = followed.follower.await_change((alice(6.0),), b"other", owner)
+    assert (ticket.answer, other.answer) == (None, b"other")
+    ticket.drop()
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        await eventually(lambda: not followed.follower._awaited)
+
+    assert owner.turns == 0
+    assert followed.follower.unconfirmed == 0
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_a_fault_here_is_said_and_what_was_told_is_in_force_a_little_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    followed = Followed()
+    followed.fails = 2
+    followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(300)}
+
+    async with followed.running():
+        async with asyncio.timeout(10):
+            await followed.follower.has_read.wait()
+
+    assert len(followed.changes) == 300
+    assert caplog.text.count("rules could not be put in force; it is tried again") == 2
+
+
+async def test_hosts_among_addresses_are_looked_up() -> None:
+    followed = Followed()
+    followed.script.rules = {
+        Entity(ip="localhost"): rule(connection_creation_rate=3.0),
+        Entity(ip="nobody.invalid\0"): rule(connection_creation_rate=3.0),
+        Entity(ip=DEFAULT): rule(connection_creation_rate=4.0),
+    }
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+
+    assert {one.ip for one in followed.follower.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
+    """Hosts that the system knows, which is asked for others again at once."""
+    known: dict[str, tuple[str, ...]] = {}
+
+    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
+        return {host: known[host] for host in hosts if host in known}
+
+    monkeypatch.setattr(Lookups, "find", look)
+    monkeypatch.setattr(hosts_module, "FIRST_DELAY_MS", 1)
+    return known
+
+
+async def test_any_number_of_hosts_is_found_before_anybody_is_served(known: dict[str, tuple[str, ...]]) -> None:
+    followed = Followed(every_ms=60_000)
+    known |= {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
+    followed.script.rules = {Entity(ip=host): rule(connection_creation_rate=3.0) for host in known}
+
+    async with followed.running():
+        await followed.follower.may_serve.wait()
+        assert {one.ip for one in followed.follower.ip_quotas} == {address for (address,) in known.values()}
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_a_host_that_is_not_found_is_looked_for_until_it_is(
+    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    followed = Followed(every_ms=60_000)
+    followed.script.rules = {
+        Entity(ip=host): rule(connection_creation_rate=3.0) for host in ("here", "away", "another")
+    }
+    known["here"] = ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        assert [one.ip for one in followed.follower.ip_quotas] == ["192.0.2.1"]
+        assert followed.follower.detail()["unknown_hosts"] == 2
+        await eventually(lambda: "no address is known of another, away" in caplog.text)
+        known["away"] = ("192.0.2.2",)
+        await eventually(lambda: "192.0.2.2" in followed.ips)
+        assert "quotas_from broker: found away, whose quotas hold from now on" in caplog.text
+
+        # Also where it cannot be put in force when it is found.
+        followed.fails, known["another"] = 1, ("192.0.2.3",)
+        await eventually(lambda: "192.0.2.3" in followed.ips)
+
+    assert followed.ips["192.0.2.3"] == IpRule(ip="192.0.2.3", connection_creation_rate=3.0, source="broker")
+    assert followed.fails == 0
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_the_next_reading(
+    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
+    followed.fails, known["here"] = 1, ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+
+    assert "192.0.2.1" in followed.ips
+    assert caplog.text.count("rules could not be put in force; it is tried again") == 1
+
+
+async def test_an_answer_waits_until_the_hosts_limit_holds(
+    known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def finds_none(_: HostFinder, hosts: Sequence[str]) -> None:
+        """Find none of those that are looked for beside."""
+
+    monkeypatch.setattr(HostFinder, "_look_for", finds_none)
+    followed = Followed(every_ms=60_000)
+    owner = Owner(lambda: "192.0.2.1" in followed.ips)
+    known["here"] = ("192.0.2.1",)
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
+        change = Alteration((("ip", "here"),), (Op("connection_creation_rate", 3.0),))
+        followed.follower.await_change((change,), b"answer", owner)
+        await eventually(lambda: owner.turns)
+
+    assert owner.seen == [True]
+
+
+async def test_a_host_that_has_no_quota_any_more_is_not_looked_for(known: dict[str, tuple[str, ...]]) -> None:
+    followed = Followed()
+    followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
+
+    async with followed.running():
+        await followed.follower.has_read.wait()
+        followed.script.rules = {}
+        await eventually(lambda: not followed.follower.entities)
+        known["away"] = ("192.0.2.2",)
+        await followed.read_again()
+
+    assert "192.0.2.2" not in followed.ips
+    assert followed.follower.ip_quotas == ()
+
+
+def test_the_brokers_of_all_listeners_are_asked_each_once_where_nobody_is_named() -> None:
+    two, three = Address(host="k2", port=2), Address(host="k3", port=3)
+    cluster = Cluster(bootstrap_servers=(two, three), advertised_host="h", first_port=1, last_port=2)
+    listeners = (
+        Listener(name="a", bind=BIND, upstream=ONE),
+        Listener(name="b", bind=BIND, upstream=ONE, inter_broker=True),
+        Listener(name="c", bind=BIND, cluster=cluster),
+    )
+
+    def servers(settings: QuotasFromBroker) -> tuple[Address, ...]:
+        config = ProxyConfig(listeners=listeners, quotas_from=settings)
+        follower = broker_follower(config, on_changes=lambda changes, ips: None)
+        assert follower is not None
+        return follower._servers
+
+    assert servers(QuotasFromBroker()) == (ONE, two, three)
+    assert servers(QuotasFromBroker(client=AdminClient(bootstrap_servers=(three,)))) == (three,)
+
+
+@pytest.mark.parametrize("other", [None, QuotasFrom()])
+def test_where_the_rules_are_others_nothing_is_followed(other: QuotasFrom | None) -> None:
+    config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=other)
+
+    assert broker_follower(config, on_changes=lambda changes, ips: None) is None
+
+
+async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
+    own = QuotaRule(user="alice", connections=3, expires_ms=1_800_000_000_010, source="f.yaml:1")
+    followed = Followed(config=replace(CONFIG, quotas=(own,)))
+    followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
+    async with followed.running():
+        await eventually(followed.follower.has_read.is_set)
+        assert followed.follower.quotas == (own,)
+
+        followed.wall_ms += 10
+
+        await eventually(lambda: followed.changes == {("alice", None): None})
+        await followed.read_again()
+        assert not followed.follower.quotas

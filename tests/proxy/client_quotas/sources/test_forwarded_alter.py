@@ -1,0 +1,116 @@
+"""A request to change quotas on its way to the broker: what has been acknowledged, and when it is told."""
+
+import math
+
+from kafka_quota_proxy.protocol.client_quotas import (
+    ALTER,
+    Alteration,
+    Altered,
+    AlterRequest,
+    AlterResponse,
+    Op,
+    write_alter_request,
+    write_alter_response,
+)
+from kafka_quota_proxy.protocol.header import read_request_head
+from kafka_quota_proxy.proxy.client_quotas.api import Ticket
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import rules_of
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import (
+    MAX_BYTES,
+    PassingAlteration,
+    can_wait,
+    is_told,
+)
+from tests.proxy.client_quotas.sources.test_broker_rules import told
+
+ALICE = (("user", "alice"), ("client-id", None))
+BOB = (("user", "bob"),)
+P = "producer_byte_rate"
+C = "consumer_byte_rate"
+SET = Alteration(ALICE, (Op(P, 5.0), Op(C, None)))
+
+
+class Follower:
+    def __init__(self) -> None:
+        self.awaited: list[tuple[Alteration, ...]] = []
+
+    def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
+        self.awaited.append(changed)
+        return Ticket(answer, NOBODY, owner)
+
+
+def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:
+    """Return what is waited for when a request was answered so."""
+    follower = Follower()
+    passing = PassingAlteration(follower, write_alter_request(request, client_id="c"))
+    answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
+    assert passing.answer(b"before" + answer + b"behind", 6, len(answer), now_ms=0) == answer
+    ticket = passing.await_change(answer, None)
+    assert (ticket is None) == (not follower.awaited)
+    assert ticket is None or ticket.frame == answer
+    return follower.awaited
+
+
+def test_what_the_broker_has_done_is_waited_for() -> None:
+    other = Alteration(BOB, (Op(P, 6.0),))
+    done, refused = Altered(0, None, ALICE[::-1]), Altered(42, "no", BOB)
+
+    assert awaited(AlterRequest(1, 7, (SET, other), False), refused, done) == [(SET,)]
+    assert awaited(AlterRequest(0, 7, (SET, other), False), refused, done) == [(SET,)]
+
+
+def test_what_changes_nothing_is_not_waited_for() -> None:
+    assert awaited(AlterRequest(1, 7, (SET,), True), Altered(0, None, ALICE)) == []
+    assert awaited(AlterRequest(1, 7, (SET,), False), Altered(31, "no", ALICE)) == []
+    assert awaited(AlterRequest(1, 7, (Alteration(BOB, ()),), False), Altered(0, None, BOB)) == []
+    assert awaited(AlterRequest(1, 7, (), False)) == []
+
+
+def test_what_cannot_be_read_is_the_brokers_and_the_clients_matter() -> None:
+    follower = Follower()
+    frame = write_alter_request(AlterRequest(1, 7, (SET,), False), client_id="c")
+    answer = write_alter_response(AlterResponse(0, (Altered(0, None, ALICE),)), correlation_id=7, api_version=1)
+
+    assert PassingAlteration(follower, frame[:-1] + b"\7").await_change(answer, None) is None
+    assert PassingAlteration(follower, frame).await_change(answer[:-2], None) is None
+    many = AlterRequest(1, 7, (Alteration(BOB, tuple(Op(str(n), 1.0) for n in range(1_001))),), False)
+    assert PassingAlteration(follower, write_alter_request(many, client_id=None)).await_change(answer, None) is None
+    assert follower.awaited == []
+
+
+def test_only_a_request_of_moderate_size_and_a_known_version_is_read() -> None:
+    head = read_request_head(write_alter_request(AlterRequest(1, 7, (SET,), False), client_id="c"), 0, 1_000_000)
+    assert head is not None
+    assert head.api_key == ALTER
+
+    assert can_wait(head)
+    assert can_wait(head._replace(size_bytes=MAX_BYTES))
+    assert not can_wait(head._replace(size_bytes=MAX_BYTES + 1))
+    assert not can_wait(head._replace(api_version=2))
+
+
+def test_a_change_is_told_when_each_value_is_what_it_was_set_to() -> None:
+    entity = Entity("alice", rules_entity()[1])
+    rules = {entity: StoredRule(limits={P: 5.0})}
+
+    assert is_told(rules, (SET,))
+    assert not is_told({}, (SET,))
+    assert not is_told({entity: StoredRule(limits={P: 4.0})}, (SET,))
+    assert not is_told({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
+    assert is_told({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
+    # Gone, as it was to.
+    assert is_told({}, (Alteration(ALICE, (Op(P, None),)),))
+    assert not is_told(rules, (Alteration(ALICE, (Op(P, None),)),))
+
+
+def rules_entity() -> Entity:
+    (entity,) = rules_of(told((ALICE, {P: 5.0}))).rules
+    return entity
+
+
+def test_a_limit_that_limits_nobody_is_told_as_what_it_is_here() -> None:
+    for value in (math.inf, math.nan):
+        rules = rules_of(told((BOB, {"request_percentage": value}))).rules
+        assert is_told(rules, (Alteration(BOB, (Op("request_percentage", value),)),))

@@ -1,0 +1,253 @@
+"""The loop's part of a quota topic: who hears what, when the lease ends, what is logged."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from time import time_ns
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
+from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Setting, Share
+from kafka_quota_proxy.proxy.client_quotas.sources import topic_source as watcher_module
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic, quota_topic
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError
+from tests.support.playbook import Playbook
+from tests.support.stub_broker import eventually
+
+SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
+ALICE: Entity = ("alice", None)
+
+
+def alice(byte_rate: float) -> Rule:
+    return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
+
+
+def read(*records: QuotaRecord, is_whole: bool = True) -> Read:
+    wall_ms = time_ns() // 1_000_000
+    return Read(tuple(Seen(offset, wall_ms, record) for offset, record in enumerate(records)), None, is_whole=is_whole)
+
+
+class Watched:
+    """A topic that is told of by ``playbook``, and what it has said of changes."""
+
+    def __init__(self, *told: Told) -> None:
+        self.changes: dict[Entity, QuotaRule | None] = {}
+        self.portions: list[int] = []
+        self.playbook: Playbook
+        self.topic = QuotaTopic(
+            SETTINGS, "p1", [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told)
+        )
+
+    def reader(self, tell: Tell, told: tuple[Told, ...]) -> Playbook:
+        self.playbook = Playbook(tell, *told)
+        return self.playbook
+
+    def changed(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+        self.changes.update(changes)
+        self.portions.append(len(changes))
+
+    def rate(self, entity: Entity = ALICE) -> float | None:
+        rule = self.changes[entity]
+        return None if rule is None else rule.producer_byte_rate
+
+
+@asynccontextmanager
+async def running(watched: Watched) -> AsyncIterator[Watched]:
+    watched.topic.start()
+    run = asyncio.ensure_future(watched.topic.run())
+    try:
+        yield watched
+    finally:
+        run.cancel()
+        await asyncio.wait([run])
+        await watched.topic.stop()
+
+
+async def test_what_is_read_is_in_force_and_the_readers_thread_waits_for_it() -> None:
+    watched = Watched(Began(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), AtEnd())
+
+    async with running(watched):
+        async with asyncio.timeout(10):
+            await watched.topic.has_read.wait()
+
+        assert len(watched.changes) == 600
+        assert max(watched.portions) <= 250
+        assert watched.topic.is_connected
+        assert len(watched.topic.rules) == 600
+    assert watched.playbook.is_stopped
+    assert watched.playbook.errors == []
+
+
+async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+    limit = Setting(user="alice", key="producer_byte_rate", value=1.0)
+    terms = Setting(user="alice", key="terms", value={"enforcement": "observe"})
+    bob = Rule(user="bob", limits={"producer_byte_rate": 1.0})
+    watched = Watched(Began(), AtEnd(), read(limit, is_whole=False), read(terms), read(bob))
+
+    async with running(watched):
+        await eventually(lambda: ("bob", None) in watched.changes)
+
+    assert set(watched.changes) == {("bob", None)}
+
+
+async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
+    watched = Watched(Began(), AtEnd(), read(alice(5.0), share, News(published_ms=1, lease_ms=300)))
+
+    async with running(watched):
+        await eventually(lambda: watched.changes)
+        assert watched.rate() == 2.0
+        assert watched.topic.detail()["lease_in_force"] is True
+        await eventually(lambda: watched.rate() == 5.0)
+
+    assert watched.topic.state.lease_ends == 1
+    assert "quotas_from kafka://k:9092/store: no news for the time of the lease: 1 share" in caplog.text
+
+
+async def test_a_failure_is_said_once_and_leaves_all_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watched = Watched(
+        Began(), read(alice(5.0)), AtEnd(), Failed("away"), Failed("still away"), Began(), read(alice(6.0)), AtEnd()
+    )
+
+    async with running(watched):
+        await eventually(lambda: watched.changes and watched.rate() == 6.0)
+
+    assert watched.topic.failures == 2
+    assert [record.getMessage().removeprefix("quotas_from kafka://k:9092/store: ") for record in caplog.records] == [
+        "read, 1 rules and 0 shares",
+        "cannot be read: away; it is tried again, and what is known stays in force",
+        "read, 1 rules and 0 shares",
+    ]
+
+
+async def test_what_is_read_anew_is_in_force_when_clients_may_come() -> None:
+    rules = [Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600)]
+    watched = Watched(Began(), read(*rules[:10]), Failed("away"), Began(), read(*rules), AtEnd())
+    in_force: list[int] = []
+
+    async def serve() -> None:
+        await watched.topic.may_serve.wait()
+        in_force.append(len(watched.changes))
+
+    first = asyncio.ensure_future(serve())
+    async with running(watched), asyncio.timeout(10):
+        await first
+
+    assert in_force == [600]
+
+
+@pytest.mark.parametrize(
+    ("told", "may_serve", "has_read"),
+    [(Failed("away"), False, False), (Failed("own", is_own_fault=True), True, False), (AtEnd(), True, True)],
+)
+async def test_clients_wait_for_what_can_be_read_and_for_nothing_else(
+    told: Told, may_serve: bool, has_read: bool
+) -> None:
+    watched = Watched(told)
+
+    async with running(watched):
+        await eventually(lambda: watched.topic.failures or watched.topic.is_connected)
+
+    assert (watched.topic.may_serve.is_set(), watched.topic.has_read.is_set()) == (may_serve, has_read)
+
+
+async def test_a_reload_of_the_file_merges_anew() -> None:
+    watched = Watched(Began(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), AtEnd())
+    async with running(watched):
+        await eventually(watched.topic.has_read.is_set)
+        watched.changes.clear()
+
+        own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
+        watched.topic.follow_file([own])
+
+        assert watched.topic.rules == (QuotaRule(user="filed", connections=1, source="kafka://store@1"),)
+        assert watched.changes == {}
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_what_goes_wrong_here_is_the_readers_to_say() -> None:
+    watched = Watched(Began(), read(alice(5.0)), AtEnd())
+
+    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
+        raise OSError("broken")
+
+    watched.topic._on_changes = fail
+    async with running(watched):
+        await eventually(lambda: watched.playbook.errors)
+
+    assert str(watched.playbook.errors[0]) == "broken"
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_rules_that_could_not_be_put_in_force_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watcher_module, "_AGAIN_S", 0.001)
+    watched = Watched(Began(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
+    faults = 3
+
+    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise OSError("broken")
+        watched.changed(changes)
+
+    watched.topic._on_changes = fail
+    async with running(watched):
+        await eventually(lambda: ALICE in watched.changes)
+
+    assert watched.changes == watched.topic.state.in_force
+    assert caplog.text.count("rules could not be put in force; it is tried again") >= 1
+    assert "OSError: broken" in caplog.text
+
+
+async def test_it_tells_how_it_stands() -> None:
+    watched = Watched(Began(), read(alice(5.0)), AtEnd())
+    async with running(watched):
+        await eventually(watched.topic.has_read.is_set)
+
+    assert watched.topic.detail() == {
+        "topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1, "shares": 0,
+        "lease_in_force": False,
+    }  # fmt: skip
+
+
+CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
+
+
+def test_a_topic_needs_a_package_and_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("aiokafka", "aiokafka.client", "aiokafka.errors"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader", raising=False)
+
+    with pytest.raises(MissingPackageError, match=r"quotas_from needs aiokafka.*'kafka-quota-proxy\[usage-topic\]'"):
+        quota_topic(CONFIG, on_changes=lambda changes: None)
+
+
+def test_the_shares_are_those_of_the_name_in_the_usage_log() -> None:
+    config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=SETTINGS, usage_log=UsageLog(proxy="p7"))
+
+    topic = quota_topic(config, on_changes=lambda changes: None)
+
+    assert topic is not None
+    assert topic.state._proxy == "p7"
+    assert quota_topic(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
+
+
+def test_nothing_else_loads_aiokafka() -> None:
+    program = (
+        "import sys, proxy.server.server, proxy.client_quotas.sources.topic_source; sys.exit('aiokafka' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,516 @@
+"""A store in a topic: what is set at one proxy holds at all, and is answered when it holds. The topic is made up."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement
+from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, Rule, Setting
+from kafka_quota_proxy.config.terms import Terms
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
+from kafka_quota_proxy.proxy.client_quotas.storage import topic_store as topic_module
+from kafka_quota_proxy.proxy.client_quotas.storage import topic_store_state as topic_state
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import Told
+from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import Told as ToldByReader
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from tests.support.playbook import Playbook
+from tests.support.stub_broker import eventually, on_uvloop
+from tests.support.topic_log import LogReader, LogWriter, TopicLog
+
+P, C = "producer_byte_rate", "consumer_byte_rate"
+ALICE = Entity(user="alice")
+NAME = "kafka://k:9092/store"
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+class Bed:
+    """A keeper, and what it put in force."""
+
+    def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
+        self.stored: dict[Entity, StoredRule] = {}
+        self.held: list[list[Entity]] = []
+        self.fails = 0
+        self.writer = LogWriter(log)
+        last_known = None if directory is None else LastKnown(str(directory), self.stored)
+        self.keeper = TopicKeeper(
+            NAME, self.hold, last_known, reader=lambda tell: LogReader(log, tell), writer=self.writer
+        )
+
+    async def hold(self, changes: Sequence[Change]) -> None:
+        await asyncio.sleep(0)
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("not now")
+        self.held.append([entity for entity, _ in changes])
+        for entity, changed in changes:
+            if changed is None:
+                del self.stored[entity]
+            else:
+                self.stored[entity] = changed
+
+    async def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
+        await self.keeper.catch_up()
+        change = Change(entity, StoredRule(limits=limits) if limits else None)
+        await self.keeper.keep([change], dict(self.stored))
+
+
+@asynccontextmanager
+async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed]:
+    one = Bed(log, directory)
+    await one.keeper.open()
+    running = asyncio.ensure_future(one.keeper.run())
+    try:
+        yield one
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await one.keeper.close()
+        assert one.writer.is_closed
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_module, "_LOOK_S", 0.001)
+
+
+@on_uvloop
+async def test_what_is_set_at_one_is_in_force_there_when_it_is_answered_and_then_everywhere() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await one.set(ALICE, {P: 5.0, C: 6.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0, C: 6.0})}
+
+        # Decided on what the one has set, whether the other had read it or not.
+        await other.set(ALICE, {P: 5.0, C: 7.0})
+        await one.set(Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
+        await eventually(lambda: one.stored == other.stored)
+        assert one.stored[ALICE] == rule(**{P: 5.0, C: 7.0})
+        assert [value is None for _, value in log.records] == [False, False, False, False]
+        await other.set(ALICE, {})
+        assert ALICE not in other.stored
+    assert log.records[-2:] == [
+        (b'{"user":"alice","key":"consumer_byte_rate"}', None),
+        (b'{"user":"alice","key":"producer_byte_rate"}', None),
+    ]
+
+
+@on_uvloop
+async def test_terms_that_two_have_left_without_limits_are_not_those_of_the_next_rule() -> None:
+    log = TopicLog()
+    log.write(Setting(user="alice", key=TERMS, value={"enforcement": "observe"}))
+    async with bed(log) as one:
+        await one.set(ALICE, {P: 5.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+
+
+def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> Read:
+    """Return what a reader tells of records of one batch."""
+    seen = tuple(Seen(at, 0, record) for at, record in enumerate(records, start=offset))
+    return Read(seen, None, offset + len(seen), is_whole=is_whole)
+
+
+@on_uvloop
+async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None:
+    """A limit without the terms that are written behind it would be another one."""
+    limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
+    terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
+    held: list[Change] = []
+    offsets: list[int] = []
+
+    async def hold(changes: Sequence[Change]) -> None:
+        held.extend(changes)
+        offsets.append(keeper.offset)
+
+    told: list[ToldByReader] = [
+        Began(), AtEnd(0),
+        batch(0, limit, is_whole=False), batch(1, terms),
+        batch(2, lower, is_whole=False), batch(3, replace(terms, value=None)),
+    ]  # fmt: skip
+    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await keeper.open()
+    await eventually(lambda: keeper.offset == 4)
+    await keeper.close()
+
+    observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
+    assert held == [Change(ALICE, observed), Change(ALICE, rule(**{P: 1.0}))]
+    assert offsets == [0, 2]
+
+
+@on_uvloop
+async def test_nor_where_the_reader_fails_within_it() -> None:
+    limit = Setting(user="alice", key=P, value=5.0)
+    terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
+    bob = Setting(user="bob", key=P, value=1.0)
+    held: list[Change] = []
+
+    async def hold(changes: Sequence[Change]) -> None:
+        held.extend(changes)
+
+    told: list[ToldByReader] = [
+        Began(), AtEnd(0), batch(0, limit, is_whole=False), Failed("cut off"),
+        Began(), batch(0, limit, terms), batch(2, bob), AtEnd(3),
+    ]  # fmt: skip
+    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await keeper.open()
+    await eventually(lambda: keeper.offset == 3)
+    await keeper.close()
+
+    observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
+    assert held == [Change(ALICE, observed), Change(Entity(user="bob"), rule(**{P: 1.0}))]
+
+
+@on_uvloop
+async def test_what_is_written_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand entities it takes long."""
+    threads = []
+
+    def settings_of(
+        changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity]
+    ) -> tuple[Setting, ...]:
+        threads.append(threading.current_thread())
+        return topic_state.settings_of(changes, before, left)
+
+    monkeypatch.setattr(topic_module, "settings_of", settings_of)
+    async with bed(TopicLog()) as one:
+        await one.set(ALICE, {P: 5.0})
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+@on_uvloop
+async def test_of_two_who_write_at_once_both_survive_and_of_one_key_the_last() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await asyncio.gather(one.set(ALICE, {P: 1.0}), other.set(ALICE, {C: 2.0}))
+        await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 1.0, C: 2.0})})
+
+        sets = [bed.set(ALICE, {P: float(value), C: 2.0}) for value, bed in enumerate((one, other) * 10, start=3)]
+        await asyncio.gather(*sets[::2], *sets[1::2])
+        await eventually(lambda: one.stored == other.stored)
+        last = float(str(log.records[-1][1] or b"").partition(":")[2].rstrip("}'"))
+        assert one.stored == {ALICE: rule(**{P: last, C: 2.0})}
+
+
+@on_uvloop
+async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
+    log = TopicLog()
+    log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(600)))
+
+    async with bed(log) as one:
+        assert one.keeper.has_read
+        assert len(one.stored) == 600
+        assert max(map(len, one.held)) == 250
+        assert one.keeper.detail() == {
+            "topic": NAME, "connected": True, "read": True, "entities": 600, "offset": 600,
+        }  # fmt: skip
+
+
+@on_uvloop
+async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed() -> None:
+    log = TopicLog()
+    log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(1_000)))
+    turns, looked_at = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with bed(log) as one:
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+        ticking, changes = asyncio.ensure_future(tick()), one.keeper.state.changes
+
+        def counted(most: int | None = None) -> list[Told]:
+            looked_at.append(turns)
+            return changes(most)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.keeper.state, "changes", counted)
+            log.is_away = False
+            await eventually(lambda: one.keeper.is_connected)
+        ticking.cancel()
+    assert len(looked_at) == 4
+    assert len(set(looked_at)) == 4
+
+
+@on_uvloop
+async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed() -> None:
+    log = TopicLog()
+    async with bed(log) as one, bed(log) as other:
+        await one.set(ALICE, {P: 5.0})
+        await eventually(lambda: other.stored)
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+
+        with pytest.raises(NotKeptError, match="while kafka://k:9092/store cannot be read: the cluster is away") as no:
+            await one.set(ALICE, {P: 6.0})
+        assert no.value.error_code == KAFKA_STORAGE_ERROR
+        assert one.keeper.detail()["reason"] == "the cluster is away"
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert one.keeper.refused == 1
+
+        log.write(Setting(user="alice", key=P, value=7.0), Setting(user="alice", key=C, value=8.0))
+        log.is_away = False
+        await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 7.0, C: 8.0})})
+        # In force is what is read before it is told that all is.
+        await eventually(lambda: one.keeper.is_connected)
+        await one.set(ALICE, {C: 8.0})
+        assert one.stored == {ALICE: rule(**{C: 8.0})}
+
+
+@on_uvloop
+async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = TopicLog()
+    async with bed(log, tmp_path) as one:
+        await one.set(ALICE, {P: 5.0})
+        await one.set(Entity(user="bob"), {P: 5.0})
+        await one.set(Entity(user="bob"), {})
+    log.is_away = True
+    monkeypatch.setattr(topic_module, "_FIRST_S", 0.01)
+
+    async with bed(log, tmp_path) as one:
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert not one.keeper.has_read
+        assert "clients are served with the quotas of 1 entities, as they were known last" in caplog.text
+        log.write(Setting(user="carol", key=P, value=1.0), Setting(user="alice", key=P))
+        log.is_away = False
+        await eventually(lambda: one.keeper.is_connected)
+        assert one.stored == {Entity(user="carol"): rule(**{P: 1.0})}
+    assert StoreDirectory(tmp_path).look().rules == one.stored
+
+
+@on_uvloop
+async def test_what_could_not_be_written_is_refused_with_why() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        log.error = NotWrittenError("not enough replicas")
+        with pytest.raises(NotKeptError, match=r"No quota was changed: .* cannot be written: not enough") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == KAFKA_STORAGE_ERROR
+        log.error = NotWrittenError("ask for less", is_final=True)
+        with pytest.raises(NotKeptError, match="ask for less") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == POLICY_VIOLATION
+        log.error = NotWrittenError("no answer", may_be_there=True)
+        with pytest.raises(NotKeptError, match=r"may be in kafka://k:9092/store or not.*: no answer") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == REQUEST_TIMED_OUT
+        await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
+        with pytest.raises(NotKeptError, match="a name has 32768 bytes; 32767 is the most") as no:
+            await one.set(Entity(user="a" * 32_768), {P: 5.0})
+        assert no.value.error_code == POLICY_VIOLATION
+
+
+@on_uvloop
+async def test_what_is_written_and_not_read_back_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Here alone, for what is read back may take longer than that where others have the processor.
+    monkeypatch.setattr(topic_module, "_READ_BACK_S", 0.2)
+    log = TopicLog()
+    async with bed(log) as one:
+        log.is_reading = False
+        with pytest.raises(NotKeptError, match="at offset 0, and not in force at this proxy yet") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.error_code == REQUEST_TIMED_OUT
+        with pytest.raises(NotKeptError, match=r"No quota was changed: .* is behind"):
+            await one.set(ALICE, {P: 6.0})
+        log.is_reading, log.garbles = True, True
+        await eventually(lambda: one.stored)
+        with pytest.raises(NotKeptError, match="at offset 1, and was not understood when it was read back"):
+            await one.set(ALICE, {P: 6.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+
+
+@on_uvloop
+async def test_what_a_publisher_hides_meanwhile_is_told_as_not_in_force() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        append = one.writer.append
+
+        async def overtaken(records: Sequence[Record]) -> int:
+            log.write(Rule(user="alice", limits={P: 9.0}))
+            return await append(records)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", overtaken)
+            with pytest.raises(NotKeptError, match=r"at offset 1, and kafka://.*/store@0 holds .* user alice") as no:
+                await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
+        assert one.stored == {ALICE: rule(**{P: 9.0})}
+
+
+@on_uvloop
+async def test_nothing_is_told_to_hold_that_was_written_to_another_topic_of_the_same_name() -> None:
+    log = TopicLog()
+    log.write(*(Setting(user=f"u{number}", key=P, value=1.0) for number in range(9)))
+    async with bed(log) as one:
+        append, log.is_reading = one.writer.append, False
+
+        async def too_late(records: Sequence[Record]) -> int:
+            log.records.clear()
+            return await append(records)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", too_late)
+            with pytest.raises(NotKeptError, match="at offset 0, of a topic that was read up to 9 before") as no:
+                await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
+
+        # And where that is found out before anything is written, nothing is.
+        with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; ask again") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
+        assert len(log.records) == 1
+        # Who has told so may have led it once: the next is to ask for the leader again.
+        assert one.writer.is_closed
+
+
+@on_uvloop
+async def test_what_another_writes_while_the_end_is_asked_for_is_no_end_that_was_passed() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        end_offset = one.writer.end_offset
+
+        async def overtaken() -> int:
+            told = await end_offset()
+            log.write(Setting(user="bob", key=P, value=1.0))
+            await eventually(lambda: one.keeper.offset > told)
+            return told
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "end_offset", overtaken)
+            await one.set(ALICE, {P: 5.0})
+        assert one.stored == {ALICE: rule(**{P: 5.0}), Entity(user="bob"): rule(**{P: 1.0})}
+
+
+@on_uvloop
+async def test_what_another_deletes_right_behind_was_understood() -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        append = one.writer.append
+
+        async def followed(records: Sequence[Record]) -> int:
+            offset = await append(records)
+            log.write(Setting(user="alice", key=P))
+            return offset
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "append", followed)
+            await one.set(ALICE, {P: 5.0})
+        await eventually(lambda: one.keeper.offset == 2)
+        assert one.stored == {}
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_what_could_not_be_put_in_force_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        one.fails = 2
+        log.write(Setting(user="alice", key=P, value=5.0))
+        await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
+    assert caplog.text.count("what a topic tells could not be taken up; it is read again") == 2
+
+
+@on_uvloop
+async def test_a_rule_of_a_publisher_is_told_as_anothers() -> None:
+    log = TopicLog()
+    log.write(Rule(user="alice", limits={P: 5.0}))
+    async with bed(log) as one:
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
+        assert one.keeper.sources == {ALICE: f"{NAME}@0"}
+
+
+@on_uvloop
+async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    log = TopicLog()
+    log.write(Setting(user="old", key=P, value=1.0))
+    async with bed(log) as one:
+        log.write(Setting(user="alice", key=P, value=5.0), Setting(user="alice", key=P))
+        await eventually(lambda: one.keeper.offset == 3)
+        log.write(Setting(user="bob", key=C, value=5.5))
+        await eventually(lambda: one.keeper.offset == 4)
+    assert "old" not in caplog.text
+    assert f"{NAME}@3 sets the quotas of user bob: consumer_byte_rate=5.5" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"cleanup.policy": "delete"}, "has cleanup.policy=delete, and quotas would expire with its retention"),
+        ({"cleanup.policy": "compact,delete"}, "has cleanup.policy=compact,delete, and quotas would expire"),
+        ({"compression.type": "zstd"}, "has compression.type=zstd, which no proxy reads"),
+        (None, "grant DESCRIBE_CONFIGS for the topic"),
+        ({"cleanup.policy": "compact", "compression.type": "gzip"}, ""),
+    ],
+)
+@on_uvloop
+async def test_a_topic_that_would_lose_quotas_is_said_to(
+    config: Mapping[str, str] | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = TopicLog(config=config)
+    async with bed(log) as one:
+        for _ in range(2):
+            log.is_away = True
+            await eventually(lambda: not one.keeper.is_connected)
+            log.is_away = False
+            await eventually(lambda: one.keeper.is_connected)
+            await asyncio.sleep(0.005)
+
+    warnings = [record.getMessage() for record in caplog.records if "cannot be read" not in record.getMessage()]
+    assert len(warnings) == bool(said)
+    assert said in "".join(warnings)
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_a_fault_while_the_configuration_is_looked_at_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    log = TopicLog(config={"cleanup.policy": "delete"})
+    async with bed(log) as one:
+        await eventually(lambda: "cleanup.policy=delete" in caplog.text)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.writer, "configuration", fails)
+            log.is_away = True
+            await eventually(lambda: not one.keeper.is_connected)
+            log.is_away = False
+            await eventually(lambda: f"store {NAME}: its configuration could not be looked at" in caplog.text)
+        log.config = None
+        log.is_away = True
+        await eventually(lambda: not one.keeper.is_connected)
+        log.is_away = False
+        await eventually(lambda: "grant DESCRIBE_CONFIGS" in caplog.text)
+
+
+async def fails() -> None:
+    raise ValueError("a fault")
+
+
+@on_uvloop
+async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
+    log = TopicLog()
+    async with bed(log, tmp_path):
+        other = Bed(log, tmp_path)
+        with pytest.raises(OSError, match="another process has the quota store"):
+            await other.keeper.open()
+        await other.keeper.close()

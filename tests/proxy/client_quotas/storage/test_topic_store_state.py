@@ -1,0 +1,505 @@
+"""What is in force of a fleet's topic: the same at all who have read it, whoever wrote what, and in which order."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement
+from kafka_quota_proxy.config.quota_record import (
+    TERMS,
+    News,
+    QuotaRecord,
+    RecordFault,
+    Rule,
+    Setting,
+    Share,
+    decode,
+    encode,
+)
+from kafka_quota_proxy.config.terms import Terms, read_terms, written_terms
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+
+P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
+ALICE = Entity(user="alice")
+Record = QuotaRecord | RecordFault
+
+
+def rule(**limits: float) -> StoredRule:
+    return StoredRule(limits=limits)
+
+
+def setting(key: str, value: float | None, user: str = "alice") -> Setting:
+    return Setting(user=user, key=key, value=value)
+
+
+def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> RecordFault:
+    found = decode(key, b"garbage")
+    assert isinstance(found, RecordFault)
+    return found
+
+
+@dataclass
+class Reader:
+    """A state, and what it has told."""
+
+    state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
+    told: dict[Entity, StoredRule] = field(default_factory=dict)
+
+    def starts(self, *records: Record, first: int = 0) -> "Reader":
+        self.state.begin()
+        self.takes(*records, first=first)
+        self.state.end_reached(next_offset=first + len(records))
+        return self
+
+    def takes(self, *records: Record, first: int = 0) -> None:
+        seen = [Seen(first + index, 0, record) for index, record in enumerate(records)]
+        self.state.take(seen, next_offset=first + len(records))
+
+    def settles(self, portion: int | None = None) -> list[Change]:
+        found = []
+        while self.state.is_unsettled:
+            for change, _ in self.state.changes(portion):
+                found.append(change)
+                if change.rule is None:
+                    del self.told[change.entity]
+                else:
+                    self.told[change.entity] = change.rule
+        assert self.told == self.state.in_force
+        return found
+
+    def said(self) -> list[str]:
+        return [notice.text for notice in self.state.notices()]
+
+
+# -- what is written --
+
+
+def test_a_change_is_one_record_for_each_key_that_differs() -> None:
+    ip = Entity(ip=DEFAULT)
+    changes = [
+        Change(ALICE, rule(producer_byte_rate=5.0, request_percentage=1.0)),
+        Change(Entity("bob", DEFAULT), None),
+        Change(ip, rule(connection_creation_rate=3.0)),
+    ]
+    before = {ALICE: rule(producer_byte_rate=5.0, consumer_byte_rate=6.0), Entity("bob", DEFAULT): rule(**{P: 1.0})}
+
+    assert settings_of(changes, before) == (
+        setting(C, None),
+        setting("request_percentage", 1.0),
+        Setting(user="bob", client_id=DEFAULT, key=P),
+        Setting(ip=DEFAULT, key=RATE, value=3.0),
+    )
+
+
+def test_nothing_that_another_changed_meanwhile_is_taken_back() -> None:
+    first, second = Reader().starts(setting(P, 1.0)), Reader().starts(setting(P, 1.0))
+    first.settles()
+    second.settles()
+    by_first = settings_of([Change(ALICE, rule(**{P: 2.0}))], {ALICE: rule(**{P: 1.0})})
+    by_second = settings_of([Change(ALICE, rule(**{P: 1.0, C: 3.0}))], {ALICE: rule(**{P: 1.0})})
+
+    for reader in (first, second):
+        reader.takes(*by_second, *by_first, first=1)
+        reader.settles()
+
+    assert first.told == second.told == {ALICE: rule(**{P: 2.0, C: 3.0})}
+
+
+# -- what is in force --
+
+
+def test_rules_come_in_the_order_of_the_topic_and_say_where_from() -> None:
+    reader = Reader().starts(setting(P, 5.0), Setting(ip="::1", key=RATE, value=2.0), Setting(user="<default>", key=C))
+
+    assert reader.state.changes() == [
+        (Change(ALICE, rule(**{P: 5.0})), 0),
+        (Change(Entity(ip="::1"), rule(**{RATE: 2.0})), 1),
+    ]
+    assert reader.state.next_offset == 3
+    reader.takes(setting(C, 6.0), setting(P, None), first=3)
+    assert reader.state.changes() == [(Change(ALICE, rule(**{C: 6.0})), 4)]
+    reader.takes(setting(C, None), first=5)
+    assert reader.state.changes() == [(Change(ALICE, None), 5)]
+    assert reader.state.entities == 1
+
+
+def test_a_rule_of_a_publisher_holds_as_a_whole_and_tells_where_it_is() -> None:
+    reader = Reader().starts(setting(P, 5.0), Rule(user="alice", limits={C: 7.0}))
+    reader.settles()
+    assert reader.told == {ALICE: rule(**{C: 7.0})}
+    assert reader.state.sources == {ALICE: "kafka://k:9092/store@1"}
+
+    reader.takes(Rule(user="alice"), first=2)
+    reader.settles()
+    assert reader.told == {ALICE: rule(**{P: 5.0})}
+    assert reader.state.sources == {}
+
+
+def test_shares_are_passed_over_and_that_is_said_once() -> None:
+    share = Share(proxy="p1", user="alice", limits={P: 1.0})
+    reader = Reader().starts(share, share, News(published_ms=1, lease_ms=1_000))
+
+    assert reader.settles() == []
+    assert reader.said() == ["has shares of proxies, which hold with quotas_from alone: they are passed over"]
+
+
+def test_what_was_known_last_holds_until_the_topic_is_read() -> None:
+    reader = Reader()
+    reader.state.know({ALICE: rule(**{P: 1.0, C: 2.0}), Entity("bob"): rule(**{P: 3.0})})
+    assert len(reader.settles()) == 2
+
+    reader.starts(setting(P, 9.0), garbage(b'{"user":"alice","key":"consumer_byte_rate"}'))
+
+    # The garbage's key is as it was understood last.
+    assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
+
+
+def test_a_topic_that_is_read_anew_changes_nothing_before_its_end() -> None:
+    reader = Reader().starts(setting(P, 1.0), setting(C, 2.0))
+    reader.settles()
+
+    reader.state.begin()
+    reader.takes(setting(P, 7.0), first=5)
+    assert reader.settles() == []
+    assert reader.state.next_offset == 2
+    reader.state.end_reached(next_offset=6)
+
+    assert reader.settles() == [Change(ALICE, rule(**{P: 7.0}))]
+    assert reader.said() == []
+
+
+def test_a_topic_that_is_made_anew_is_said_to_be_and_that_all_is_gone() -> None:
+    reader = Reader().starts(setting(P, 1.0), setting(P, 2.0))
+    reader.settles()
+
+    reader.starts()
+
+    assert reader.settles() == [Change(ALICE, None)]
+    assert reader.said() == [
+        "was made anew: it ends at offset 0, and was read up to 2 before",
+        "has no quotas any more; those of 1 entity that were known are taken back",
+    ]
+
+
+def test_what_could_not_be_put_in_force_is_told_again() -> None:
+    reader = Reader().starts(setting(P, 1.0))
+    told = reader.state.changes()
+
+    reader.state.take_back(told)
+
+    assert reader.state.changes() == told
+    assert reader.state.changes() == []
+
+
+def test_garbage_is_counted_said_once_a_key_and_changes_nothing() -> None:
+    reader = Reader().starts(setting(P, 1.0), garbage(), garbage(), garbage(b"?"))
+
+    reader.settles()
+
+    assert reader.told == {ALICE: rule(**{P: 1.0})}
+    assert reader.state.not_understood == 3
+    assert [text.partition(":")[0] for text in reader.said()] == [
+        "offset 1 was not understood",
+        "offset 3 was not understood",
+    ]
+
+
+def test_whether_what_was_written_was_understood_is_known() -> None:
+    reader = Reader().starts(setting(P, 1.0))
+    # Two, of which the second is not understood, and one that another deletes right behind.
+    reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
+    assert not reader.state.has(2, offset=1)
+    assert reader.state.has(1, offset=1)
+    assert reader.state.has(1, offset=3)
+
+    # Read anew, too, where others came behind and compaction has left nothing of it.
+    reader.state.begin()
+    reader.takes(garbage(), setting(C, None), first=2)
+    reader.state.end_reached(next_offset=9)
+    assert not reader.state.has(2, offset=1)
+    assert reader.state.has(4, offset=3)
+
+    # Another topic of the same name.
+    reader.starts(setting(P, 1.0), setting(P, 2.0), setting(P, 3.0))
+    assert reader.state.has(3, offset=0)
+
+
+def test_entities_for_which_there_is_no_room_were_not_understood() -> None:
+    reader = Reader().starts(*(setting(P, 1.0, f"u{number}") for number in range(5)))
+    assert reader.state.has(4, offset=0)
+    assert not reader.state.has(1, offset=4)
+
+
+def test_a_topic_without_end_is_held_to_a_number_of_entities() -> None:
+    reader = Reader().starts(*(setting(P, 1.0, user=f"u{number}") for number in range(6)))
+
+    assert len(reader.settles()) == 4
+    assert reader.said() == ["has more than 4 entities: those above it are passed over, from offset 4 on"]
+    assert reader.state.not_understood == 2
+
+
+# -- against an oracle: two writers, any interleaving --
+
+USERS = st.sampled_from(["a", DEFAULT])
+OPS = st.dictionaries(st.sampled_from([P, C]), st.sampled_from([None, 1.0, 2.0]), min_size=1)
+FOREIGN = st.one_of(
+    st.builds(lambda user, limits: Rule(user=user, limits=limits), USERS, st.sampled_from([{}, {P: 5.0}])),
+    st.sampled_from([garbage(b'{"user":"a","key":"producer_byte_rate"}'), garbage(b'{"user":"a"}'), garbage(b"?")]),
+    st.just(garbage(b'{"user":"a","key":"terms"}')),
+)
+
+
+def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
+    """What the documentation says, reckoned from the whole log: of each key the last that was understood.
+
+    Terms never are here: where there are any none of the settings hold.
+    """
+    last: dict[tuple[Entity, str], object] = {}
+    for record in log:
+        if isinstance(record, Setting):
+            last[Entity(record.user, record.client_id, record.ip), record.key] = record.value
+        elif isinstance(record, Rule):
+            last[Entity(record.user, record.client_id, record.ip), ""] = record.limits
+        elif isinstance(record, RecordFault) and isinstance(record.about, Setting) and record.about.key == TERMS:
+            about = Entity(record.about.user, record.about.client_id, record.about.ip)
+            last[about, TERMS] = last.get((about, TERMS)) or record
+    found: dict[Entity, Mapping[str, float]] = {}
+    for (entity, key), value in last.items():
+        if key in (P, C) and value is not None and not last.get((entity, "")) and not last.get((entity, TERMS)):
+            found[entity] = {**found.get(entity, {}), key: value}  # type: ignore[dict-item]
+        elif not key and value:
+            found[entity] = value  # type: ignore[assignment]
+    return {entity: StoredRule(limits=limits) for entity, limits in found.items()}
+
+
+def key_of(record: Record) -> object:
+    return encode(record)[0] if not isinstance(record, RecordFault) else record.key.strip("'").encode()
+
+
+def says_something(record: Record) -> bool:
+    return isinstance(record, RecordFault) or encode(record)[1] is not None
+
+
+def compacted(log: list[tuple[int, Record]]) -> list[tuple[int, Record]]:
+    last = {key_of(record): (offset, record) for offset, record in log}
+    return sorted((one for one in last.values() if says_something(one[1])), key=lambda one: one[0])
+
+
+class Fleet:
+    """Two proxies that write and read one log, each at its own pace."""
+
+    def __init__(self) -> None:
+        self.log: list[Record] = []
+        self.proxies = [Reader().starts(), Reader().starts()]
+        self.read = [0, 0]
+
+    def alter(self, proxy: int, user: str, ops: Mapping[str, float | None], *, lag: int) -> None:
+        """Decide on what the proxy knows; ``lag`` records are read between that and the writing."""
+        entity, state = Entity(user=user), self.proxies[proxy].state
+        before = dict(state.in_force)
+        old = before[entity].limits if entity in before else {}
+        new = {key: value for key, value in {**old, **ops}.items() if value is not None}
+        self.fetch(proxy, lag)
+        self.log += settings_of([Change(entity, StoredRule(limits=new) if new else None)], before)
+
+    def fetch(self, proxy: int, count: int) -> None:
+        first = self.read[proxy]
+        some = self.log[first : first + count]
+        self.proxies[proxy].takes(*some, first=first)
+        self.read[proxy] += len(some)
+        self.proxies[proxy].settles(1)
+        assert self.proxies[proxy].told == expected(self.log[: self.read[proxy]])
+
+    def read_anew(self, proxy: int, *, is_compacted: bool) -> None:
+        """After it was cut off; of what it has read before compaction may have left less."""
+        known = list(enumerate(self.log[: self.read[proxy]]))
+        rest = list(enumerate(self.log))[len(known) :]
+        state = self.proxies[proxy].state
+        state.begin()
+        records = (compacted(known) if is_compacted else known) + rest
+        state.take([Seen(offset, 0, record) for offset, record in records], next_offset=len(self.log))
+        state.end_reached(next_offset=len(self.log))
+        self.read[proxy] = len(self.log)
+        self.proxies[proxy].settles(1)
+        assert self.proxies[proxy].told == expected(self.log)
+
+
+STEPS = st.one_of(
+    st.builds(
+        lambda proxy, user, ops, lag: lambda fleet: fleet.alter(proxy, user, ops, lag=lag),
+        st.integers(0, 1), USERS, OPS, st.integers(0, 4),
+    ),
+    st.builds(lambda proxy, count: lambda fleet: fleet.fetch(proxy, count), st.integers(0, 1), st.integers(1, 5)),
+    st.builds(
+        lambda proxy, how: lambda fleet: fleet.read_anew(proxy, is_compacted=how), st.integers(0, 1), st.booleans()
+    ),
+    st.builds(lambda record: lambda fleet: fleet.log.append(record), FOREIGN),
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.lists(STEPS, max_size=40))
+def test_all_who_have_read_the_topic_have_the_same_in_force(steps: list[Callable[[Fleet], None]]) -> None:
+    fleet = Fleet()
+    for step in steps:
+        step(fleet)
+    for proxy in (0, 1):
+        fleet.fetch(proxy, len(fleet.log))
+    late = Reader()
+    log = compacted(list(enumerate(fleet.log)))
+    late.state.begin()
+    late.state.take([Seen(offset, 0, record) for offset, record in log], next_offset=len(fleet.log))
+    late.state.end_reached(next_offset=len(fleet.log))
+    late.settles()
+
+    assert fleet.proxies[0].told == fleet.proxies[1].told == expected(fleet.log)
+    assert late.told == expected(record for _, record in log)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([P, C, RATE]), st.sampled_from([None, 1.0, 2.0]))))
+def test_of_two_who_change_other_keys_of_one_entity_neither_undoes_the_other(
+    changes: list[tuple[int, str, float | None]],
+) -> None:
+    """Neither has read the other's; each has its own keys."""
+    log: list[Record] = []
+    own: list[dict[str, float]] = [{}, {}]
+    for proxy, key, value in changes:
+        before = own[proxy]
+        after = {**before, f"{key}-{proxy}": value}
+        own[proxy] = {key: value for key, value in after.items() if value is not None}
+        rules = [{ALICE: StoredRule(limits=limits)} if limits else {} for limits in (before, own[proxy])]
+        log += settings_of([Change(ALICE, rules[1].get(ALICE))], rules[0])
+    reader = Reader().starts(*log)
+    reader.settles()
+
+    wanted = own[0] | own[1]
+    assert reader.told == ({ALICE: StoredRule(limits=wanted)} if wanted else {})
+
+
+# -- terms --
+
+TERMS_OF_ALICE = Terms(expires_ms=1_900_000_000_000)
+
+
+def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
+    before, after = rule(**{P: 5.0}), StoredRule(limits={P: 5.0}, terms=TERMS_OF_ALICE)
+    written = settings_of([Change(ALICE, after)], {ALICE: before})
+    assert written == (Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)),)
+
+    reader = Reader().starts(setting(P, 5.0), *written)
+    reader.settles()
+    assert reader.told == {ALICE: after}
+    again = Reader()
+    again.state.know(reader.told)
+    again.settles()
+    assert again.told == reader.told
+
+    gone = settings_of([Change(ALICE, None)], {ALICE: after})
+    assert [one.key for one in gone] == [P, TERMS]
+    reader.takes(*gone, first=2)
+    assert reader.settles() == [Change(ALICE, None)]
+
+
+def test_terms_that_were_left_without_limits_are_not_those_of_the_next_rule() -> None:
+    before, after = rule(**{P: 1.0}), StoredRule(limits={P: 1.0}, terms=TERMS_OF_ALICE)
+    # Decided on the same rule at two proxies: that it goes, and that it has terms.
+    gone, expiring = (settings_of([Change(ALICE, one)], {ALICE: before}) for one in (None, after))
+    reader = Reader().starts(setting(P, 1.0), *gone, *expiring)
+    reader.settles()
+    assert reader.told == {}
+
+    left = reader.state.left_terms([ALICE, Entity("bob")])
+    written = settings_of([Change(ALICE, rule(**{P: 5.0})), Change(Entity("bob"), rule(**{P: 6.0}))], {}, left)
+    assert [(one.user, one.key) for one in written] == [("alice", P), ("alice", TERMS), ("bob", P)]
+    reader.takes(*written, first=9)
+    reader.settles()
+    assert reader.told == {ALICE: rule(**{P: 5.0}), Entity("bob"): rule(**{P: 6.0})}
+    assert reader.state.left_terms([ALICE]) == set()
+
+
+def test_of_two_who_begin_a_rule_at_once_the_terms_hold_whoever_is_first() -> None:
+    """As if who says nothing of terms had come behind: else a limit would be enforced that is only to be observed."""
+    observed = Terms(enforcement=Enforcement.OBSERVE)
+    with_terms, without = (
+        settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
+    )
+
+    for log in ((*with_terms, *without), (*without, *with_terms)):
+        reader = Reader().starts(*log)
+        reader.settles()
+        assert reader.told == {ALICE: StoredRule(limits={C: 9.0, P: 1.0}, terms=observed)}
+
+
+def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
+    """On the disk of what was known last there are floats in the place of its numbers."""
+    given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
+    reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
+    reader.settles()
+    terms = reader.told[ALICE].terms
+    assert terms.schedule is not None
+    assert read_terms(written_terms(terms)) == terms
+
+
+def test_without_its_terms_no_limit_holds_and_none_can_be_altered() -> None:
+    """Of a later version, or in a time zone that is not known here: what they exempt would be limited."""
+    unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
+    for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
+        reader = Reader().starts(*first)
+
+        assert reader.settles() == []
+        assert list(reader.state.sources) == [ALICE]
+        (said,) = reader.said()
+        assert said.endswith("; none of the limits that were set for this entity hold here")
+
+        reader.takes(setting(C, 6.0), first=2)
+        assert reader.settles() == []
+        reader.takes(Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)), first=3)
+        reader.settles()
+        assert reader.told == {ALICE: StoredRule(limits={P: 5.0, C: 6.0}, terms=TERMS_OF_ALICE)}
+        assert reader.state.sources == {}
+
+
+def test_whoever_reads_the_topic_anew_knows_of_terms_that_it_did_not_understand() -> None:
+    unknown = garbage(b'{"user":"alice","key":"terms"}')
+    reader = Reader().starts(setting(P, 5.0))
+    reader.settles()
+    reader.starts(setting(P, 5.0), unknown)
+    assert reader.settles() == [Change(ALICE, None)]
+
+    reader.starts(setting(P, 5.0), unknown, Setting(user="alice", key=TERMS))
+    assert reader.settles() == [Change(ALICE, rule(**{P: 5.0}))]
+
+
+@pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
+def test_whatever_terms_say_the_rest_of_the_topic_is_read(value: object) -> None:
+    """A record that cannot be written again, such as with half of a pair of surrogates, can be read."""
+    reader = Reader().starts()
+    for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
+        key, text = b'{"user":"alice","key":"terms"}', json.dumps({"value": inner}).encode()
+        reader.takes(decode(key, text), setting(P, 5.0, "bob"), first=2 * offset)
+    reader.settles()
+
+    assert reader.told == {Entity("bob"): rule(**{P: 5.0})}
+    assert reader.state.not_understood == 3
+    assert all(notice.encode() for notice in reader.said())
+
+
+def test_terms_that_are_none_leave_those_before() -> None:
+    reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)))
+    bad: list[Mapping[str, object]] = [{"expires": 7}, {"news": 1}, {"schedule": {"otherwise": {RATE: 1}}}]
+    for offset, value in enumerate(bad, start=2):
+        reader.takes(Setting(user="alice", key=TERMS, value=value), first=offset)
+    reader.takes(Setting(ip="::1", key=TERMS, value={"enforcement": "observe"}), first=5)
+    reader.settles()
+
+    assert reader.told == {ALICE: StoredRule(limits={P: 5.0}, terms=TERMS_OF_ALICE)}
+    assert reader.state.not_understood == 4
+    assert "expires" in reader.said()[0]

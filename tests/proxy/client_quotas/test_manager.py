@@ -1,0 +1,612 @@
+"""Administrators' requests on the loop: kept on the disk, in force, and only then answered."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.protocol.client_quotas import (
+    Alteration,
+    Altered,
+    AlterRequest,
+    Described,
+    DescribeRequest,
+    DescribeResponse,
+    EntityParts,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequest
+from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
+from kafka_quota_proxy.proxy.client_quotas.formats import json_codec as json_form
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaDesk
+from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.client_quotas.storage import store_directory as directory
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from tests.support.stub_broker import eventually, on_uvloop
+
+ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
+P, RATE = "producer_byte_rate", "connection_creation_rate"
+ALICE: EntityParts = (("user", "alice"),)
+EVERYTHING = DescribeRequest(1, 9, (), False)
+
+
+class Client:
+    """Somebody who waits."""
+
+    def __init__(self) -> None:
+        self.has_turn = asyncio.Event()
+
+    def take_turn(self) -> None:
+        self.has_turn.set()
+
+
+def written(request: QuotaRequest) -> bytes:
+    if isinstance(request, DescribeRequest):
+        return write_describe_request(request, client_id="admin")
+    return write_alter_request(request, client_id="admin")
+
+
+class Bed:
+    """A desk, and what it told of changes."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self.changes: list[tuple[RuleChanges, IpChanges]] = []
+        self.desk = QuotaDesk(config, on_changes=lambda *told: self.changes.append(told))
+
+    async def ask(self, request: QuotaRequest) -> bytes:
+        client = Client()
+        ticket = self.desk.submit(written(request), ADMIN, client)
+        await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
+        assert ticket.answer is not None
+        return ticket.answer
+
+    async def set(
+        self, entity: EntityParts, limits: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> list[Altered]:
+        ops = tuple(Op(*limit) for limit in limits.items())
+        request = AlterRequest(1, 7, (Alteration(entity, ops),), validate_only)
+        return list(read_alter_response(await self.ask(request), 1).results)
+
+    async def told(self, request: DescribeRequest = EVERYTHING) -> DescribeResponse:
+        return read_describe_response(await self.ask(request), request.api_version)
+
+
+@asynccontextmanager
+async def bed(
+    path: Path | None, *quotas: QuotaRule, ips: tuple[IpRule, ...] = (), store: Store | None = None
+) -> AsyncIterator[Bed]:
+    if path is not None and store is None:
+        store = Store(directory=str(path))
+    config = ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store)
+    a_bed = Bed(config)
+    await a_bed.desk.read()
+    a_bed.desk.follow_file(config)
+    running = asyncio.get_running_loop().create_task(a_bed.desk.run())
+    try:
+        yield a_bed
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await a_bed.desk.stop()
+
+
+@on_uvloop
+async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+
+        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=str(tmp_path))
+        assert one.changes == [({("alice", None): rule}, {})]
+        assert one.desk.quotas == (rule,)
+        assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
+    async with bed(tmp_path) as again:
+        assert again.desk.quotas == (rule,)
+        assert await again.set(ALICE, {P: None}) == [Altered(0, None, ALICE)]
+        assert again.changes == [({("alice", None): None}, {})]
+        assert (await again.told()).entries == ()
+    async with bed(tmp_path) as last:
+        assert last.desk.quotas == ()
+
+
+@on_uvloop
+async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        await one.ask(AlterRequest(1, 7, some, False))
+    turns, put = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    change = InForce.change
+
+    def counted(in_force: InForce, changes: Sequence[Change], addresses: Addresses, *, now_ms: int) -> Changes:
+        put.append(turns)
+        return change(in_force, changes, addresses, now_ms=now_ms)
+
+    monkeypatch.setattr(InForce, "change", counted)
+    ticking = asyncio.ensure_future(tick())
+    async with bed(tmp_path) as again:
+        assert len(again.desk.quotas) == 1_000
+    ticking.cancel()
+    assert len(put) == len(set(put)) == 4
+
+
+@on_uvloop
+async def test_of_a_large_request_the_log_names_the_first_and_counts_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line for each would hold the loop."""
+    caplog.set_level(logging.INFO)
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        for some in (many[:10], many):
+            await one.ask(AlterRequest(1, 7, some, False))
+
+    said = [text for text in caplog.messages if text.startswith("admin set ")]
+    named = [f"admin set the quotas of user {number}: {P}=1.0" for number in range(20)]
+    assert said == [*named, "admin set those of 980 others"]
+
+
+@on_uvloop
+async def test_what_is_only_validated_or_refused_changes_nothing(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]
+        assert await one.set(ALICE, {"bad": 5.0}) == [Altered(42, "Invalid configuration key bad", ALICE)]
+
+        assert one.changes == []
+        assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_rules_of_the_file_are_told_and_not_changed(tmp_path: Path) -> None:
+    filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")
+    async with bed(tmp_path, filed) as one:
+        (result,) = await one.set(ALICE, {P: 5.0})
+
+        assert result == Altered(44, "The quotas of user alice are set in f.yaml:7; change them there", ALICE)
+        assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
+        assert one.desk.quotas == (filed,)
+        one.desk.follow_file(ProxyConfig(listeners=()))
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+
+
+@on_uvloop
+async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
+    here: EntityParts = (("ip", "localhost"),)
+    nowhere: EntityParts = (("ip", "no such host"),)
+    async with bed(tmp_path) as one:
+        assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
+        (ips,) = [ips for _, ips in one.changes]
+        assert ips["127.0.0.1"] == IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
+        assert "127.0.0.1" in [rule.ip for rule in one.desk.ip_quotas]
+        assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
+            42, "no such host is not a valid IP or resolvable host.",
+        )  # fmt: skip
+    async with bed(tmp_path) as again:
+        assert "127.0.0.1" in [rule.ip for rule in again.desk.ip_quotas]
+
+
+@on_uvloop
+async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
+
+    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
+        return {host: known[host] for host in hosts if host in known}
+
+    monkeypatch.setattr(Lookups, "find", look)
+    monkeypatch.setattr(hosts, "FIRST_DELAY_MS", 1)
+    async with bed(tmp_path) as one:
+        many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
+        await one.ask(AlterRequest(1, 7, many, False))
+        assert len(one.desk.ip_quotas) == 150
+    away = known.pop("host-7")
+    async with bed(tmp_path) as again:
+        assert len(again.desk.ip_quotas) == 149
+        known["host-7"] = away
+        await eventually(lambda: bool(again.changes))
+
+        rule = IpRule(ip=away[0], connection_creation_rate=5.0, source=str(tmp_path))
+        assert again.changes == [({}, {away[0]: rule})]
+        assert rule in again.desk.ip_quotas
+
+
+@on_uvloop
+async def test_without_a_store_rules_are_told_and_not_changed() -> None:
+    async with bed(None, QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")) as one:
+        assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
+        (result,) = await one.set((("user", "bob"),), {P: 5.0})
+        assert result[:2] == (44, "No quota can be changed here: there is no store for them")
+
+
+def fails_for(path: Path, write: Callable[[int, bytes], int]) -> Callable[[int, bytes], int]:
+    """Return a write that finds no room for a change, though there is some for what is written anew."""
+
+    def maybe(descriptor: int, data: bytes) -> int:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if name.parent == path and name.suffix == ".journal":
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data)
+
+    return maybe
+
+
+@on_uvloop
+async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store, audit_log = Store(directory=str(tmp_path), audit_log=str(tmp_path / "audit.jsonl")), tmp_path / "audit.jsonl"
+    async with bed(None, store=store) as one:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", fails_for(tmp_path, os.write))
+            (result,) = await one.set(ALICE, {P: 4.0})
+        assert result[:2] == (56, "The quotas cannot be kept: No space left on device")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fails)
+            (result,) = await one.set(ALICE, {P: 5.0})
+            (anew,) = await one.set(ALICE, {P: 5.0})
+        told = "The quotas cannot be kept: No space left on device"
+        assert result[:2] == (56, f"{told}; after a restart the change may be in force all the same")
+        assert anew[:2] == (56, told)
+        assert "no quota was changed" in caplog.text
+        assert (one.changes, one.desk.quotas) == ([], ())
+
+        assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
+    lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+    # The second refusal in a second is summed up.
+    assert {(line["result"], "since" in line) for line in lines} == {
+        ("refused", False),
+        ("unknown", False),
+        ("applied", False),
+        ("refused", True),
+    }
+    async with bed(tmp_path) as again:
+        assert [rule.producer_byte_rate for rule in again.desk.quotas] == [6.0]
+
+
+@on_uvloop
+async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        limits = [float(number) for number in range(1, 21)]
+        _, told = await asyncio.gather(
+            asyncio.gather(*(one.set(ALICE, {P: limit}) for limit in limits)),
+            one.told(),
+        )
+        assert told.entries == (Described(ALICE, ((P, 20.0),)),)
+        rules = [rules["alice", None] for rules, _ in one.changes]
+        assert [rule and rule.producer_byte_rate for rule in rules] == limits
+
+
+@on_uvloop
+async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> None:
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
+    async with bed(tmp_path) as one:
+        await one.ask(AlterRequest(1, 7, many, False))
+
+        assert [len(rules) for rules, _ in one.changes] == [250, 250, 250, 250]
+        assert len(one.desk.quotas) == 1_000
+
+
+@on_uvloop
+async def test_a_journal_that_is_long_becomes_a_snapshot_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "_LEAST_JOURNAL_BYTES", 2_000)
+    async with bed(tmp_path) as one:
+        for number in range(60):
+            await one.set((("user", str(number)),), {P: 1.0})
+        await eventually(lambda: any(name.endswith(".snapshot") for name in os.listdir(tmp_path)))  # noqa: PTH208
+    async with bed(tmp_path) as again:
+        assert len(again.desk.quotas) == 60
+
+
+@on_uvloop
+async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
+    async with bed(tmp_path):
+        other = Bed(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path))))
+        with pytest.raises(OSError, match="another process"):
+            await other.desk.read()
+        await other.desk.stop()
+
+
+@on_uvloop
+async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
+    async with bed(None) as one:
+        client = Client()
+        ticket = one.desk.submit(written(EVERYTHING)[:-1], ADMIN, client)
+        await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
+        assert isinstance(ticket.error, ProtocolError)
+        assert ticket.answer is None
+        assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
+        tickets = [one.desk.submit(written(alice), ADMIN, Client()) for _ in range(3)]
+        for ticket in tickets:
+            assert ticket is not None
+            ticket.drop()
+
+        assert (await one.told()).entries == ()
+
+
+@on_uvloop
+async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
+    desk = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    large = bytes(4 * 1024 * 1024)
+
+    tickets = [desk.submit(large, ADMIN, Client()) for _ in range(6)]
+    assert [ticket is not None for ticket in tickets] == [True] * 4 + [False] * 2
+    assert tickets[1] is not None
+    tickets[1].drop()
+    assert desk.submit(large, ADMIN, Client()) is not None
+    assert desk.submit(large, ADMIN, Client()) is None
+
+    many = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    small = [many.submit(b"small", ADMIN, Client()) for _ in range(1_001)]
+    assert small[999] is not None
+    assert small[1_000] is None
+    small[999].drop()
+    assert many.submit(b"small", ADMIN, Client()) is not None
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with bed(None, QuotaRule(user="u" * 40_000, producer_byte_rate=1.0, source="f.yaml:7")) as one:
+        old = DescribeRequest(0, 9, (), False)
+        told = await one.told(old)
+        assert told[1:] == (-1, "The server experienced an unexpected error when processing the request.", None)
+        assert "could not be answered" in caplog.text
+        one.desk.follow_file(ProxyConfig(listeners=()))
+        assert (await one.told(old)).entries == ()
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    async with bed(None, store=Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))) as one:
+
+        def fails(*_: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk, "_on_changes", fails)
+            assert (await one.set(ALICE, {P: 5.0}))[0].error_code == -1
+        (line,) = audit_log.read_text().splitlines()
+        assert (json.loads(line)["result"], json.loads(line)["new"]) == ("unknown", {P: 5.0})
+        bob: EntityParts = (("user", "bob"),)
+        assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
+        # What was kept, and could not be put in force then, is with the next.
+        assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_path: Path) -> None:
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(600))
+    async with bed(tmp_path) as one:
+
+        def fails(*_: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk, "_on_changes", fails)
+            told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
+        assert {result.error_code for result in told.results} == {-1}
+        # Of which a snapshot is made.
+        assert one.desk.entities == 600
+        await one.set(ALICE, {P: 5.0})
+        assert len(one.changes[-1][0]) == 601
+
+
+@on_uvloop
+async def test_an_owner_that_fails_ends_nothing() -> None:
+    class Faulty:
+        def take_turn(self) -> None:
+            raise ValueError("a fault")
+
+    heard: list[object] = []
+    async with bed(None) as one:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
+        one.desk.submit(written(EVERYTHING), ADMIN, Faulty())
+        assert (await one.told()).entries == ()
+    assert [str(fault) for fault in heard] == ["a fault"]
+
+
+@on_uvloop
+async def test_every_attempt_is_audited_in_the_order_of_the_desk(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    filed = QuotaRule(user="bob", producer_byte_rate=1.0, source="f.yaml:7")
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
+    async with bed(None, filed, store=store) as one:
+        await one.set(ALICE, {P: 5.0})
+        await one.set(ALICE, {P: None}, validate_only=True)
+        await one.set((("user", "bob"),), {P: 5.0})
+        await one.told()
+        lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+        ledger = one.desk.ledger
+
+    about = {"principal": "admin", "client_id": "adminclient-1", "address": "10.0.0.5", "listener": "clients"}
+    assert all(line.items() >= about.items() for line in lines)
+    said = [(line["entity"], line["asked"], line["old"], line["new"], line["result"]) for line in lines]
+    alice, bob = {"user": "alice"}, {"user": "bob"}
+    assert said == [
+        (alice, {P: 5.0}, None, {P: 5.0}, "applied"),
+        (alice, {P: None}, {P: 5.0}, None, "validated"),
+        (bob, {P: 5.0}, {P: 1.0}, {P: 1.0}, "refused"),
+    ]
+    assert lines[2]["error"]["message"] == "The quotas of user bob are set in f.yaml:7; change them there"
+    assert ledger is not None
+    assert ledger.counts == {"applied": 1, "validated": 1, "refused": 1}
+
+
+@on_uvloop
+async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
+    async with bed(None, store=store) as one:
+
+        def is_full(*_: object) -> int:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(AuditFile, "_write", is_full)
+
+        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [5.0]
+        assert one.desk.ledger is not None
+        assert one.desk.ledger.lost == 1
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
+    async with bed(None, store=store) as one:
+
+        def fails(*_: object, **__: object) -> None:
+            raise ValueError("a fault")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(one.desk.ledger, "write", fails)
+            assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
+            client = Client()
+            alteration = Alteration(ALICE, (Op(P, 6.0),))
+            ticket = one.desk.submit_changes(json_form.Changes((alteration,), {}, is_dry_run=False), ADMIN, client)
+            await asyncio.wait_for(client.has_turn.wait(), 20)
+        assert ticket is not None
+        assert ticket.altered is not None
+        assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
+        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [6.0]
+    assert caplog.text.count("a change of admin is not in the books") == 2
+
+
+@on_uvloop
+async def test_where_the_audit_log_cannot_be_opened_nobody_is_served(tmp_path: Path) -> None:
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "none" / "audit.jsonl"))
+    with pytest.raises(OSError, match="audit_log"):
+        async with bed(None, store=store):
+            pass
+
+
+@on_uvloop
+async def test_above_the_limit_changes_are_refused_as_kafka_refuses_and_told_when_to_come(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1, audit_log=str(audit_log))
+    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(3))
+    async with bed(None, store=store) as one:
+        first = read_alter_response(await one.ask(AlterRequest(1, 7, some, False)), 1)
+        other = (Alteration(ALICE, (Op(P, 1.0),)), Alteration((("user", "0"),), (Op(P, 2.0),)))
+        second = read_alter_response(await one.ask(AlterRequest(1, 7, other, False)), 1)
+        told = await one.told()
+    last = json.loads(audit_log.read_text().splitlines()[-1])
+
+    # One may be saved up; three pass whole, and two of them are owed.
+    assert {result.error_code for result in first.results} == {0}
+    assert [result.error_code for result in second.results] == [89, 89]
+    assert 0 < second.throttle_time_ms <= 20_000
+    message = f"Too many quotas are changed (store.changes_per_second); come again in {second.throttle_time_ms} ms"
+    assert second.results[0].error_message == message
+    assert told.entries is not None
+    assert len(told.entries) == 3
+    assert (last["entities"], last["error"]["name"]) == (2, "THROTTLING_QUOTA_EXCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("op", "is_dry_run"),
+    [(Op(P, None), False), (Op(P, 1.0), True), (Op("bad", 1.0), False)],
+    ids=["no-op", "dry run", "refusal"],
+)
+@on_uvloop
+async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: Op, is_dry_run: bool) -> None:
+    """Who asks for the same again and again is an automaton gone wild, too."""
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=0.3)
+    two = tuple(Alteration((("user", str(each)),), (op,)) for each in range(2))
+    async with bed(None, store=store) as one:
+        request = AlterRequest(1, 7, two, is_dry_run)
+        answers = [read_alter_response(await one.ask(request), 1) for _ in range(5)]
+
+    # Three may be saved up, and one goes below.
+    assert [answer.results[0].error_code == 89 for answer in answers] == [False] * 4 + [True]
+    assert answers[-1].throttle_time_ms > 0
+
+
+@on_uvloop
+async def test_who_is_refused_and_refused_again_has_a_line_a_second_and_each_is_counted(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    store = Store(directory=str(tmp_path / "d"), changes_per_second=None, audit_log=str(audit_log))
+    bad = tuple(Alteration((("user", str(number)),), (Op("bad", 1.0),)) for number in range(100))
+
+    def said() -> list[int]:
+        return [json.loads(line).get("entities", 1) for line in audit_log.read_text().splitlines()]
+
+    async with bed(None, store=store) as one:
+        begun = perf_counter()
+        for _ in range(20):
+            await one.ask(AlterRequest(1, 7, bad, False))
+        most = 3 + int(perf_counter() - begun)
+        assert said()[0] == 1
+        # Nobody asks any more, and the rest is told all the same.
+        await eventually(lambda: sum(said()) == 2_000)
+        assert len(said()) <= most
+        ledger = one.desk.ledger
+    assert ledger is not None
+    assert (ledger.counts["refused"], ledger.lost) == (2_000, 0)
+
+
+@on_uvloop
+async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
+    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(3))
+    async with bed(None, store=store) as one:
+        await one.ask(AlterRequest(1, 7, some, False))
+        await one.ask(AlterRequest(1, 7, some, False))
+        await one.ask(AlterRequest(1, 7, (*some, Alteration(ALICE, (Op(P, 1.0),))), False))
+        await one.ask(AlterRequest(1, 7, some[:1], False))
+        ledger = one.desk.ledger
+    lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
+
+    said = [(line["result"], line.get("entities"), line.get("entity")) for line in lines[3:]]
+    assert said == [
+        ("unchanged", 3, None),
+        ("applied", None, {"user": "alice"}),
+        ("unchanged", 4, None),
+    ]
+    assert ledger is not None
+    assert ledger.counts == {"applied": 4, "unchanged": 7}

@@ -1,0 +1,227 @@
+"""Administrators' requests where quotas are kept in a topic: decided on what all have set, told when it holds."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
+from kafka_quota_proxy.config.quota_record import Rule, Setting
+from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
+from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import read_changes
+from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.client_quotas.test_manager import ADMIN, ALICE, RATE, Bed, Client, P
+from tests.proxy.client_quotas.test_manager import bed as kept
+from tests.support.stub_broker import eventually, on_uvloop
+from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
+    """A topic in place of that of the configuration."""
+    return made_up(monkeypatch)
+
+
+@asynccontextmanager
+async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_second: float = 100) -> AsyncIterator[Bed]:
+    store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log, changes_per_second=changes_per_second)
+    async with kept(None, *quotas, store=store) as one:
+        yield one
+
+
+@on_uvloop
+async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: other.desk.quotas)
+        assert other.desk.quotas == (QuotaRule(user="alice", producer_byte_rate=5.0, source=one.desk.quotas[0].source),)
+        assert other.changes == one.changes
+        assert (await other.told()).entries == (await one.told()).entries
+
+        # Nothing changes, nothing is written, and all that is in force was read before that was decided.
+        log.write(Setting(user="alice", key=P, value=6.0))
+        written = len(log.records)
+        assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
+        assert len(log.records) == written
+        assert other.desk.quotas[0].producer_byte_rate == 6.0
+
+
+@on_uvloop
+async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) -> None:
+    """In the thread that answers, rules must not change under whoever goes through them."""
+    async with bed() as one:
+        desk = one.desk
+        async with desk._using_rules:
+            log.write(Setting(user="alice", key=P, value=5.0))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            assert desk.quotas == ()
+        await eventually(lambda: desk.quotas)
+
+
+@on_uvloop
+async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_set(log: TopicLog) -> None:
+    log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
+    async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
+        assert {(rule.user, rule.producer_byte_rate) for rule in one.desk.quotas} == {("alice", 7.0), ("filed", 9.0)}
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
+        (refused,) = await one.set((("user", "filed"),), {P: 5.0})
+        assert str(refused.error_message).startswith("The quotas of user filed are set in f.yaml:7; change them there.")
+        assert len(log.records) == 2
+
+        log.write(Rule(user="alice"))
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+
+
+@on_uvloop
+async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rule_of_a_publisher(log: TopicLog) -> None:
+    bob, consumes = (("user", "bob"),), "consumer_byte_rate"
+    log.write(
+        Setting(user="alice", key=P, value=1.0),
+        Setting(user="alice", key=consumes, value=1.0),
+        Rule(user="bob", limits={consumes: 7.0}),
+    )
+    some = (QuotaRule(user=name, producer_byte_rate=9.0, source="f.yaml:7") for name in ("alice", "bob"))
+    async with bed(*some) as one:
+        listed = [(one.entity.user, one.shadowed_by) for one in one.desk.listed()]
+        assert listed == [("alice", None), ("bob", None), ("alice", "f.yaml:7")]
+        for entity, key in ((ALICE, P), (bob, consumes)):
+            assert [result.error_code for result in await one.set(entity, {key: None})] == [44]
+        assert len(log.records) == 3
+
+        assert (await one.set(ALICE, {consumes: None}))[0].error_code == 0
+        assert [told.values for told in (await one.told()).entries or ()] == [((P, 9.0),)] * 2
+        assert [dict(rule.rule.limits) for rule in one.desk.listed() if rule.shadowed_by] == [{P: 1.0}]
+
+
+@on_uvloop
+async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: TopicLog) -> None:
+    async with bed() as one:
+        await one.set(ALICE, {P: 5.0})
+        log.is_away = True
+        topic = one.desk.topic
+        assert topic is not None
+        await eventually(lambda: not topic.is_connected)
+
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert (refused.error_code, str(refused.error_message).partition(" while ")[0]) == (
+            56,
+            "No quota can be changed",
+        )
+        (refused,) = await one.set(ALICE, {P: 5.0}, validate_only=True)
+        assert refused.error_code == 56
+        assert len((await one.told()).entries or ()) == 1
+
+
+@on_uvloop
+async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refused(
+    log: TopicLog, tmp_path: Path
+) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    bob, carol = (("user", "bob"),), (("user", "carol"),)
+    some = ((ALICE, {P: 5.0}), (bob, {P: 1.0}), (carol, {"bad": 1.0}))
+    alterations = tuple(Alteration(entity, tuple(Op(*limit) for limit in limits.items())) for entity, limits in some)
+    async with bed(audit_log=str(audit_log)) as one:
+        await one.set(bob, {P: 1.0})
+        log.error = NotWrittenError("no answer in time", may_be_there=True)
+        answer = await one.ask(AlterRequest(1, 7, alterations, False))
+        await eventually(lambda: len(one.desk.quotas) == 2)
+        ledger = one.desk.ledger
+
+    told = [json.loads(line) for line in audit_log.read_text().splitlines()][1:]
+    by_user = {line["entity"]["user"]: line for line in told}
+    alice = by_user["alice"]
+    assert (alice["result"], alice["asked"], alice["old"], alice["new"]) == ("unknown", {P: 5.0}, None, {P: 5.0})
+    assert alice["error"]["name"] == "REQUEST_TIMED_OUT"
+    assert by_user["carol"]["result"] == "refused"
+    assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
+    assert ledger is not None
+    assert ledger.counts["unknown"] == 1
+
+
+async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
+    changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
+    client = Client()
+    ticket = one.desk.submit_changes(read_changes(json.dumps(changes).encode()), ADMIN, client)
+    await asyncio.wait_for(client.has_turn.wait(), 20)
+    assert ticket is not None
+    assert ticket.altered is not None
+    return ticket.altered
+
+
+@on_uvloop
+async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"shaping": "paced"}, {P: 5.0})
+        # Neither has looked before.
+        await set_terms(other, {"expires": "2999-01-01T00:00:00Z"})
+        await set_terms(one, {"enforcement": "observe"})
+        altered = await set_terms(other, {"shaping": None})
+
+    (outcome,) = altered.outcomes
+    assert outcome.new is not None
+    assert written_terms(outcome.new.terms) == {"enforcement": "observe", "expires": "2999-01-01T00:00:00Z"}
+
+
+@on_uvloop
+async def test_a_limit_of_a_rule_that_has_expired_is_set_anew_at_all_proxies(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
+        assert not one.desk.quotas
+        # Nothing else can be told by what Kafka's tools show and say.
+        assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
+        assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: one.desk.quotas)
+
+        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source="kafka:///store")
+        assert one.desk.quotas == other.desk.quotas == (rule,)
+    async with bed() as later:
+        assert later.desk.quotas == (rule,)
+
+
+@on_uvloop
+async def test_who_asks_too_often_does_not_have_the_topic_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def end_offset(writer: LogWriter) -> int:
+        nonlocal asked
+        asked += 1
+        return len(writer.log.records)
+
+    monkeypatch.setattr(LogWriter, "end_offset", end_offset)
+    async with bed(changes_per_second=0.1) as one:
+        codes = [(await one.set(ALICE, {P: 5.0}))[0].error_code for _ in range(4)]
+
+    assert codes == [0, 0, 89, 89]
+    assert asked == 2
+
+
+@on_uvloop
+async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> None:
+    async with bed() as one:
+        log.write(Setting(ip="localhost", key=RATE, value=5.0), Setting(ip="no.such.host.invalid", key=RATE, value=6.0))
+        await eventually(lambda: one.desk.ip_quotas)
+
+        assert {str(rule.ip) for rule in one.desk.ip_quotas} <= {"127.0.0.1", "::1"}
+        assert one.desk.unknown_hosts == 1
+
+
+@on_uvloop
+async def test_who_is_to_stop_does_not_wait_for_a_topic_that_is_away(log: TopicLog, tmp_path: Path) -> None:
+    log.is_away = True
+    one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
+    running = asyncio.ensure_future(one.run())
+    topic = one.quota_desk.topic
+    assert topic is not None
+    await eventually(lambda: topic.failures)
+
+    one.stop()
+
+    await asyncio.wait_for(running, 5)

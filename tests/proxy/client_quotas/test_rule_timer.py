@@ -1,0 +1,256 @@
+"""Rules follow the clock on the loop: each when it is due, none else, and also where the clock is set."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.terms import Terms, parse_instant_ms
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import QuotaTimer
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.server.test_quota_manager import ETL, P, answers, config_to, put
+from tests.support.frames import produce_request, produce_response
+from tests.support.stub_broker import client_of, eventually, on_uvloop, running, stub_broker
+
+START_MS = parse_instant_ms("2026-11-23T07:00:00Z")
+HOUR_MS = 3_600_000
+Told = tuple[RuleChanges, IpChanges]
+
+
+class Clock:
+    """A clock on a machine, which may be set."""
+
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Bed:
+    """A timer, what it told, and the clock that it goes by."""
+
+    def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
+        self.clock = Clock()
+        self.told: list[Told] = []
+        self.fails = 0
+        config = ProxyConfig(listeners=(), quotas=rules, ip_quotas=ips)
+        self.in_force = InForce(config, name="quotas.d", now_ms=self.clock())
+        self.timer = QuotaTimer(self.in_force, on_changes=self._take, wall_ms=self.clock)
+
+    def _take(self, rules: RuleChanges, ips: IpChanges) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise RuntimeError("no")
+        self.told.append((rules, ips))
+
+    async def at(self, now_ms: int) -> list[Told]:
+        """Set the clock, and return what is told then. Not waited for: a timer's wait is a second at most."""
+        self.clock.now_ms = now_ms
+        self.told.clear()
+        self.timer.wake()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return list(self.told)
+
+
+@asynccontextmanager
+async def followed(bed: Bed) -> AsyncIterator[Bed]:
+    task = asyncio.get_running_loop().create_task(bed.timer.run())
+    try:
+        yield bed
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def rule(user: str, **terms: object) -> QuotaRule:
+    return QuotaRule(user=user, producer_byte_rate=1.0, **terms)  # type: ignore[arg-type]
+
+
+OFFICE = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
+
+
+async def test_each_rule_is_told_when_it_is_due_and_no_other() -> None:
+    ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=START_MS, over_ms=4 * HOUR_MS, steps=4)
+    expiring, scheduled, ramped = (
+        rule("a", expires_ms=START_MS + HOUR_MS),
+        rule("b", schedule=OFFICE),
+        rule("c", ramp=ramp),
+    )
+    ip = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, expires_ms=START_MS + 2 * HOUR_MS)
+    async with followed(Bed(expiring, scheduled, ramped, rule("d"), ips=(ip,))) as bed:
+        assert await bed.at(START_MS + HOUR_MS - 1) == []
+
+        assert await bed.at(START_MS + HOUR_MS) == [
+            (
+                {("a", None): None, ("b", None): scheduled, ("c", None): replace(rule("c"), producer_byte_rate=4.0)},
+                {},
+            )
+        ]
+        assert await bed.at(START_MS + HOUR_MS) == []
+        assert await bed.at(START_MS + 2 * HOUR_MS) == [
+            ({("c", None): replace(rule("c"), producer_byte_rate=3.0)}, {"10.0.0.7": None})
+        ]
+
+
+async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
+    one = rule("a", expires_ms=START_MS + HOUR_MS)
+    async with followed(Bed(one)) as bed:
+        assert await bed.at(START_MS + 900 * HOUR_MS) == [({("a", None): None}, {})]
+        assert await bed.at(START_MS - 900 * HOUR_MS) == [({("a", None): one}, {})]
+
+
+async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> None:
+    assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).timer._wait_s() == 1.0
+    assert Bed(rule("a", expires_ms=START_MS + 250)).timer._wait_s() == 0.25
+    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # it would come back
+    assert Bed(rule("a")).timer._wait_s() is None
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_what_could_not_be_put_in_force_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S", 0.01)
+    async with followed(Bed(rule("a", expires_ms=START_MS + 5), rule("b", expires_ms=START_MS + 900))) as bed:
+        bed.fails = 1
+        await bed.at(START_MS + 5)
+
+        await eventually(lambda: bed.told)
+
+        # The other one too: which of them had come through is not known.
+        assert bed.told == [({("a", None): None, ("b", None): rule("b", expires_ms=START_MS + 900)}, {})]
+    assert "rules could not be put in force; it is tried again" in caplog.text
+
+
+async def test_of_a_wave_of_rules_the_log_has_a_few(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
+        told = await bed.at(START_MS + 5)
+
+    assert [len(rules) for rules, _ in told] == [250, 250, 100]
+    assert "by their time, the quotas of user u0 are now: none" in caplog.messages
+    assert caplog.messages[-1] == "and those of 590 others"
+    assert len(caplog.messages) == 11
+
+
+# -- at a server
+
+
+@on_uvloop
+async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connection(tmp_path: Path) -> None:
+    clock = Clock()
+    rule = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, expires_ms=START_MS + 20, source="f.yaml:3")
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path, rule), wall_ms=clock) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+        clock.now_ms += 20
+        await eventually(lambda: not server.quota_desk.quotas)
+        assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
+        # Its entity is the file's all the same.
+        assert await put(client, ETL, P, 2_000.0) == 44
+
+        # What is reloaded meanwhile has expired, too.
+        server.apply(config_to(broker, tmp_path, rule))
+        assert server.quota_desk.quotas == ()
+
+
+@on_uvloop
+async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) -> None:
+    clock = Clock(START_MS + HOUR_MS - 20)
+    later, over = rule("u", schedule=OFFICE), rule("v", expires_ms=START_MS)
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path, later, over)
+        assert Server(replace(config, store=None), wall_ms=clock).config.quotas == ()
+        async with running(config, wall_ms=clock) as server:
+            assert server.quota_desk.quotas == ()
+
+            clock.now_ms += 20
+
+            await eventually(lambda: server.quota_desk.quotas == (later,))
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@on_uvloop
+async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is_stored: bool) -> None:
+    clock = Clock()
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path)
+        async with running(config, wall_ms=clock) as server:
+            async with client_of(server) as client:
+                # Behind this the timer has nothing to wait for.
+                assert await put(client, ETL, P, 1_000.0) == 0
+
+            if is_stored:
+                stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
+                await server.quota_desk._hold((Change(StoreEntity(client_id="etl"), stored),))
+            else:
+                filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
+                server.apply(replace(config, quotas=(filed,)))
+            assert [one.producer_byte_rate for one in server.quota_desk.quotas] == [1.0]
+            clock.now_ms += 20
+
+            await eventually(lambda: server.quota_desk.quotas == ())
+
+
+@on_uvloop
+async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tmp_path: Path) -> None:
+    ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
+    store = StoreDirectory(tmp_path)
+    store.open()
+    stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
+    store.append((Change(StoreEntity(client_id="etl"), stored),))
+    store.close()
+    clock = Clock(START_MS + 990)
+    limits = [await _over_a_run(tmp_path, clock, more_ms) for more_ms in (10, 3_000, 5_000)]
+
+    assert limits == [(9_000.0, 8_000.0), (8_000.0, 5_000.0), (5_000.0, 1_000.0)]
+
+
+async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
+    """Start a proxy, let time pass, and stop it; return the limit of etl at the start and at the end."""
+    async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
+        ((_, quotas),) = server.quotas_by_name
+
+        def limit() -> float:
+            return quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000).limit
+
+        before = limit()
+        clock.now_ms += more_ms
+        await eventually(lambda: limit() != before)
+        after = limit()
+    return before, after
+
+
+@on_uvloop
+async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path: Path) -> None:
+    ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
+    store = StoreDirectory(tmp_path)
+    store.open()
+    store.append((Change(StoreEntity(client_id="etl"), StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))),))
+    store.close()
+    clock = Clock(START_MS + 4_000)
+    async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
+        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [5_000.0]
+        async with client_of(server) as client:
+            assert await put(client, ETL, P, 5_000.0) == 0
+        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [7_000.0]

@@ -1,0 +1,68 @@
+"""What a reader tells in its thread is heard on the loop, one thing after the other."""
+
+import asyncio
+import threading
+
+import pytest
+
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Hearing, Tell
+from tests.support.playbook import Playbook
+from tests.support.stub_broker import eventually
+
+
+async def test_the_reader_waits_until_the_loop_has_heard_of_one_thing_before_it_tells_the_next() -> None:
+    heard: list[tuple[str, Told]] = []
+    thread = threading.current_thread()
+    playbooks: list[Playbook] = []
+
+    async def hear(told: Told) -> None:
+        assert threading.current_thread() is thread
+        heard.append(("begins", told))
+        for _ in range(1_000):  # in which the next could begin, if it did not wait
+            await asyncio.sleep(0)
+        heard.append(("ends", told))
+
+    def reader(tell: Tell) -> Playbook:
+        playbooks.append(Playbook(tell, Began(), AtEnd()))
+        return playbooks[0]
+
+    hearing = Hearing(reader, hear)
+    hearing.start()
+    await eventually(lambda: len(heard) == 4)
+    await hearing.stop()
+
+    assert heard == [("begins", Began()), ("ends", Began()), ("begins", AtEnd()), ("ends", AtEnd())]
+    assert (playbooks[0].is_stopped, playbooks[0].errors) == (True, [])
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_a_reader_meets_what_goes_wrong_with_what_it_tells() -> None:
+    playbooks: list[Playbook] = []
+
+    async def hear(told: Told) -> None:
+        raise RuntimeError("a fault")
+
+    def reader(tell: Tell) -> Playbook:
+        playbooks.append(Playbook(tell, Began()))
+        return playbooks[0]
+
+    hearing = Hearing(reader, hear)
+    hearing.start()
+    await eventually(lambda: playbooks[0].errors)
+    await hearing.stop()
+
+    assert [str(error) for error in playbooks[0].errors] == ["a fault"]
+
+
+async def test_a_reader_that_outlives_the_loop_ends() -> None:
+    async def hear(told: Told) -> None:
+        raise AssertionError(told)
+
+    hearing = Hearing(Playbook, hear)
+    loop = asyncio.new_event_loop()
+    hearing._loop = loop
+    loop.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await hearing._tell(Began())

@@ -1,0 +1,553 @@
+"""The reader, with a cluster that is made up: what it asks, what it tells, and when. A real one: tests/end_to_end."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule
+from kafka_quota_proxy.proxy.client_quotas.topic import topic_reader as reader_module
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
+from tests.support.record_batches import batch
+from tests.support.stub_broker import eventually
+from tests.support.topic_cluster import BROKERS, SETTINGS, TopicCluster
+
+NEWS = News(published_ms=1, lease_ms=1_000)
+
+
+def rule(number: int) -> Rule:
+    return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
+
+
+@dataclass
+class Cluster(TopicCluster):
+    """A leader that is read from. A fetch takes 10 ms of its clock, and waits where there is nothing to say."""
+
+    log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
+    end_offset: int | None = None  # None: that of the log
+    beginning: int = 0
+    latest: int | None = None  # None: the end of the log
+    fetch_error: int = 0
+    fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)  # of each next one; whether with records
+    answer_error: int = 0
+    is_hanging: bool = False
+    now_ms: int = 0
+    asked: list[Any] = field(default_factory=list)
+    fetches: list[tuple[int, bool]] = field(default_factory=list)  # when it was sent, and whether there was anything
+
+    def append(self, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> None:
+        first = self.log[-1][0] if self.log else self.beginning
+        self.log.append((first + len(records) + gaps, batch(first, *records, gaps=gaps, is_control=is_control)))
+
+    async def answer(self, request: object, *, node_id: int = BROKERS[0]) -> object:
+        self.asked.append(request)
+        return await super().answer(request, node_id=node_id)
+
+    def has_been_asked_where(self, more_than: int) -> Callable[[object], bool]:
+        """Return whether, from now on, it has been asked where the topic is so often."""
+        before = len(self.asked)
+        return lambda _: sum(isinstance(one, MetadataRequest) for one in self.asked[before:]) > more_than
+
+    def begin(self) -> int:
+        return self.beginning
+
+    def end(self) -> int:
+        if self.latest is not None:
+            return self.latest
+        return self.log[-1][0] if self.log else self.beginning
+
+    async def answer_of_leader(self, request: object) -> object:
+        assert isinstance(request, FetchRequest)
+        return await self.fetch(request)
+
+    async def fetch(self, request: FetchRequest) -> object:
+        ((_, ((_, offset, _),)),) = request._topics
+        sent_ms, self.now_ms = self.now_ms, self.now_ms + 10
+        end_offset = self.end_offset if self.end_offset is not None else (self.log[-1][0] if self.log else 0)
+        data = next((data for next_offset, data in self.log if next_offset > offset), b"")
+        throttle_time_ms, has_topics = self.fetch_throttles_ms.popleft() if self.fetch_throttles_ms else (0, True)
+        if self.answer_error or not has_topics:
+            return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=self.answer_error, topics=[])
+        self.fetches.append((sent_ms, bool(data)))
+        if self.is_hanging or (not data and not self.fetch_error):
+            await asyncio.sleep(0.005)
+        topics: list[object] = [("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])]
+        return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=0, topics=topics)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster()
+    monkeypatch.setattr(reader_module, "AIOKafkaClient", cluster.client)
+    monkeypatch.setattr(reader_module, "monotonic_ns", lambda: cluster.now_ms * 1_000_000)
+    monkeypatch.setattr(reader_module, "_BACKOFF_S", 0.001)
+    monkeypatch.setattr(reader_module, "_MOST_BACKOFF_S", 0.002)
+    return cluster
+
+
+Until = Callable[[Callable[[list[Told]], bool]], Any]
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[tuple[list[Told], Until]]:
+    """What is told, on this loop; and what waits until that is enough."""
+    told: list[Told] = []
+
+    async def tell(one: Told) -> None:
+        told.append(one)
+
+    async def until(is_enough: Callable[[list[Told]], bool]) -> None:
+        await eventually(lambda: is_enough(told))
+
+    reader = Reader(SETTINGS, "me", tell, (Address(host="0.0.0.0", port=9092),))  # noqa: S104
+    task = asyncio.ensure_future(reader._read_for_ever())
+    try:
+        yield told, until
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def records(told: list[Told]) -> list[QuotaRecord | RecordFault]:
+    return [seen.record for one in told if isinstance(one, Read) for seen in one.records]
+
+
+async def test_it_reads_from_the_beginning_and_then_what_is_written(cluster: Cluster) -> None:
+    cluster.beginning = 40
+    cluster.append(rule(1), rule(2))
+    cluster.append(rule(3))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.append(NEWS)
+        await until(lambda told: NEWS in records(told))
+
+    assert told[0] == Began()
+    assert records(told) == [rule(1), rule(2), rule(3), NEWS]
+    seen = [one for some in told if isinstance(some, Read) for one in some.records]
+    assert [one.offset for one in seen] == [40, 41, 42, 43]
+    assert [one.timestamp_ms for one in seen] == [1_040, 1_041, 1_042, 1_043]
+    assert told.index(AtEnd()) == 3
+    assert told.count(AtEnd()) == 1
+
+
+async def test_the_topic_is_not_made_by_asking_for_it(cluster: Cluster) -> None:
+    async with reading() as (_, until):
+        await until(lambda told: AtEnd() in told)
+
+    metadata = next(request for request in cluster.asked if isinstance(request, MetadataRequest))
+    assert metadata._allow_auto_topic_creation is False
+
+
+async def test_since_is_when_the_fetch_was_sent_that_last_came_to_the_end(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.is_hanging = True
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        await until(lambda _: len(cluster.fetches) > 5)
+        cluster.append(rule(3))
+        cluster.append(rule(4))
+        await until(lambda told: rule(4) in records(told))
+
+    # Sent at 0 and 10; the second came to the end.
+    sinces = [one.since_ms for one in told if isinstance(one, Read)]
+    assert sinces[:2] == [None, None]
+    # The third was brought by the fetch behind one that came to the end; the fourth by the next, before another did.
+    (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
+    assert sinces[2:] == [idle_ms, idle_ms]
+
+
+async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert told == [Began(), AtEnd()]
+
+
+async def test_many_records_are_told_in_portions(cluster: Cluster) -> None:
+    cluster.append(*(rule(number) for number in range(600)))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert [len(one.records) for one in told if isinstance(one, Read)] == [250, 250, 100]
+
+
+async def test_with_each_portion_it_is_told_whether_a_batch_goes_on_behind_it(cluster: Cluster) -> None:
+    cluster.append(*(rule(number) for number in range(500)))
+    cluster.append(*(rule(number) for number in range(251)), gaps=4)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    portions = [(len(one.records), one.is_whole) for one in told if isinstance(one, Read)]
+    assert portions == [(250, False), (250, True), (250, False), (1, True)]
+
+
+async def test_what_compaction_has_left_empty_is_gone_through(cluster: Cluster) -> None:
+    cluster.append(rule(1), gaps=3)
+    cluster.append(gaps=2)
+    cluster.append(rule(2))
+    cluster.append(rule(9), is_control=True)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert records(told) == [rule(1), rule(2)]
+
+
+async def test_how_far_it_is_is_told_also_where_nothing_is_left_to_tell(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2), gaps=2)
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        assert next(one.next_offset for one in told if isinstance(one, AtEnd)) == 4
+        cluster.append(rule(9), is_control=True)
+        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 5)
+        cluster.append(rule(3))
+        await until(lambda told: isinstance(told[-1], Read) and told[-1].next_offset == 6)
+
+    assert [one.next_offset for one in told if isinstance(one, Read)] == [2, 5, 6]
+
+
+async def test_of_a_batch_that_began_before_only_the_rest_is_told(cluster: Cluster) -> None:
+    cluster.beginning = 0
+    cluster.append(rule(1), rule(2), rule(3))
+    cluster.beginning = 2
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+
+    assert records(told) == [rule(3)]
+
+
+async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    next_offset, good = cluster.log[0]
+    cluster.log[0] = (next_offset, good[:-1] + b"\xff")
+
+    async with reading() as (told, until):
+        await until(lambda told: any(isinstance(one, Failed) for one in told))
+        cluster.log[0] = (next_offset, good)
+        await until(lambda told: AtEnd() in told)
+
+    assert next(one for one in told if isinstance(one, Failed)).reason.endswith("has a wrong checksum")
+    assert records(told) == [rule(1)]
+
+
+@pytest.mark.parametrize(
+    ("topic_error", "partitions", "reason"),
+    [
+        (3, 0, "there is no such topic"),
+        (29, 0, "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"),
+        (0, 2, "it has 2 partitions, between which there is no order: make it anew, with one"),
+        (5, 1, "[Error 5] LeaderNotAvailableError"),
+    ],
+)
+async def test_a_topic_that_cannot_be_read_is_told_and_tried_again(
+    topic_error: int, partitions: int, reason: str, cluster: Cluster
+) -> None:
+    cluster.topic_error, cluster.partitions = topic_error, partitions
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) > 1)
+        assert set(told) == {Failed(reason)}
+        cluster.topic_error, cluster.partitions = 0, 1
+        await until(lambda told: AtEnd() in told)
+
+    assert cluster.clients > 2
+
+
+async def test_a_cluster_that_is_away_is_tried_for_ever_and_nothing_is_left_open(cluster: Cluster) -> None:
+    cluster.is_away = True
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) == 5)
+        cluster.is_away = False
+        await until(lambda told: AtEnd() in told)
+
+    assert told[0] == Failed("KafkaConnectionError: Unable to bootstrap from k:9092")
+    assert cluster.closed == cluster.clients == 6
+
+
+async def test_after_a_failure_all_is_read_anew(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 6
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.append(NEWS)
+        cluster.fetch_error = 0
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    # It may have failed once more before the broker was well again.
+    second = told[max(at for at, one in enumerate(told) if isinstance(one, Failed)) + 1 :]
+    assert [type(one) for one in second] == [Began, Read, Read, AtEnd]
+    assert records(second) == [rule(1), NEWS]
+    # What was known of the end still is: what was written since cannot be older.
+    assert all(one.since_ms is not None for one in second if isinstance(one, Read))
+
+
+async def test_a_leader_that_tells_of_an_end_too_early_is_not_believed(cluster: Cluster) -> None:
+    """Its high watermark follows what the leader before it had told, some time later."""
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.append(NEWS)
+    cluster.end_offset = 1
+
+    async with reading() as (told, until):
+        held = cluster.log.pop()
+        cluster.latest = held[0]
+        await until(lambda told: rule(2) in records(told))
+        await until(lambda _: len(cluster.fetches) > 6)
+        assert AtEnd() not in told
+        cluster.log.append(held)
+        cluster.end_offset = None
+        await until(lambda told: AtEnd() in told)
+
+    assert [type(one) for one in told] == [Began, Read, Read, Read, AtEnd]
+    assert all(one.since_ms is None for one in told if isinstance(one, Read))
+
+
+async def test_nor_is_a_topic_made_anew_when_its_leader_tells_of_an_end_too_early(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 6
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.end_offset = 1
+        cluster.latest = 3
+        cluster.fetch_error = 0
+        await until(lambda told: Began() in told[told.index(AtEnd()) :] and isinstance(told[-1], Read))
+        cluster.append(NEWS)
+        cluster.end_offset = None
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    assert next(one for one in told if isinstance(one, Read) and one.records[0].record == NEWS).since_ms is not None
+
+
+async def test_a_leader_that_does_not_know_its_end_yet_is_asked_again(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    cluster.latest_error = 78
+
+    async with reading() as (told, until):
+        await until(lambda told: bool(told))
+        cluster.latest_error = 0
+        await until(lambda told: AtEnd() in told)
+
+    assert isinstance(told[0], Failed)
+    assert [type(one) for one in told if not isinstance(one, Failed)] == [Began, Read, AtEnd]
+
+
+async def test_a_leader_that_is_reached_through_this_proxy_is_refused(cluster: Cluster) -> None:
+    cluster.leader = Address(host="127.0.0.1", port=9092)
+
+    async with reading() as (told, until):
+        await until(lambda told: len(told) > 1)
+        cluster.leader = Address(host="127.0.0.1", port=9093)
+        await until(lambda told: AtEnd() in told)
+
+    assert told[0] == Failed(
+        "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: name a "
+        "listener of the brokers that no proxy is in front of",
+        is_own_fault=True,
+    )
+    assert all(isinstance(request, MetadataRequest) for request in cluster.asked[: told.index(Began())])
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
+    """How long the reader has paused, in seconds of the cluster's clock; none of it is real."""
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(delay_s: float) -> None:
+        pauses.append(delay_s)
+        cluster.now_ms += int(delay_s * 1_000)
+        await sleep(0)
+
+    monkeypatch.setattr(reader_module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause}))
+    return pauses
+
+
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "_LOOK_S", 0.002)
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_a_leader_that_has_moved_and_partitions_that_were_added_are_noticed_also_where_all_is_answered(
+    cluster: Cluster,
+) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.leader_id = 8
+        await until(lambda told: isinstance(told[-1], AtEnd) and told.count(AtEnd()) == 2)
+        assert [one.reason for one in told if isinstance(one, Failed)] == ["its leader is another broker by now"]
+
+        cluster.partitions = 3
+        await until(lambda told: isinstance(told[-1], Failed))
+        assert "it has 3 partitions" in str(told[-1])
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_one_broker_that_has_been_cut_off_from_the_others_is_not_believed(
+    cluster: Cluster,
+) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.mistaken = frozenset(BROKERS[:1])
+        await until(cluster.has_been_asked_where(8))
+        assert not any(isinstance(one, Failed) for one in told)
+
+        # Nor are two of which one does not answer: nobody knows which of those that do is right.
+        cluster.silent = frozenset(BROKERS[1:2])
+        await until(cluster.has_been_asked_where(8))
+        assert not any(isinstance(one, Failed) for one in told)
+
+        cluster.silent, cluster.mistaken = frozenset(BROKERS[2:]), frozenset(BROKERS[:2])
+        await until(lambda told: Failed("its leader is another broker by now") in told)
+
+
+@pytest.mark.usefixtures("_looks_often")
+async def test_who_does_not_say_where_the_topic_is_ends_nothing(
+    cluster: Cluster,
+) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.topic_error = 5
+        await until(cluster.has_been_asked_where(2))
+        cluster.append(rule(1))
+        await until(lambda told: rule(1) in records(told))
+
+    assert not any(isinstance(one, Failed) for one in told)
+
+
+async def test_a_reader_that_its_broker_throttles_waits_and_reads_on(cluster: Cluster, pauses: list[float]) -> None:
+    cluster.append(rule(1))
+    cluster.append(rule(2))
+    cluster.fetch_throttles_ms.extend([(700, True), (2_000, False), (0, False)])
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_throttles_ms.append((3_000, False))
+        await until(lambda _: not cluster.fetch_throttles_ms)
+        cluster.append(rule(3))
+        await until(lambda told: rule(3) in records(told))
+
+    assert [type(one) for one in told] == [Began, Read, Read, AtEnd, Read]
+    assert records(told) == [rule(1), rule(2), rule(3)]
+    # An answer without the topic that is not held back for anything is not asked for again and again, either.
+    assert pauses == [0.7, 2.0, 0.25, 3.0]
+    assert cluster.clients == 1
+
+
+async def test_what_a_throttled_answer_did_not_say_is_not_known(cluster: Cluster, pauses: list[float]) -> None:
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_throttles_ms.append((60_000, False))
+        await until(lambda _: not cluster.fetch_throttles_ms)
+        cluster.append(rule(1))
+        await until(lambda told: rule(1) in records(told))
+
+    (since_ms,) = [one.since_ms for one in told if isinstance(one, Read)]
+    empty = [sent_ms for sent_ms, has_data in cluster.fetches if not has_data]
+    assert pauses == [60.0]
+    assert since_ms in empty
+
+
+async def test_a_stop_does_not_wait_for_the_end_of_a_throttle(cluster: Cluster) -> None:
+    cluster.fetch_throttles_ms.append((3_600_000, False))
+
+    async with asyncio.timeout(5), reading() as (_, until):
+        await until(lambda _: not cluster.fetch_throttles_ms)
+
+    assert cluster.closed == 1
+
+
+async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> None:
+    cluster.answer_error = 7
+
+    async with reading() as (told, until):
+        await until(lambda told: any(isinstance(one, Failed) for one in told))
+
+    assert told[:2] == [Began(), Failed("[Error 7] RequestTimedOutError")]
+
+
+async def test_of_a_topic_made_anew_nothing_is_known(cluster: Cluster) -> None:
+    cluster.append(rule(1), rule(2), rule(3))
+
+    async with reading() as (told, until):
+        await until(lambda told: AtEnd() in told)
+        cluster.fetch_error = 1
+        await until(lambda told: isinstance(told[-1], Failed))
+        cluster.log = []
+        cluster.append(NEWS)
+        cluster.fetch_error = 0
+        await until(lambda told: told.count(AtEnd()) == 2)
+
+    assert [one.since_ms for one in told if isinstance(one, Read)] == [None, None]
+
+
+async def test_it_outlives_who_cannot_hear_that_it_failed(cluster: Cluster) -> None:
+    cluster.append(rule(1))
+    told: list[Told] = []
+    faults = [Read, Failed, Read, Failed]
+
+    async def tell(one: Told) -> None:
+        if faults and isinstance(one, faults[0]):
+            faults.pop(0)
+            raise OSError("broken")
+        told.append(one)
+
+    task = asyncio.ensure_future(Reader(SETTINGS, "me", tell)._read_for_ever())
+    await eventually(lambda: AtEnd() in told or task.done())
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert [type(one) for one in told[:5]] == [Began, Began, Began, Read, AtEnd]
+
+
+async def test_in_its_thread_it_ends_when_told_to(cluster: Cluster) -> None:
+    told: list[Told] = []
+
+    async def tell(one: Told) -> None:
+        told.append(one)
+
+    reader = Reader(SETTINGS, "me", tell)
+    reader.join(0)
+    reader.start()
+    await eventually(lambda: AtEnd() in told)
+    reader.stop()
+    await asyncio.to_thread(reader.join, 10)
+
+    assert not reader._thread.is_alive()
+    assert cluster.closed == 1
+    reader.stop()
+
+
+async def test_told_to_end_before_its_thread_has_begun_it_reads_nothing(cluster: Cluster) -> None:
+    async def tell(one: Told) -> None:
+        raise AssertionError(one)
+
+    reader = Reader(SETTINGS, "me", tell)
+    reader.stop()
+    reader.start()
+    await asyncio.to_thread(reader.join, 1)
+
+    assert not reader._thread.is_alive()
+    assert cluster.clients == 0

@@ -1,0 +1,354 @@
+"""The queue of queues. Hadoop's own numbers are in ``test_vectors``."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.fair_queue.call_queue import (
+    CallQueue,
+    Overflow,
+    Put,
+    QueueOptions,
+    Remainder,
+    WithinLevel,
+    divide,
+)
+
+
+@dataclass(eq=False)
+class Call:
+    level: int = 0
+    identity: str = "user"
+
+
+def queue_of(levels: int = 2, capacity: int = 2, **options: object) -> CallQueue[Call]:
+    return CallQueue(QueueOptions(levels=levels, capacity=capacity, **options))  # type: ignore[arg-type]
+
+
+def drained(queue: CallQueue[Call]) -> list[Call]:
+    calls = []
+    while (call := queue.poll()) is not None:
+        calls.append(call)
+    return calls
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> QueueOptions:
+    levels = draw(st.integers(1, 5))
+    weights = st.lists(st.integers(1, 9), min_size=levels, max_size=levels) | st.none()
+    capacity_weights = draw(weights)
+    return QueueOptions(
+        levels=levels,
+        capacity=draw(st.integers(sum(capacity_weights or [1] * levels), 60)),
+        capacity_weights=capacity_weights,
+        multiplexer_weights=draw(weights),
+        within_level=draw(st.sampled_from(WithinLevel)),
+        waits_for_last=draw(st.booleans()),
+    )
+
+
+# -- capacity --
+
+
+@pytest.mark.parametrize(
+    ("capacity", "weights", "sizes"),
+    [
+        (199, (50, 50), (100, 99)),
+        (1_024, (8, 4, 2, 1), (546, 273, 137, 68)),
+        (9, (7, 3), (6, 3)),
+        (10, (1, 1, 1), (4, 3, 3)),
+        (4, (1, 1, 1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_a_remainder_by_largest_fraction(capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    assert divide(capacity, weights, Remainder.LARGEST_FRACTION) == sizes
+
+
+@given(
+    weights=st.lists(st.integers(1, 100), min_size=1, max_size=8),
+    capacity=st.integers(0, 10_000),
+    remainder=st.sampled_from(Remainder),
+)
+def test_all_of_the_capacity_is_given_and_no_level_is_without(
+    weights: list[int], capacity: int, remainder: Remainder
+) -> None:
+    try:
+        sizes = divide(capacity, weights, remainder)
+    except ValueError:
+        least = 1 if remainder is Remainder.FIRST else min(weights)
+        assert capacity * least < sum(weights)
+        return
+
+    assert sum(sizes) == capacity
+    assert min(sizes) >= 1
+    if remainder is Remainder.LARGEST_FRACTION:
+        exact = [capacity * weight / sum(weights) for weight in weights]
+        assert all(abs(size - share) < 1 for size, share in zip(sizes, exact, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"capacity_weights": (1, 2, 3)}, "2 levels need 2 capacity weights, not 3"),
+        ({"capacity_weights": (1, 0)}, "capacity weights must be at least 1"),
+        ({"multiplexer_weights": (1,)}, "2 levels need 2 weights, not 1"),
+        ({"capacity": 1}, "leaves a level without a place"),
+        ({"capacity": 3, "capacity_weights": (9, 1), "remainder": Remainder.LARGEST_FRACTION}, "without a place"),
+        ({"levels": 0}, "there must be a level"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        queue_of(**options)
+
+
+# -- room --
+
+
+def test_who_waits_for_room_waits_for_the_last_level_in_hadoop() -> None:
+    queue = queue_of()
+    calls = [Call(0) for _ in range(4)]
+    assert [queue.put(call) for call in calls] == [Put.QUEUED] * 2 + [Put.WAITS_FOR_ROOM] * 2
+
+    assert queue.remove(calls[0])
+    assert (queue.sizes, queue.waiting_for_room) == ((0, 1), 2)
+
+    assert queue.remove(calls[1])
+    assert (queue.sizes, queue.waiting_for_room) == ((0, 1), 1)
+    assert drained(queue) == calls[2:]
+
+
+def test_who_waits_for_room_may_take_the_first_place_from_its_level_down() -> None:
+    queue = queue_of(3, 3, waits_for_last=False)
+    running = [Call(level) for level in range(3)]
+    low, middle, high = Call(2), Call(1), Call(0)
+    for call in (*running, low, middle, high):
+        queue.put(call)
+
+    queue.remove(running[0])
+    assert queue.peek() is high
+    queue.remove(running[2])
+    queue.remove(low)
+    assert queue.sizes == (1, 1, 1)
+    assert drained(queue) == [high, running[1], middle]
+
+
+def test_a_place_goes_to_who_waited_longest() -> None:
+    queue = queue_of(1, 1)
+    calls = [Call() for _ in range(5)]
+    for call in calls:
+        queue.put(call)
+
+    assert drained(queue) == calls
+
+
+def test_who_leaves_while_it_waits_for_room_makes_nobody_wait_longer() -> None:
+    queue = queue_of(1, 1)
+    first, gone, last = (Call() for _ in range(3))
+    for call in (first, gone, last):
+        queue.put(call)
+
+    assert queue.remove(gone)
+
+    assert drained(queue) == [first, last]
+    assert not queue.remove(gone)
+
+
+def test_who_is_removed_uses_no_turn() -> None:
+    queue = queue_of(2, 20, multiplexer_weights=(2, 1))
+    gone = [Call(0), Call(1)]
+    kept = [Call(level) for level in (0, 0, 1, 0, 0, 1)]
+    for call in (*gone, *kept):
+        queue.put(call)
+
+    assert all(queue.remove(call) for call in gone)
+
+    assert [call.level for call in drained(queue)] == [0, 0, 1, 0, 0, 1]
+
+
+def test_what_spilled_is_found_where_it_is() -> None:
+    queue = queue_of(4, 4)
+    calls = [Call(0) for _ in range(4)]
+    for call in calls:
+        queue.put(call)
+
+    assert [queue.remove(call) for call in calls] == [True] * 4
+    assert (len(queue), queue.sizes) == (0, (0,) * 4)
+
+
+def test_refusing_a_level_that_there_is_not() -> None:
+    queue = queue_of(2, 2)
+
+    assert [queue.add(Call(9)) for _ in range(2)] == [None, Overflow.DISCONNECT]
+
+
+# -- within a level --
+
+
+def test_identities_take_turns_where_that_is_wanted() -> None:
+    queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
+    for identity in "aaaabbc":
+        queue.put(Call(identity=identity))
+
+    assert "".join(call.identity for call in drained(queue)) == "abcabaa"
+
+
+def test_a_head_and_a_removal_in_round_robin() -> None:
+    queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
+    first, second, third, other = Call(identity="a"), Call(identity="a"), Call(identity="a"), Call(identity="b")
+    for call in (first, second, other):
+        queue.put(call)
+
+    assert queue.peek() is first
+    assert not queue.remove(third)
+    assert not queue.remove(Call(identity="c"))
+    assert queue.remove(first)
+    assert queue.remove(other)
+    assert drained(queue) == [second]
+
+
+@given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_round_robin_takes_as_many_of_each_who_waits(lengths: list[int]) -> None:
+    queue = queue_of(1, 200, within_level=WithinLevel.ROUND_ROBIN)
+    for n, length in enumerate(lengths):
+        for _ in range(length):
+            queue.put(Call(identity=str(n)))
+
+    taken: Counter[str] = Counter()
+    for call in drained(queue):
+        taken[call.identity] += 1
+        for n, length in enumerate(lengths):
+            # Whoever is not served up has had as many turns as anybody, to one.
+            assert taken[str(n)] == length or taken[str(n)] >= max(taken.values()) - 1
+
+
+# -- properties --
+
+
+@given(weights=st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_in_saturation_weights_are_kept(weights: list[int]) -> None:
+    levels = len(weights)
+    queue = queue_of(levels, 10 * levels, multiplexer_weights=weights)
+    for level in range(levels):
+        for _ in range(10):
+            queue.offer(Call(level))
+
+    turns = 50 * sum(weights)
+    taken: Counter[int] = Counter()
+    for _ in range(turns):
+        call = queue.poll()
+        assert call is not None
+        taken[call.level] += 1
+        queue.offer(Call(call.level))
+
+    for level, weight in enumerate(weights):
+        assert taken[level] / turns == pytest.approx(weight / sum(weights), rel=0.02)
+
+
+@given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=5), ahead=st.integers(0, 5))
+def test_nobody_starves(weights: list[int], ahead: int) -> None:
+    """Whoever is last of ``ahead + 1`` in the lowest level is taken within as many cycles, however full the others."""
+    levels = len(weights)
+    queue = queue_of(levels, 60 * levels, multiplexer_weights=weights)
+    for level in range(levels - 1):
+        for _ in range(60):
+            queue.offer(Call(level))
+    lowest = [Call(levels - 1) for _ in range(ahead + 1)]
+    for call in lowest:
+        queue.offer(call)
+
+    for _ in range(sum(weights) * (ahead + 1)):
+        taken = queue.poll()
+        assert taken is not None
+        if taken is lowest[-1]:
+            return
+        if taken.level < levels - 1:
+            queue.offer(Call(taken.level))
+
+    pytest.fail("it waits still")
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(("put", "put", "add", "offer", "poll", "poll", "remove", "replace")),
+        st.integers(0, 4),
+        st.integers(0, 3),
+    ),
+    max_size=120,
+)
+
+
+@given(shape=shapes(), others=st.lists(shapes(), min_size=1, max_size=3), operations=OPERATIONS)
+def test_no_element_is_lost_or_doubled(
+    shape: QueueOptions, others: list[QueueOptions], operations: list[tuple[str, int, int]]
+) -> None:
+    queue: CallQueue[Call] = CallQueue(shape)
+    inside: list[Call] = []
+
+    for operation, level, number in operations:
+        call = Call(level, str(number))
+        match operation:
+            case "put":
+                queue.put(call)
+                inside.append(call)
+            case "add" if queue.add(call) is None:
+                inside.append(call)
+            case "offer" if queue.offer(call):
+                inside.append(call)
+            case "poll":
+                polled = queue.poll()
+                assert (polled is None) == (not inside)
+                if polled is not None:
+                    inside.remove(polled)
+            case "remove" if inside:
+                gone = inside.pop(number % len(inside))
+                assert queue.remove(gone)
+                assert not queue.remove(gone)
+            case "replace":
+                replacement: CallQueue[Call] = CallQueue(others[number % len(others)])
+                replacement.take_over(queue)
+                assert len(queue) == 0
+                queue = replacement
+
+        assert len(queue) == len(inside)
+        assert queue.size == sum(queue.sizes)
+        assert all(size <= most for size, most in zip(queue.sizes, queue.capacities, strict=True))
+        if queue.waiting_for_room:
+            assert queue.sizes[-1] == queue.capacities[-1]
+
+    assert Counter(map(id, drained(queue))) == Counter(map(id, inside))
+
+
+@given(shape=shapes(), levels=st.lists(st.integers(0, 4), max_size=80))
+def test_a_level_leaves_in_the_order_of_its_coming(shape: QueueOptions, levels: list[int]) -> None:
+    queue: CallQueue[Call] = CallQueue(shape)
+    calls = [Call(level) for level in levels]
+    for call in calls:
+        queue.offer(call)
+
+    places = {id(call): n for n, call in enumerate(calls)}
+    taken = drained(queue)
+    for level in set(levels):
+        # What is below the lowest level is in it, in the same order.
+        own = [places[id(call)] for call in taken if min(call.level, shape.levels - 1) == min(level, shape.levels - 1)]
+        assert all(earlier < later for earlier, later in pairwise(own))
+
+
+def test_overflow_goes_on_being_counted_in_another_shape() -> None:
+    queue = queue_of(2, 2)
+    for _ in range(3):
+        queue.add(Call(0))
+    assert queue.overflowed == [2, 1]
+
+    wider = queue_of(3, 3)
+    wider.take_over(queue)
+    narrower = queue_of(1, 1)
+    narrower.take_over(wider)
+
+    assert (wider.overflowed, narrower.overflowed) == ([2, 1, 0], [2])
+    assert (narrower.size, narrower.waiting_for_room) == (1, 1)

@@ -1,0 +1,46 @@
+"""What a request costs. Hadoop's own numbers are in ``test_vectors``."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases, TrafficCost, WeightedTimeCost, default_cost
+
+TIMES = st.builds(Phases, *[st.integers(-1_000, 10**9)] * 9)
+WEIGHTS = st.builds(Phases, *[st.integers(-10, 1_000)] * 9)
+
+
+@given(times=TIMES)
+def test_a_request_costs_one_by_default(times: Phases) -> None:
+    assert default_cost(times) == 1
+
+
+@given(times=TIMES, weights=WEIGHTS)
+def test_a_weighted_cost_is_the_sum_of_times_above_zero(times: Phases, weights: Phases) -> None:
+    assert WeightedTimeCost(weights)(times) == sum(max(0, t) * w for t, w in zip(times, weights, strict=True))
+
+
+def test_the_default_weights_are_those_of_the_guide() -> None:
+    assert DEFAULT_WEIGHTS._asdict() == {
+        "enqueue": 0,
+        "queue": 0,
+        "handler": 1,
+        "processing": 0,
+        "lockfree": 1,
+        "lockwait": 0,
+        "lockshared": 10,
+        "lockexclusive": 100,
+        "response": 1,
+    }
+
+
+def test_what_is_known_on_arrival_is_charged_then() -> None:
+    cost = TrafficCost()
+
+    assert cost.on_arrival(500) == 1_500
+    assert cost.on_completion(response_bytes=300, service_us=20) == 2_300
+    assert cost.on_completion(response_bytes=300, service_us=-5) == 300
+
+
+@given(size_bytes=st.integers(0, 2**31), factor=st.floats(0.1, 0.99))
+def test_the_cheapest_request_is_remembered_for_a_sweep(size_bytes: int, factor: float) -> None:
+    assert int(TrafficCost().on_arrival(size_bytes) * factor) > 0

@@ -1,0 +1,306 @@
+"""Levels from costs. Hadoop's own numbers are in ``test_vectors``."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.fair_queue.decay import (
+    SHARED,
+    Average,
+    DecayOptions,
+    DecayScheduler,
+    Pause,
+    default_thresholds,
+)
+from tests.support.hadoop_decay import HadoopDecay
+
+IDENTITIES = ("a", "b", "c", "d", "service")
+
+
+def scheduler_of(*, now_ms: int = 0, **options: object) -> DecayScheduler:
+    return DecayScheduler(DecayOptions(**options), now_ms=now_ms)  # type: ignore[arg-type]
+
+
+def costs_of(scheduler: DecayScheduler) -> dict[str, tuple[float, float]]:
+    return {standing.identity: (standing.decayed, standing.raw) for standing in scheduler.top(1_000)}
+
+
+# -- Hadoop's --
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("charge"), st.sampled_from(IDENTITIES), st.integers(0, 10_000)),
+        st.tuples(st.just("respond"), st.integers(0, 5), st.integers(0, 60_000)),
+        st.tuples(st.just("sweep"), st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(
+    levels=st.integers(1, 6),
+    factor=st.floats(0.01, 0.99),
+    percents=st.lists(st.integers(1, 99), min_size=5, max_size=5) | st.none(),
+    steps=STEPS,
+)
+def test_any_history_gives_what_hadoop_gives(
+    levels: int, factor: float, percents: list[int] | None, steps: list[tuple[str, Any, Any]]
+) -> None:
+    thresholds = [p / 100 for p in percents[: levels - 1]] if percents else list(default_thresholds(levels))
+    times_ms = [10_000 * (level + 1) for level in range(levels)]
+    hadoop = HadoopDecay(levels, factor, thresholds, times_ms, {"service"})
+    ours = scheduler_of(
+        levels=levels,
+        decay_factor=factor,
+        thresholds=thresholds,
+        service_users=frozenset({"service"}),
+        is_backoff_by_response_time=True,
+    )
+
+    for step, what, amount in steps:
+        match step:
+            case "charge":
+                hadoop.add(what, amount)
+                ours.charge(what, amount)
+            case "respond":
+                hadoop.add_response_time(min(what, levels - 1), amount)
+                ours.add_response_time(what, amount * 1_000)
+            case _:
+                hadoop.sweep()
+                ours.sweep()
+
+        totals = (hadoop.total_decayed, hadoop.total_raw, hadoop.service_decayed, hadoop.service_raw)
+        assert ours.totals == totals
+        assert {name: (decayed, raw) for name, (decayed, raw) in costs_of(ours).items()} == {
+            name: (hadoop.decayed[name], hadoop.raw[name]) for name in hadoop.decayed if hadoop.raw[name]
+        }
+        assert len(ours) == len(hadoop.decayed)
+        assert ours.levels == hadoop.cache
+        assert [ours.level(name) for name in IDENTITIES] == [hadoop.level(name) for name in IDENTITIES]
+        assert ours.average_response_ms == pytest.approx(hadoop.average_ms)
+        assert [ours.backs_off(level) for level in range(levels)] == [hadoop.backs_off(n) for n in range(levels)]
+
+
+def test_an_idle_level_forgets_its_average() -> None:
+    scheduler = scheduler_of(levels=1)
+    scheduler.add_response_time(0, 1_000)
+    averages = []
+    for _ in range(16):
+        scheduler.sweep()
+        averages.append(scheduler.average_response_ms[0])
+
+    assert averages[:3] == [1, 0.5, 0.25]
+    assert averages[-1] == 0
+
+
+# -- time --
+
+
+def test_nothing_is_swept_before_its_time_nor_twice() -> None:
+    scheduler = scheduler_of(now_ms=1_000)
+
+    assert not scheduler.sweep_if_due(now_ms=5_999)
+    assert scheduler.sweep_if_due(now_ms=6_000)
+    assert not scheduler.sweep_if_due(now_ms=6_000)
+    assert not scheduler.sweep_if_due(now_ms=0)
+    assert scheduler.next_sweep_ms == 11_000
+
+
+@pytest.mark.parametrize(
+    ("pause", "periods", "left"),
+    [
+        (Pause.EVERY_PERIOD, 2, 250),
+        (Pause.EVERY_PERIOD, 5, 31),
+        (Pause.ONCE, 2, 250),
+        (Pause.ONCE, 3, 125),
+        (Pause.ONCE, 1_000_000, 125),
+    ],
+)
+def test_after_a_pause(pause: Pause, periods: int, left: int) -> None:
+    scheduler = scheduler_of(pause=pause)
+    scheduler.charge("a", 1_000)
+
+    scheduler.sweep_if_due(now_ms=5_000 * periods + 17)
+
+    assert scheduler.totals.decayed == left
+    assert scheduler.next_sweep_ms == 5_000 * (periods + 1)
+
+
+@pytest.mark.parametrize("pause", Pause)
+@pytest.mark.parametrize(("period_ms", "factor"), [(1, 0.999), (10, 0.99), (100, 0.9), (332, 0.5), (400, 0.5)])
+def test_an_idle_queue_that_is_looked_at_once_a_second_decays_as_a_busy_one(
+    pause: Pause, period_ms: int, factor: float
+) -> None:
+    busy, idle = (scheduler_of(period_ms=period_ms, decay_factor=factor, pause=pause) for _ in range(2))
+    for scheduler in (busy, idle):
+        scheduler.charge("a", 10**9)
+
+    for now_ms in range(1, 3_001):
+        busy.sweep_if_due(now_ms=now_ms)
+    for now_ms in (999, 2_030, 3_000):
+        idle.sweep_if_due(now_ms=now_ms)
+
+    assert busy.totals.decayed == pytest.approx(10**9 * factor ** (3_000 // period_ms), rel=1e-3)
+    assert idle.totals.decayed == pytest.approx(busy.totals.decayed, rel=1e-3)
+    assert idle.next_sweep_ms == busy.next_sweep_ms
+
+
+@pytest.mark.parametrize("pause", Pause)
+def test_a_day_asleep_is_no_day_of_sweeps(pause: Pause) -> None:
+    scheduler = scheduler_of(period_ms=1, decay_factor=0.999, pause=pause)
+    scheduler.charge("a", 10**6)
+
+    scheduler.sweep_if_due(now_ms=86_400_000)
+
+    assert scheduler.totals.decayed == pytest.approx(10**6 * 0.999**2_000, rel=1e-3)
+    assert scheduler.next_sweep_ms == 86_400_001
+
+
+# -- what is better than Hadoop --
+
+
+def test_a_normalised_average_comes_to_the_truth() -> None:
+    scheduler = scheduler_of(levels=1, average=Average.NORMALISED)
+    for _ in range(40):
+        scheduler.add_response_time(0, 2_000_000)
+        scheduler.sweep()
+
+    assert scheduler.average_response_ms[0] == pytest.approx(2_000)
+
+
+@pytest.mark.parametrize(("samples", "average_ms"), [(9, 0), (10, 500)])
+def test_a_few_slow_responses_say_nothing(samples: int, average_ms: int) -> None:
+    scheduler = scheduler_of(levels=1, min_samples=10)
+    for _ in range(samples):
+        scheduler.add_response_time(0, 500_000)
+
+    scheduler.sweep()
+
+    assert scheduler.average_response_ms == [average_ms]
+
+
+def test_a_broker_at_leisure_has_no_heavy_users() -> None:
+    scheduler = scheduler_of(utilisation_floor=0.5)
+    scheduler.charge("a", 1)
+
+    assert scheduler.level("a", 49, 100) == 0
+    assert scheduler.level("a", 50, 100) == 3
+
+    scheduler.charge("a", 9)
+    scheduler.sweep()
+    assert [scheduler.level("a", in_flight, 2) for in_flight in (0, 2)] == [0, 3]
+
+
+def test_scaled_costs_keep_who_truncation_forgets() -> None:
+    schedulers = [scheduler_of(cost_scale=scale) for scale in (1, 1_000)]
+    for scheduler in schedulers:
+        scheduler.charge("small", 1)
+        scheduler.charge("large", 1_000)
+        scheduler.sweep()
+
+    assert [len(scheduler) for scheduler in schedulers] == [1, 2]
+    assert costs_of(schedulers[1]) == {"small": (0.5, 1), "large": (500, 1_000)}
+
+
+def test_identities_beyond_the_bound_are_one() -> None:
+    scheduler = scheduler_of(max_identities=2, service_users=frozenset({"service"}))
+    for name in ("a", "b", "service", "c", "d", "d"):
+        scheduler.charge(name, 10)
+
+    assert costs_of(scheduler) == {"a": (10, 10), "b": (10, 10), "service": (10, 10), SHARED: (30, 30)}
+    assert [scheduler.level(name) for name in ("a", "c", "d", "somebody", "service")] == [1, 3, 3, 3, 0]
+    scheduler.sweep()
+    assert [scheduler.level(name) for name in ("a", "c", "d", "somebody", "service")] == [1, 3, 3, 3, 0]
+    assert scheduler.standing("c").decayed == 15
+
+
+@given(names=st.lists(st.integers(0, 10_000).map(str), max_size=300))
+def test_any_number_of_identities_is_bounded(names: list[str]) -> None:
+    scheduler = scheduler_of(max_identities=20)
+    for n, name in enumerate(names):
+        scheduler.level(name)
+        scheduler.charge(name, 100)
+        if n % 50 == 49:
+            scheduler.sweep()
+
+    assert len(scheduler) <= 21
+
+
+def test_there_is_room_again_when_somebody_is_forgotten() -> None:
+    scheduler = scheduler_of(max_identities=1)
+    scheduler.charge("a", 1)
+    scheduler.charge("b", 1)
+    scheduler.sweep()
+
+    scheduler.charge("b", 5)
+
+    assert costs_of(scheduler) == {"b": (5, 5)}
+
+
+# -- seen --
+
+
+def test_the_top_is_by_raw_cost_and_leaves_out_who_cost_nothing() -> None:
+    scheduler = scheduler_of()
+    for name, cost in (("a", 5), ("b", 2**40), ("c", 0), ("d", 5), ("e", 7)):
+        scheduler.charge(name, cost)
+
+    assert [standing.identity for standing in scheduler.top(3)] == ["b", "e", "a"]
+    assert [standing.identity for standing in scheduler.top(10)] == ["b", "e", "a", "d"]
+
+
+def test_a_standing_says_why() -> None:
+    scheduler = scheduler_of(service_users=frozenset({"s"}))
+    for name, cost in (("a", 30), ("b", 70), ("s", 900)):
+        scheduler.charge(name, cost)
+
+    assert scheduler.standing("a") == ("a", 30, 30, 0.3, 2, None, False)
+    scheduler.sweep()
+    assert scheduler.standing("a") == ("a", 15, 30, 0.3, 2, 2, False)
+    assert scheduler.standing("s") == ("s", 450, 900, 0, 0, 0, True)
+    assert scheduler.standing("nobody") == ("nobody", 0, 0, 0, 0, None, False)
+
+
+# -- other options --
+
+
+def test_costs_outlive_a_change_of_options() -> None:
+    before = scheduler_of(service_users=frozenset({"s"}))
+    for name, cost in (("a", 60), ("b", 40), ("s", 100)):
+        before.charge(name, cost)
+    after = scheduler_of(levels=2, cost_scale=1_000, service_users=frozenset({"b"}))
+
+    after.take_over(before)
+
+    assert costs_of(after) == costs_of(before)
+    assert after.totals == (160, 160, 40, 40)
+    assert [after.level(name) for name in "abs"] == [0, 0, 1]
+
+
+def test_a_level_that_is_no_more_counts_as_the_lowest() -> None:
+    scheduler = scheduler_of(levels=2, is_backoff_by_response_time=True)
+    scheduler.add_response_time(7, 30_000_000)
+
+    scheduler.sweep()
+
+    assert scheduler.last_window_counts == [0, 1]
+    assert [scheduler.backs_off(level) for level in (0, 1, 7)] == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"period_ms": 0},
+        {"decay_factor": 0.0},
+        {"decay_factor": 1.0},
+        {"cost_scale": 0},
+        {"thresholds": (0.5,)},
+        {"response_time_thresholds_ms": (1_000,)},
+        {"response_time_thresholds_ms": (1_000, 0, 1_000, 1_000)},
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be|need"):
+        scheduler_of(**options)

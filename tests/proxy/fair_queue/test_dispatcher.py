@@ -1,0 +1,374 @@
+"""What one broker has: slots, a queue, and a lane for control requests."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions, State, Ticket
+
+
+class RecordingLimit(FixedLimit):
+    learns = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self.observed: list[tuple[int, int, int]] = []
+
+    def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
+        self.observed.append((rtt_us, in_flight, now_ms))
+
+
+def dispatcher_of(slots: int = 1, *, queue: dict[str, Any] | None = None, **options: object) -> Dispatcher:
+    shape = QueueOptions(**(queue or {}))
+    return Dispatcher(DispatcherOptions(queue=shape, **options), FixedLimit(slots))  # type: ignore[arg-type]
+
+
+def waiting(dispatcher: Dispatcher, *tickets: Ticket) -> None:
+    for ticket in tickets:
+        assert dispatcher.ask(ticket, 0) is Answer.WAIT
+
+
+def ran(dispatcher: Dispatcher, **ticket: object) -> Ticket:
+    own = Ticket(None, **ticket)  # type: ignore[arg-type]
+    assert dispatcher.ask(own, 0) is Answer.RUN
+    return own
+
+
+def test_a_slot_that_is_free_is_given_at_once() -> None:
+    dispatcher, ticket = dispatcher_of(2), Ticket("connection", identity="alice", level=3)
+
+    assert dispatcher.ask(ticket, 17) is Answer.RUN
+
+    assert (ticket.state, ticket.asked_us, ticket.ran_us) == (State.RUNNING, 17, 17)
+    assert (dispatcher.in_flight, dispatcher.limit) == (1, 2)
+    assert dispatcher.granted() == []
+
+
+def test_who_waits_is_granted_the_slot_that_comes_free() -> None:
+    dispatcher = dispatcher_of()
+    first, second = ran(dispatcher), Ticket(None)
+    waiting(dispatcher, second)
+
+    dispatcher.done(first, 40)
+
+    assert dispatcher.granted() == [second]
+    assert dispatcher.granted() == []
+    assert (first.state, second.state, second.asked_us, second.ran_us) == (State.IDLE, State.RUNNING, 0, 40)
+
+
+def test_a_ticket_is_used_again() -> None:
+    dispatcher = dispatcher_of()
+    ticket = ran(dispatcher)
+    for now_us in range(1, 5):
+        dispatcher.done(ticket, now_us)
+        assert dispatcher.ask(ticket, now_us) is Answer.RUN
+
+    assert dispatcher.in_flight == 1
+
+
+def test_a_ticket_has_one_place() -> None:
+    dispatcher = dispatcher_of()
+    running, queued = ran(dispatcher), Ticket(None)
+    waiting(dispatcher, queued)
+
+    for ticket in (running, queued):
+        with pytest.raises(ValueError, match="cannot ask"):
+            dispatcher.ask(ticket, 0)
+
+
+def test_a_parked_request_has_no_slot() -> None:
+    dispatcher = dispatcher_of()
+    poll, produce, later = ran(dispatcher), Ticket(None), Ticket(None)
+    waiting(dispatcher, produce, later)
+
+    dispatcher.park(poll, 5)
+    assert (poll.state, dispatcher.granted()) == (State.PARKED, [produce])
+
+    dispatcher.park(poll, 6)
+    dispatcher.done(poll, 7)
+    assert (poll.state, dispatcher.granted(), dispatcher.in_flight) == (State.IDLE, [], 1)
+
+
+def test_who_leaves_while_it_waits_is_not_granted() -> None:
+    dispatcher = dispatcher_of(queue={"levels": 1, "capacity": 2})
+    running, *others = ran(dispatcher), *[Ticket(n) for n in range(4)]
+    waiting(dispatcher, *others)
+
+    dispatcher.leave(others[0], 1)
+    dispatcher.leave(others[3], 1)
+    dispatcher.done(running, 2)
+
+    assert dispatcher.granted() == [others[1]]
+    dispatcher.done(others[1], 3)
+    assert dispatcher.granted() == [others[2]]
+
+
+def test_who_leaves_before_it_hears_of_its_slot_passes_it_on() -> None:
+    dispatcher = dispatcher_of()
+    running, first, second = ran(dispatcher), Ticket(1), Ticket(2)
+    waiting(dispatcher, first, second)
+    dispatcher.done(running, 1)
+
+    dispatcher.leave(first, 2)
+    dispatcher.leave(first, 2)
+
+    assert dispatcher.granted() == [second]
+    assert dispatcher.in_flight == 1
+
+
+def test_only_what_ran_to_its_end_says_how_busy_the_broker_is() -> None:
+    limit = RecordingLimit(9)
+    dispatcher = Dispatcher(DispatcherOptions(), limit)
+    tickets = [Ticket(None) for _ in range(6)]
+    for ticket in tickets:
+        dispatcher.ask(ticket, 1_000)
+    control = ran(dispatcher, is_control=True)
+
+    dispatcher.done(tickets[0], 5_000)
+    dispatcher.done(tickets[1], 6_000)
+    dispatcher.done(tickets[2], 7_000, is_sample=False)
+    dispatcher.park(tickets[3], 7_000)
+    dispatcher.done(tickets[3], 9_000)
+    dispatcher.leave(tickets[4], 9_000)
+    dispatcher.done(control, 9_000)
+    dispatcher.done(tickets[5], 1_000)
+
+    assert limit.observed == [(4_000, 6, 5), (5_000, 5, 6), (1, 1, 1)]
+
+
+# -- the control lane --
+
+
+def test_control_requests_do_not_wait_behind_others() -> None:
+    dispatcher = dispatcher_of(1, control_slots=1)
+    ran(dispatcher)
+    waiting(dispatcher, *[Ticket(None) for _ in range(100)])
+
+    heartbeat = ran(dispatcher, identity="a", is_control=True)
+
+    later = Ticket(None, identity="b", is_control=True)
+    waiting(dispatcher, later)
+    assert (dispatcher.control_in_flight, len(dispatcher.control_queue)) == (1, 1)
+    dispatcher.done(heartbeat, 1)
+    assert dispatcher.granted() == [later]
+
+
+def test_nobodys_control_requests_keep_those_of_others_waiting() -> None:
+    dispatcher = dispatcher_of(1, control_slots=1)
+    running = ran(dispatcher, identity="flood", is_control=True)
+    flood = [Ticket(None, identity="flood", is_control=True) for _ in range(1_000)]
+    polite = Ticket(None, identity="polite", is_control=True)
+    waiting(dispatcher, *flood, polite)
+
+    dispatcher.done(running, 1)
+    dispatcher.done(flood[0], 2)
+
+    assert dispatcher.granted() == [polite]
+    assert dispatcher.in_flight == 0
+
+
+def test_a_control_request_is_held_and_never_refused() -> None:
+    dispatcher = dispatcher_of(1, control_slots=1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
+    ran(dispatcher, is_control=True)
+    tickets = [Ticket(None, is_control=True) for _ in range(5_000)]
+
+    assert {dispatcher.ask(ticket, 0, is_slow=True) for ticket in tickets} == {Answer.WAIT}
+    dispatcher.leave(tickets[7], 1)
+    assert len(dispatcher.control_queue) == 4_999
+
+
+# -- refusals --
+
+
+def test_refusals_are_counted() -> None:
+    dispatcher = dispatcher_of(1, is_backoff_enabled=True, queue={"levels": 2, "capacity": 2})
+    answers = Counter(dispatcher.ask(Ticket(None, level=level), 0) for level in (0, 0, 0, 0, 1, 1))
+
+    assert answers == {Answer.RUN: 1, Answer.WAIT: 2, Answer.KEEP_ALIVE: 1, Answer.DISCONNECT: 2}
+    assert dispatcher.refused == {Answer.KEEP_ALIVE: 1, Answer.DISCONNECT: 2, Answer.FAILOVER: 0}
+
+
+def test_who_may_not_be_refused_is_held() -> None:
+    dispatcher = dispatcher_of(1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
+    ran(dispatcher)
+
+    answers = [dispatcher.ask(Ticket(None), 0, is_slow=True, may_refuse=False) for _ in range(3)]
+
+    assert answers == [Answer.WAIT] * 3
+
+
+def test_a_slow_level_need_not_disconnect() -> None:
+    dispatcher = dispatcher_of(1, is_backoff_enabled=True, disconnects_when_slow=False)
+    ticket = Ticket(None)
+
+    assert dispatcher.ask(ticket, 0, is_slow=True) is Answer.KEEP_ALIVE
+    assert ticket.state is State.IDLE
+
+
+# -- other options --
+
+
+def test_more_slots_are_filled_at_once() -> None:
+    dispatcher = dispatcher_of(1, control_slots=1)
+    ran(dispatcher)
+    ran(dispatcher, is_control=True)
+    tickets = [Ticket(None, is_control=n % 2 == 0) for n in range(6)]
+    waiting(dispatcher, *tickets)
+
+    dispatcher.update(DispatcherOptions(control_slots=3), FixedLimit(3), 9)
+
+    assert set(dispatcher.granted()) == set(tickets[:4])
+    assert {ticket.ran_us for ticket in tickets[:4]} == {9}
+
+
+def test_fewer_slots_are_fewer_when_requests_are_done() -> None:
+    dispatcher = dispatcher_of(3)
+    running, last = [ran(dispatcher) for _ in range(3)], Ticket(None)
+    waiting(dispatcher, last)
+
+    dispatcher.update(dispatcher.options, FixedLimit(1), 0)
+    for ticket in running[:2]:
+        dispatcher.done(ticket, 1)
+        assert dispatcher.granted() == []
+    dispatcher.done(running[2], 2)
+
+    assert dispatcher.granted() == [last]
+
+
+class DispatcherMachine(RuleBasedStateMachine):
+    """Connections that ask, leave and end in any order, under options that change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dispatcher = dispatcher_of(2, control_slots=1)
+        self.tickets = [Ticket(n) for n in range(24)]
+        self.now_us = 0
+        self.awaiting: set[Ticket] = set()  # told to wait, not yet granted
+
+    def some(self, number: int, *states: State) -> Ticket | None:
+        found = [ticket for ticket in self.tickets if ticket.state in states]
+        return found[number % len(found)] if found else None
+
+    def ended(self, ticket: Ticket) -> None:
+        self.awaiting.discard(ticket)
+        assert ticket.state is State.IDLE
+
+    @rule(number=st.integers(0, 99), level=st.integers(0, 4), name=st.sampled_from("abc"), is_control=st.booleans())
+    def ask(self, number: int, level: int, name: str, is_control: bool) -> None:
+        ticket = self.some(number, State.IDLE)
+        if ticket is None:
+            return
+        ticket.level, ticket.identity, ticket.is_control = level, name, is_control
+        answer = self.dispatcher.ask(ticket, self.now_us)
+        if answer is Answer.WAIT:
+            self.awaiting.add(ticket)
+        assert ticket.state is {Answer.RUN: State.RUNNING, Answer.WAIT: State.WAITING}.get(answer, State.IDLE)
+
+    @rule(number=st.integers(0, 99), is_sample=st.booleans())
+    def done(self, number: int, is_sample: bool) -> None:
+        ticket = self.some(number, State.RUNNING, State.PARKED)
+        if ticket is not None:
+            self.dispatcher.done(ticket, self.now_us, is_sample=is_sample)
+            self.ended(ticket)
+
+    @rule(number=st.integers(0, 99))
+    def park(self, number: int) -> None:
+        ticket = self.some(number, State.RUNNING)
+        if ticket is not None and ticket not in self.awaiting:
+            self.dispatcher.park(ticket, self.now_us)
+
+    @rule(number=st.integers(0, 99))
+    def leave(self, number: int) -> None:
+        ticket = self.tickets[number % len(self.tickets)]
+        self.dispatcher.leave(ticket, self.now_us)
+        self.ended(ticket)
+
+    @rule()
+    def hear(self) -> None:
+        granted = self.dispatcher.granted()
+        assert len(granted) == len(set(granted))
+        assert set(granted) <= self.awaiting
+        self.awaiting -= set(granted)
+
+    @rule(
+        slots=st.integers(1, 4),
+        control_slots=st.integers(1, 3),
+        levels=st.integers(1, 5),
+        capacity=st.integers(5, 12),
+        within_level=st.sampled_from(WithinLevel),
+        waits_for_last=st.booleans(),
+        is_backoff_enabled=st.booleans(),
+    )
+    def update(self, slots: int, control_slots: int, is_backoff_enabled: bool, **queue: object) -> None:
+        shape = QueueOptions(**queue)  # type: ignore[arg-type]
+        options = DispatcherOptions(queue=shape, is_backoff_enabled=is_backoff_enabled, control_slots=control_slots)
+        self.dispatcher.update(options, FixedLimit(slots), self.now_us)
+
+    @rule(passed_us=st.integers(1, 10_000))
+    def wait(self, passed_us: int) -> None:
+        self.now_us += passed_us
+
+    @invariant()
+    def no_slot_is_idle_while_something_waits(self) -> None:
+        if len(self.dispatcher.queue):
+            assert self.dispatcher.in_flight >= self.dispatcher.limit
+        if len(self.dispatcher.control_queue):
+            assert self.dispatcher.control_in_flight >= self.dispatcher.options.control_slots
+
+    @invariant()
+    def each_ticket_is_in_one_place(self) -> None:
+        states = Counter((ticket.state, ticket.is_control) for ticket in self.tickets)
+        assert states[State.RUNNING, False] == self.dispatcher.in_flight
+        assert states[State.RUNNING, True] == self.dispatcher.control_in_flight
+        assert states[State.WAITING, False] == len(self.dispatcher.queue)
+        assert states[State.WAITING, True] == len(self.dispatcher.control_queue)
+
+    @invariant()
+    def who_runs_unheard_will_hear(self) -> None:
+        unheard = {ticket for ticket in self.awaiting if ticket.state is State.RUNNING}
+        assert unheard == set(self.dispatcher._granted)
+
+    def teardown(self) -> None:
+        """All that wait get their slot in the end."""
+        self.hear()
+        while (ticket := self.some(0, State.RUNNING, State.PARKED)) is not None:
+            self.dispatcher.done(ticket, self.now_us)
+            self.hear()
+        assert not self.awaiting
+        assert all(ticket.state is State.IDLE for ticket in self.tickets)
+
+
+DispatcherMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50)
+TestDispatcher = DispatcherMachine.TestCase
+
+
+@given(
+    slots=st.integers(1, 8),
+    weights=st.lists(st.integers(1, 8), min_size=2, max_size=4),
+    per_level=st.integers(30, 40),
+)
+def test_slots_are_shared_by_weight_while_all_levels_wait(slots: int, weights: list[int], per_level: int) -> None:
+    levels = len(weights)
+    dispatcher = dispatcher_of(
+        slots, queue={"levels": levels, "capacity": 100 * levels, "multiplexer_weights": weights}
+    )
+    busy = [ran(dispatcher) for _ in range(slots)]
+    waiting(dispatcher, *[Ticket(None, level=level) for level in range(levels) for _ in range(per_level)])
+    served: Counter[int] = Counter()
+
+    turns = 50 * sum(weights)
+    dispatcher.done(busy[0], 0)
+    for now_us in range(turns):
+        (ticket,) = dispatcher.granted()
+        served[ticket.level] += 1
+        dispatcher.done(ticket, now_us)
+        dispatcher.ask(ticket, now_us)
+
+    for level, weight in enumerate(weights):
+        assert served[level] / turns == pytest.approx(weight / sum(weights), rel=0.02)

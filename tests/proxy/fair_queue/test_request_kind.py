@@ -1,0 +1,50 @@
+"""What follows from the kind of a request."""
+
+import pytest
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.refusals import is_refusable
+from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, asked, may_wait
+
+
+def test_what_may_wait() -> None:
+    assert may_wait(ApiKey.PRODUCE, acks=-1)
+    assert not may_wait(ApiKey.PRODUCE, acks=1)
+    assert may_wait(ApiKey.FETCH)
+    assert not may_wait(ApiKey.FETCH, is_patient=False)
+    assert not may_wait(ApiKey.FETCH, wants_data=False)
+    assert may_wait(ApiKey.JOIN_GROUP)
+    assert may_wait(ApiKey.SYNC_GROUP)
+    assert not may_wait(ApiKey.METADATA)
+
+
+def test_an_api_that_is_not_known_may_wait() -> None:
+    assert may_wait(30_000)
+
+
+def test_all_requests_of_a_kind_are_one() -> None:
+    assert asked(ApiKey.PRODUCE, 7, 1) is asked(ApiKey.PRODUCE, 7, 1)
+    assert asked(ApiKey.PRODUCE, 7, 1) != asked(ApiKey.PRODUCE, 7, -1)
+
+
+@pytest.mark.parametrize("api_key", [*ApiKey, 30_000])
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_a_kind_says_what_is_known_of_its_api(api_key: int, acks: int) -> None:
+    kind = asked(api_key, 3, acks)
+
+    assert kind.api_key == api_key
+    assert kind.has_answer is not (api_key == ApiKey.PRODUCE and acks == 0)
+    assert kind.may_wait is may_wait(api_key, acks=acks)
+    assert kind.is_control is (api_key in CONTROL)
+    assert kind.is_gathering is (api_key in {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+    assert kind.is_free is (api_key in {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+    assert kind.is_refusable is is_refusable(api_key, 3, acks=acks)
+
+
+def test_only_a_patient_poll_waits_for_data() -> None:
+    waiting = {key for key in ApiKey if asked(key, 0).waits_for_data}
+
+    assert waiting == {ApiKey.FETCH, ApiKey.SHARE_FETCH}
+    assert not asked(ApiKey.FETCH, 0, 1, is_patient=False).waits_for_data
+    assert asked(ApiKey.FETCH, 0, 1, wants_data=False).waits_for_data
+    assert asked(ApiKey.FETCH, 0, 1, is_patient=False).is_poll

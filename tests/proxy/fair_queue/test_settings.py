@@ -1,0 +1,167 @@
+"""What the file says of the queue, and what is made of it."""
+
+import sys
+from dataclasses import fields
+from types import ModuleType
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    CallQueueImpl,
+    CapacityRemainder,
+    CostProvider,
+    CostWeights,
+    DecayPause,
+    FairCallQueue,
+    FairCallQueueMode,
+    Fold,
+    IdentityProvider,
+    OwnIdentityProvider,
+    ResponseTimeAverage,
+    SchedulerImpl,
+    WithinLevel,
+)
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.call_queue import Remainder
+from kafka_quota_proxy.proxy.fair_queue.call_queue import WithinLevel as Order
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done
+from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases
+from kafka_quota_proxy.proxy.fair_queue.decay import Average, DecayOptions, DecayScheduler, Pause
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.settings import (
+    UNKNOWN,
+    cost,
+    decay_options,
+    dispatcher_options,
+    identities,
+    limit,
+)
+
+HADOOP = FairCallQueue(
+    mode=FairCallQueueMode.HADOOP,
+    capacity_remainder=CapacityRemainder.FIRST,
+    within_level=WithinLevel.FIFO,
+    average=ResponseTimeAverage.HADOOP,
+    backoff_responsetime_inclusive=True,
+    backoff_responsetime_min_calls=1,
+    utilisation_floor=0.0,
+    pause=DecayPause.EVERY_PERIOD,
+    max_identities=None,
+)
+FETCH = Done(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
+PRODUCE = FETCH._replace(api_key=ApiKey.PRODUCE)
+OTHER = FETCH._replace(api_key=ApiKey.DESCRIBE_CONFIGS)
+
+
+def test_hadoops_mode_is_hadoops_defaults() -> None:
+    assert decay_options(HADOOP) == DecayOptions(
+        thresholds=(0.125, 0.25, 0.5), response_time_thresholds_ms=(10_000, 20_000, 30_000, 40_000)
+    )
+    queue = dispatcher_options(HADOOP)
+    assert (queue.queue.remainder, queue.queue.waits_for_last, queue.queue.within_level) == (
+        Remainder.FIRST, True, Order.FIFO,
+    )  # fmt: skip
+    assert queue == DispatcherOptions(queue=queue.queue)
+
+
+def test_ours_differs_where_it_says_so() -> None:
+    options = decay_options(FairCallQueue())
+
+    assert (options.average, options.pause, options.is_backoff_inclusive) == (Average.NORMALISED, Pause.ONCE, False)
+    assert (options.min_samples, options.utilisation_floor, options.max_identities) == (10, 0.5, 10_000)
+    assert options.cost_scale > 1
+    queue = dispatcher_options(FairCallQueue(within_level=WithinLevel.ROUND_ROBIN))
+    assert (queue.queue.remainder, queue.queue.waits_for_last, queue.queue.within_level) == (
+        Remainder.LARGEST_FRACTION, False, Order.ROUND_ROBIN,
+    )  # fmt: skip
+    assert not queue.disconnects_when_slow
+
+
+def test_a_plain_queue_has_one_level() -> None:
+    queue = dispatcher_options(FairCallQueue(callqueue_impl=CallQueueImpl.FIFO, capacity=10)).queue
+
+    assert (queue.levels, queue.capacity, queue.capacity_weights, queue.multiplexer_weights) == (1, 10, None, None)
+
+
+def test_the_default_scheduler_has_everybody_in_level_0() -> None:
+    scheduler = DecayScheduler(decay_options(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT)), now_ms=0)
+    scheduler.charge("alice", 1_000)
+    scheduler.sweep()
+
+    assert scheduler.level("alice", 1, 1) == 0
+
+
+def test_slots_are_fixed_or_found() -> None:
+    fixed, found = limit(FairCallQueue(max_in_flight=7)), limit(FairCallQueue(min_in_flight=3, most_in_flight=9))
+
+    assert isinstance(fixed, FixedLimit)
+    assert fixed.limit == 7
+    assert isinstance(found, VegasLimit)
+    assert (found.minimum, found.maximum, found.limit) == (3, 9, 3)
+
+
+@pytest.mark.parametrize(("settings", "on_refusal"), [(HADOOP, 0), (FairCallQueue(), 1)])
+def test_by_default_a_request_costs_one_when_it_is_over(settings: FairCallQueue, on_refusal: int) -> None:
+    made = cost(settings)
+
+    assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, on_refusal)
+
+
+def test_by_time_each_phase_has_its_weight() -> None:
+    """The 10 and the 100 are Hadoop's: for what is done under the read lock, and under the write lock."""
+    made = cost(FairCallQueue(cost_provider=CostProvider.WEIGHTED))
+
+    assert [made.on_completion(done) for done in (OTHER, FETCH, PRODUCE)] == [7, 70, 700]
+    queued = cost(FairCallQueue(cost_provider=CostProvider.WEIGHTED, cost_weights=CostWeights(queue=1_000, lockwait=1)))
+    assert queued.on_completion(OTHER) == 3_000 + 5 + 7
+
+
+def test_the_files_weights_are_hadoops() -> None:
+    assert {field.name for field in fields(CostWeights)} == set(Phases._fields)
+    assert Phases(**{name: getattr(CostWeights(), name) for name in Phases._fields}) == DEFAULT_WEIGHTS
+
+
+def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:
+    made = cost(FairCallQueue(cost_provider=CostProvider.TRAFFIC))
+
+    assert made.on_arrival is not None
+    assert made.on_arrival(500) == 1_500
+    assert made.on_completion(FETCH) == 100 + 700
+    assert made.on_refusal == 1_000
+
+
+# -- whose cost it is --
+
+APPS = (Fold(match="app-([a-z]+)-[0-9]+", to=r"app-\1"),)
+
+
+@pytest.mark.parametrize(
+    ("provider", "found"),
+    [
+        (IdentityProvider.USER, ["app-etl", "alice", "etl@10.0.0.7"]),
+        (IdentityProvider.USER_CLIENT_ID, ["app-etl/etl", "alice/etl", "etl@10.0.0.7"]),
+    ],
+)
+def test_an_identity_is_the_folded_user_or_an_address(provider: IdentityProvider, found: list[str]) -> None:
+    identity = identities(FairCallQueue(identity_provider=provider, fold=APPS))
+
+    assert [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "alice", "ANONYMOUS")] == found
+
+
+def test_a_function_of_the_operators_is_asked_once_for_the_folded_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, str]] = []
+    module = ModuleType("own_identities")
+
+    def team_of(user: str, client_id: str, host: str) -> object:
+        asked.append((user, client_id, host))
+        return {"app-etl": "data", "alice": None}.get(user, 7)
+
+    vars(module)["team_of"] = team_of
+    monkeypatch.setitem(sys.modules, "own_identities", module)
+    identity = identities(FairCallQueue(identity_provider=OwnIdentityProvider("own_identities", "team_of"), fold=APPS))
+
+    found = [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "app-etl-7", "alice", "bob")]
+
+    assert found == ["data", "data", UNKNOWN, UNKNOWN]
+    assert asked == [("app-etl", "etl", "10.0.0.7"), ("alice", "etl", "10.0.0.7"), ("bob", "etl", "10.0.0.7")]

@@ -1,0 +1,727 @@
+"""Hadoop's own numbers, by the number of the vector. Each name says the Hadoop test, or D for a derived one.
+
+Some of Hadoop's tests are of what is not here, because of how Java or Hadoop is built:
+
+| vector | tests | here |
+| --- | --- | --- |
+| V8, V13, V14, V32, V37, V41 | not in our list of vectors | |
+| V24, V25 (the wait) | timed poll and offer | nothing blocks: who waits is remembered, and time passes outside |
+| V30a | take blocks | ``poll`` says None; the dispatcher grants when something comes |
+| V42, V43, V44 (keys) | parsing of keys, deprecated ones too | ``config`` parses; defaults are here |
+| V46 | a metrics system that runs already | nothing registers: metrics are read |
+| V47 | a provider used before ``init`` | one that is made is ready |
+| V49 (namespaces) | keys of another port | each listener has its own options |
+| V51 | text of the phases | nothing prints them; their order is tested |
+| V58, V59 | exceptions of constructors called by reflection | constructors are called as such: ValueError |
+| V66 | metrics unregistered at stop | nothing registers |
+| V67 | provider classes by name | who a connection belongs to is decided once, by its session |
+| D8 | a weight of 0 | refused: the lowest level would get all turns |
+| D18 (first half) | a static level of -1 | control requests have a lane of their own (V65) |
+"""
+
+from dataclasses import dataclass
+
+import pytest
+
+from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, Put, QueueOptions, divide
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases, WeightedTimeCost, default_cost
+from kafka_quota_proxy.proxy.fair_queue.decay import (
+    DecayOptions,
+    DecayScheduler,
+    default_response_time_thresholds_ms,
+    default_thresholds,
+)
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions, Ticket
+from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMultiplexer
+
+
+@dataclass(eq=False)
+class Call:
+    level: int = 0
+    name: str = ""
+    identity: str = "user"
+
+
+class FixedMultiplexer(WeightedRoundRobinMultiplexer):
+    def __init__(self, level: int) -> None:
+        super().__init__(1)
+        self.level = level
+
+    def next(self) -> int:
+        return self.level
+
+
+def reads(multiplexer: WeightedRoundRobinMultiplexer, count: int) -> list[int]:
+    return [multiplexer.next() for _ in range(count)]
+
+
+# -- A: the multiplexer --
+
+
+@pytest.mark.parametrize("levels", [-1, 0])
+def test_v1_v2_there_must_be_a_level(levels: int) -> None:
+    with pytest.raises(ValueError, match="there must be a level"):
+        WeightedRoundRobinMultiplexer(levels)
+
+
+def test_v3_weights_must_be_as_many_as_levels() -> None:
+    with pytest.raises(ValueError, match="2 levels need 2 weights, not 3"):
+        WeightedRoundRobinMultiplexer(2, (1, 2, 3))
+
+
+def test_v4_as_many_weights_as_levels_are_accepted() -> None:
+    assert reads(WeightedRoundRobinMultiplexer(3, (1, 2, 3)), 6) == [0, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("levels", "turns"),
+    [
+        pytest.param(1, [0] * 10, id="V5"),
+        pytest.param(2, [0, 0, 1, 0, 0, 1], id="V6"),
+        pytest.param(3, [0, 0, 0, 0, 1, 1, 2, 0], id="V7"),
+    ],
+)
+def test_v5_v6_v7_default_weights_halve_from_level_to_level(levels: int, turns: list[int]) -> None:
+    assert reads(WeightedRoundRobinMultiplexer(levels), len(turns)) == turns
+
+
+@pytest.mark.parametrize(
+    ("weights", "turns"),
+    [pytest.param((1, 1), [0, 1, 0, 1], id="V9"), pytest.param((1, 3, 2), [0, 1, 1, 1, 2, 2] * 5, id="V10")],
+)
+def test_v9_v10_weights_of_ones_own(weights: tuple[int, ...], turns: list[int]) -> None:
+    assert reads(WeightedRoundRobinMultiplexer(len(weights), weights), len(turns)) == turns
+
+
+@pytest.mark.parametrize("weights", [(2, 0, 1), (0, 1), (3, 0), (1, -1)])
+def test_d8_a_level_without_a_turn_is_refused(weights: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="weights must be at least 1"):
+        WeightedRoundRobinMultiplexer(len(weights), weights)
+
+
+def test_d16_of_weights_99_and_1_the_lower_gets_each_hundredth_turn() -> None:
+    assert [n for n, level in enumerate(reads(WeightedRoundRobinMultiplexer(2, (99, 1)), 200), 1) if level] == [
+        100,
+        200,
+    ]
+
+
+# -- B: the queue --
+
+
+def queue_of(levels: int = 2, capacity: int = 10, **options: object) -> CallQueue[Call]:
+    return CallQueue(QueueOptions(levels=levels, capacity=capacity, **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("capacity", [1_000, 1_025])
+@pytest.mark.parametrize("levels", [1, 4, 7])
+def test_v11_capacity_is_that_of_all_levels(levels: int, capacity: int) -> None:
+    assert queue_of(levels, capacity).remaining_capacity == capacity
+    assert queue_of(7, 1_025, capacity_weights=(7, 6, 5, 4, 3, 2, 1)).remaining_capacity == 1_025
+
+
+def test_v12_a_turn_without_elements_goes_to_the_highest_level() -> None:
+    queue = queue_of(10, 10)
+    for level in range(10):
+        assert queue.offer(Call(level))
+
+    taken = []
+    for turn in (3, 3, 3, 6, 6, 6, 8, 9, 9, 9, 9, 9):
+        queue._multiplexer = FixedMultiplexer(turn)
+        taken.append(queue.poll())
+
+    assert [call and call.level for call in taken] == [3, 0, 1, 6, 2, 4, 8, 9, 5, 7, None, None]
+
+
+def filled() -> tuple[CallQueue[Call], list[tuple[tuple[int, ...], list[int]]]]:
+    """Return a queue of three levels with two places each after six adds, and what it was like after each."""
+    queue = queue_of(3, 6)
+    seen = []
+    for level in (0, 1, 0, 0, 1, 0):
+        assert queue.add(Call(level)) is None
+        seen.append((queue.sizes, list(queue.overflowed)))
+    return queue, seen
+
+
+def test_v15_d7_an_add_goes_to_the_first_level_with_room_below() -> None:
+    _, seen = filled()
+
+    assert [sizes for sizes, _ in seen] == [(1, 0, 0), (1, 1, 0), (2, 1, 0), (2, 2, 0), (2, 2, 1), (2, 2, 2)]
+    assert [overflowed for _, overflowed in seen] == [[0, 0, 0]] * 3 + [[1, 0, 0], [1, 1, 0], [2, 2, 0]]
+
+
+def test_v16_d7_only_the_lowest_level_disconnects() -> None:
+    queue, _ = filled()
+
+    assert (queue.add(Call(0)), queue.overflowed) == (Overflow.KEEP_ALIVE, [3, 3, 1])
+    assert (queue.add(Call(1)), queue.overflowed) == (Overflow.KEEP_ALIVE, [3, 4, 2])
+    assert (queue.add(Call(2)), queue.overflowed) == (Overflow.DISCONNECT, [3, 4, 3])
+
+
+def test_v16_with_failover_all_levels_fail_over() -> None:
+    queue = queue_of(2, 2, is_failover=True)
+    for level in (0, 1):
+        queue.offer(Call(level))
+
+    assert [queue.add(Call(level)) for level in (0, 1)] == [Overflow.FAILOVER] * 2
+
+
+def test_v17_a_put_waits_for_the_last_level_which_it_does_not_count() -> None:
+    queue, _ = filled()
+    before = list(queue.overflowed)
+
+    assert queue.put(Call(0)) is Put.WAITS_FOR_ROOM
+    assert queue.overflowed == [before[0] + 1, before[1] + 1, before[2]]
+
+    assert queue.put(Call(2)) is Put.WAITS_FOR_ROOM
+    assert queue.overflowed == [before[0] + 1, before[1] + 1, before[2]]
+
+
+def test_v18_v24_an_empty_queue_has_nothing() -> None:
+    queue = queue_of()
+
+    assert (queue.poll(), queue.peek()) == (None, None)
+
+
+def test_v19_v24_v30b_what_was_offered_is_taken() -> None:
+    queue, call = queue_of(), Call()
+
+    assert queue.offer(call)
+
+    assert (queue.poll(), queue.size) == (call, 0)
+
+
+def test_v20_v21_v25_an_offer_is_for_its_own_level_only() -> None:
+    queue = queue_of()
+
+    assert [queue.offer(Call(0)) for _ in range(6)] == [True] * 5 + [False]
+
+    assert queue.size == 5
+
+
+def test_v22_another_level_has_room() -> None:
+    queue = queue_of()
+
+    assert [queue.offer(Call(level)) for level in (0, 0, 0, 0, 0, 1)] == [True] * 6
+
+    assert queue.size == 6
+
+
+def test_v23_peeking_takes_nothing() -> None:
+    queue, first = queue_of(), Call()
+    queue.offer(first)
+    queue.offer(Call())
+
+    assert (queue.peek(), queue.peek(), queue.size) == (first, first, 2)
+
+
+@pytest.mark.parametrize(
+    ("most", "left", "moved"), [pytest.param(None, 0, 3, id="V26"), pytest.param(2, 1, 2, id="V27")]
+)
+def test_v26_v27_draining_into_another_queue(most: int | None, left: int, moved: int) -> None:
+    source, target = queue_of(), queue_of()
+    for _ in range(3):
+        source.offer(Call())
+
+    for call in source.drain(most):
+        target.offer(call)
+
+    assert (source.size, target.size) == (left, moved)
+
+
+@pytest.mark.parametrize(
+    ("levels", "remaining", "size"),
+    [
+        pytest.param([], 10, 0, id="V28a"),
+        pytest.param([0] * 6, 5, 5, id="V28b"),
+        pytest.param([0] * 5 + [1] * 5 + [0], 0, 10, id="V28c"),
+        pytest.param([0, 1, 0, 1, 0], 5, 5, id="V28d"),
+    ],
+)
+def test_v28_remaining_capacity(levels: list[int], remaining: int, size: int) -> None:
+    queue = queue_of()
+    for level in levels:
+        queue.offer(Call(level))
+
+    assert (queue.remaining_capacity, queue.size) == (remaining, size)
+
+
+def test_v29_puts_overflow_and_wait_when_all_is_full() -> None:
+    queue = queue_of()
+
+    assert [queue.put(Call(0)) for _ in range(8)] == [Put.QUEUED] * 8
+    assert (queue.size, queue.overflowed) == (8, [3, 0])
+
+    assert [queue.put(Call(0)) for _ in range(3)] == [Put.QUEUED, Put.QUEUED, Put.WAITS_FOR_ROOM]
+    assert (queue.size, queue.waiting_for_room) == (10, 1)
+
+
+def test_v30c_a_take_tries_the_next_level() -> None:
+    queue, call = queue_of(), Call(1)
+    queue._multiplexer = FixedMultiplexer(0)
+    queue.offer(call)
+
+    assert (queue.poll(), queue.size) == (call, 0)
+
+
+def test_v31_sizes_are_seen() -> None:
+    queue = queue_of()
+    queue.put(Call(0))
+
+    assert queue.sizes == (1, 0)
+    queue.poll()
+    assert queue.sizes == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("levels", "capacity", "sizes"),
+    [
+        (4, 1_000, (250,) * 4),
+        (7, 1_000, (148, *[142] * 6)),
+        (4, 1_025, (257, 256, 256, 256)),
+        (7, 1_025, (149, *[146] * 6)),
+        (4, 13, (4, 3, 3, 3)),
+    ],
+)
+def test_d1_capacity_is_divided_evenly(levels: int, capacity: int, sizes: tuple[int, ...]) -> None:
+    assert queue_of(levels, capacity).capacities == sizes
+
+
+@pytest.mark.parametrize(
+    ("capacity", "weights", "sizes"),
+    [
+        pytest.param(1_025, (7, 6, 5, 4, 3, 2, 1), (269, 216, 180, 144, 108, 72, 36), id="D2"),
+        pytest.param(1_000, (4, 3, 2, 1), (400, 300, 200, 100), id="D2"),
+        pytest.param(100, (7, 3), (70, 30), id="D2"),
+        pytest.param(1_000, (7, 3), (700, 300), id="D2"),
+        pytest.param(199, (50, 50), (149, 50), id="D3"),
+    ],
+)
+def test_d2_d3_capacity_is_divided_by_weights(capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    assert divide(capacity, weights) == sizes
+
+
+@pytest.mark.parametrize(("capacity", "weights"), [(3, (1, 1, 1, 1)), (9, (7, 3))])
+def test_d4_no_level_is_without_a_place(capacity: int, weights: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="leaves a level without a place"):
+        divide(capacity, weights)
+
+
+def test_d5_the_order_of_a_cycle_with_all_levels_full() -> None:
+    queue = queue_of(4, 80)
+    for level in range(4):
+        for _ in range(20):
+            queue.offer(Call(level))
+
+    assert [call.level for _ in range(15) if (call := queue.poll())] == [0] * 8 + [1] * 4 + [2] * 2 + [3]
+
+
+def test_d6_turns_of_empty_levels_go_to_the_highest() -> None:
+    queue = queue_of(4, 80)
+    for level in (0, 3):
+        for _ in range(20):
+            queue.offer(Call(level))
+
+    assert sorted(call.level for _ in range(15) if (call := queue.poll())) == [0] * 14 + [3]
+
+
+@pytest.mark.parametrize(
+    ("level", "accepted", "overflow", "overflowed"),
+    [(3, 2, Overflow.DISCONNECT, [0, 0, 0, 1]), (0, 8, Overflow.KEEP_ALIVE, [7, 5, 3, 1])],
+)
+def test_d7b_a_lone_user_has_the_room_below_it(
+    level: int, accepted: int, overflow: Overflow, overflowed: list[int]
+) -> None:
+    queue = queue_of(4, 8)
+
+    answers = [queue.add(Call(level)) for _ in range(accepted + 1)]
+
+    assert answers == [None] * accepted + [overflow]
+    assert queue.overflowed == overflowed
+
+
+# -- C: the decay scheduler --
+
+
+def scheduler_of(levels: int = 4, **options: object) -> DecayScheduler:
+    return DecayScheduler(DecayOptions(levels=levels, **options), now_ms=0)  # type: ignore[arg-type]
+
+
+def request(scheduler: DecayScheduler, *identities: str) -> list[int]:
+    """Let each of ``identities`` make a request of cost 1 and return the levels they had."""
+    levels = []
+    for identity in identities:
+        levels.append(scheduler.level(identity))
+        scheduler.charge(identity, default_cost(Phases()))
+    return levels
+
+
+def decayed(scheduler: DecayScheduler) -> dict[str, float]:
+    return {standing.identity: standing.decayed for standing in scheduler.top(1_000)}
+
+
+def test_v33_costs_accumulate() -> None:
+    scheduler = scheduler_of(1)
+    assert decayed(scheduler) == {}
+
+    request(scheduler, "A")
+    assert decayed(scheduler) == {"A": 1}
+
+    request(scheduler, "A", "B", "A")
+    assert decayed(scheduler) == {"A": 3, "B": 1}
+
+
+def test_v34_d12_costs_decay_until_nothing_is_left() -> None:
+    scheduler = scheduler_of(1)
+    request(scheduler, *"AAAA", *"BBBBBBBB")
+    seen = []
+    for _ in range(5):
+        seen.append((scheduler.totals.decayed, decayed(scheduler), scheduler.totals.raw))
+        scheduler.sweep()
+
+    assert [(total, costs) for total, costs, _ in seen] == [
+        (12, {"A": 4, "B": 8}),
+        (6, {"A": 2, "B": 4}),
+        (3, {"A": 1, "B": 2}),
+        (1, {"B": 1}),
+        (0, {}),
+    ]
+    # Who is forgotten counts in the raw total for one more sweep.
+    assert [raw for _, _, raw in seen] == [12, 12, 12, 12, 8]
+    assert scheduler.totals.raw == 0
+
+
+def test_v35_d17_a_second_call_alone_is_all_there_is() -> None:
+    scheduler = scheduler_of(4, thresholds=(0.25, 0.5, 0.75))
+
+    assert request(scheduler, "A", "A") == [0, 3]
+
+    request(scheduler, *"AAAA", "B", "B", "C", "C")
+    scheduler.sweep()
+    assert decayed(scheduler) == {"A": 3, "B": 1, "C": 1}
+    assert scheduler.levels == {"A": 2, "B": 0, "C": 0}
+
+
+def test_v36_sweeps_come_by_themselves() -> None:
+    scheduler = scheduler_of(1, period_ms=10)
+    request(scheduler, *["A"] * 64)
+
+    totals = []
+    for now_ms in range(0, 80, 5):
+        scheduler.sweep_if_due(now_ms=now_ms)
+        totals.append(scheduler.totals.decayed)
+
+    assert totals[::2] == [64, 32, 16, 8, 4, 2, 1, 0]
+
+
+def test_v38_without_cost_all_are_in_level_0() -> None:
+    scheduler = scheduler_of(2)
+    cost = WeightedTimeCost()
+    for _ in range(1_000):
+        scheduler.charge("MANY", cost(Phases()))
+    scheduler.charge("FEW", cost(Phases()))
+
+    assert [scheduler.level(name) for name in ("MANY", "FEW")] == [0, 0]
+
+
+def test_v39_without_requests_all_are_in_level_0() -> None:
+    assert scheduler_of(2).level("A") == 0
+
+
+def test_v40_service_users_are_in_level_0_and_count_for_nobody() -> None:
+    scheduler = scheduler_of(service_users=frozenset({"service1", "service2"}))
+    for _ in range(10):
+        request(scheduler, "user1", "service1", "service2")
+
+    expected = {"user1": 3, "service1": 0, "service2": 0}
+    assert {name: scheduler.level(name) for name in expected} == expected
+    scheduler.sweep()
+    assert scheduler.levels == expected
+    assert scheduler.totals == (5, 10, 10, 20)
+
+
+def test_v42_default_thresholds() -> None:
+    assert [list(default_thresholds(levels)) for levels in (1, 2, 3, 4)] == [[], [0.5], [0.25, 0.5], [0.125, 0.25, 0.5]]
+    assert scheduler_of(6, thresholds=(0.01, 0.1, 0.2, 0.5, 0.85)).thresholds == (0.01, 0.1, 0.2, 0.5, 0.85)
+
+
+def test_v43_v44_defaults() -> None:
+    assert (DecayOptions().period_ms, DecayOptions().decay_factor) == (5_000, 0.5)
+    assert default_response_time_thresholds_ms(4) == (10_000, 20_000, 30_000, 40_000)
+
+
+@pytest.mark.parametrize("levels", [-1, 0])
+def test_v45_there_must_be_a_level(levels: int) -> None:
+    with pytest.raises(ValueError, match="there must be a level"):
+        scheduler_of(levels)
+
+
+@pytest.mark.parametrize(
+    ("cost_of_thousand", "level"), [(120, 0), (125, 1), (130, 1), (240, 1), (250, 2), (490, 2), (500, 3), (1_000, 3)]
+)
+def test_d9_a_threshold_itself_is_in_the_lower_level(cost_of_thousand: int, level: int) -> None:
+    scheduler = scheduler_of()
+    scheduler.charge("A", cost_of_thousand)
+    scheduler.charge("B", 1_000 - cost_of_thousand)
+
+    assert scheduler.level("A") == level
+
+
+@pytest.mark.parametrize(("users", "level"), [(2, 3), (7, 1), (8, 1), (9, 0)])
+def test_d9b_equal_users(users: int, level: int) -> None:
+    scheduler = scheduler_of()
+    names = [f"user-{n}" for n in range(users)]
+    for name in names:
+        scheduler.charge(name, 100)
+
+    assert [scheduler.level(name) for name in names] == [level] * users
+
+
+def test_d9c_the_last_threshold_that_matches_counts() -> None:
+    scheduler = scheduler_of(thresholds=(0.5, 0.25, 0.1))
+    scheduler.charge("A", 15)
+    scheduler.charge("B", 85)
+
+    assert scheduler.level("A") == 3
+
+
+def test_d10_the_example_of_the_guide() -> None:
+    scheduler = scheduler_of(2, thresholds=(0.9,))
+    scheduler.charge("A", 90)
+    scheduler.charge("B", 10)
+
+    assert [scheduler.level(name) for name in "AB"] == [1, 0]
+
+
+def test_d11_a_level_holds_until_the_next_sweep() -> None:
+    scheduler = scheduler_of()
+    scheduler.charge("A", 10)
+    scheduler.charge("B", 90)
+    assert [scheduler.level(name) for name in "ABC"] == [0, 3, 0]
+
+    scheduler.sweep()
+    assert scheduler.levels == {"A": 0, "B": 3}
+
+    scheduler.charge("A", 900)
+    assert [scheduler.level(name) for name in "AB"] == [0, 3]
+    assert (scheduler.standing("A").decayed, scheduler.totals.decayed) == (905, 950)
+
+    scheduler.sweep()
+    assert decayed(scheduler) == {"A": 452, "B": 22}
+    assert scheduler.levels == {"A": 3, "B": 0}
+
+
+def windows(scheduler: DecayScheduler, *averages_ms: int) -> DecayScheduler:
+    """End a window in which each level had one response of the time given."""
+    for level, average_ms in enumerate(averages_ms):
+        if average_ms:
+            scheduler.add_response_time(level, average_ms * 1_000)
+    scheduler.sweep()
+    return scheduler
+
+
+def test_d13_the_average_of_hadoop_is_twice_the_truth() -> None:
+    scheduler = scheduler_of(1)
+
+    averages = [windows(scheduler, 2_000).average_response_ms[0] for _ in range(40)]
+
+    assert averages[:4] == [2_000, 3_000, 3_500, 3_750]
+    assert averages[-1] == pytest.approx(4_000)
+
+
+@pytest.mark.parametrize(
+    ("averages_ms", "backs_off"),
+    [
+        ((5_000, 21_000, 0, 0), [False, True, True, True]),
+        ((5_000, 20_000, 0, 0), [False] * 4),
+        ((10_001, 0, 0, 0), [True] * 4),
+        ((0, 0, 30_001, 0), [False, False, True, True]),
+        ((0, 0, 0, 40_001), [False, False, False, True]),
+    ],
+)
+def test_d14_v63_a_slow_level_backs_off_itself_and_those_below(
+    averages_ms: tuple[int, ...], backs_off: list[bool]
+) -> None:
+    scheduler = windows(scheduler_of(is_backoff_by_response_time=True), *averages_ms)
+
+    assert [scheduler.backs_off(level) for level in range(4)] == backs_off
+    assert not any(windows(scheduler_of(), *averages_ms).backs_off(level) for level in range(4))
+
+
+@pytest.mark.parametrize(("is_inclusive", "backs_off"), [(True, True), (False, False)])
+def test_d15_code_and_guide_differ_for_the_slow_level_itself(is_inclusive: bool, backs_off: bool) -> None:
+    scheduler = scheduler_of(
+        is_backoff_by_response_time=True,
+        is_backoff_inclusive=is_inclusive,
+        response_time_thresholds_ms=(9_000, 10_000, 11_000, 12_000),
+    )
+
+    windows(scheduler, 0, 12_000)
+
+    assert [scheduler.backs_off(level) for level in range(4)] == [False, backs_off, True, True]
+
+
+def test_d18_what_a_service_user_costs_is_not_in_the_share_of_others() -> None:
+    scheduler = scheduler_of(service_users=frozenset({"X"}))
+    scheduler.charge("X", 90)
+    scheduler.charge("u", 10)
+
+    assert [scheduler.level(name) for name in "uX"] == [3, 0]
+
+
+# -- D: cost --
+
+FIXTURE_MS = Phases(queue=3, lockfree=5, lockshared=7, lockexclusive=11)
+
+
+def test_v48_default_weights() -> None:
+    assert WeightedTimeCost()(FIXTURE_MS) == 1_175
+
+
+def test_v49_configured_weights() -> None:
+    weights = DEFAULT_WEIGHTS._replace(queue=1_000, lockfree=10_000, lockshared=100_000)
+
+    assert WeightedTimeCost(weights)(FIXTURE_MS) == 754_100
+
+
+def test_v50_v51_phases_have_one_unit_and_the_order_of_hadoop() -> None:
+    names = "enqueue queue handler processing lockfree lockwait lockshared lockexclusive response"
+
+    assert Phases._fields == tuple(names.split())
+    assert Phases(enqueue=10, queue=20_020)[:3] == (10, 20_020, 0)
+
+
+# -- E: the manager --
+
+
+def test_v52_v53_a_plain_queue_is_one_of_one_level() -> None:
+    queue = queue_of(1, 10)
+
+    assert [queue.put(Call(3)) for _ in range(20)] == [Put.QUEUED] * 10 + [Put.WAITS_FOR_ROOM] * 10
+    assert queue_of(1, 10).poll() is None
+
+
+def test_v54_three_puts_of_one_user_fit() -> None:
+    queue = queue_of(4, 8)
+
+    assert [queue.put(Call(0)) for _ in range(3)] == [Put.QUEUED] * 3
+
+    assert queue.sizes == (2, 1, 0, 0)
+
+
+def test_v55_levels_without_a_fair_queue_order_nothing() -> None:
+    scheduler, queue = scheduler_of(), queue_of(1, 3)
+
+    calls = [Call(level) for level in request(scheduler, *"AAAA")]
+
+    assert [queue.put(call) for call in calls] == [Put.QUEUED] * 3 + [Put.WAITS_FOR_ROOM]
+    assert [queue.poll() for _ in range(5)] == [*calls, None]
+
+
+def test_v56_no_call_is_lost_when_the_queue_is_replaced_under_load() -> None:
+    queue = queue_of(2, 5_000)
+    calls = [Call(n % 2) for n in range(10_000)]
+    taken = []
+    for n, call in enumerate(calls):
+        queue.put(call)
+        if n % 3 == 0:
+            taken.append(queue.poll())
+        if n % 2_000 == 1_999:
+            replacement = queue_of(2, 5_000)
+            replacement.take_over(queue)
+            queue = replacement
+
+    while (left := queue.poll()) is not None:
+        taken.append(left)
+
+    assert len(taken) == len(calls)
+    assert {id(call) for call in taken} == {id(call) for call in calls}
+    assert len(queue) == 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "order"), [pytest.param((1, 3), [0, 1, 2, 3], id="a"), pytest.param((1, 1), [0, 2, 1, 3], id="b")]
+)
+def test_v57_capacity_and_turns_together(weights: tuple[int, ...], order: list[int]) -> None:
+    queue = queue_of(2, 4, capacity_weights=weights)
+    for n in range(4):
+        queue.put(Call(n % 2, str(n)))
+
+    assert [int(call.name) for _ in range(4) if (call := queue.poll())] == order
+
+
+def dispatcher_of(slots: int = 1, *, is_backoff_enabled: bool = True, **queue: object) -> Dispatcher:
+    options = DispatcherOptions(
+        queue=QueueOptions(**queue),  # type: ignore[arg-type]
+        is_backoff_enabled=is_backoff_enabled,
+    )
+    return Dispatcher(options, FixedLimit(slots))
+
+
+def ask(dispatcher: Dispatcher, level: int = 0, *, is_slow: bool = False) -> Answer:
+    return dispatcher.ask(Ticket(None, level=level), 0, is_slow=is_slow)
+
+
+def test_v60a_v60f_a_slow_level_is_refused_before_the_queue_is_asked() -> None:
+    failing_over, disconnecting = dispatcher_of(is_failover=True), dispatcher_of()
+
+    assert ask(failing_over, is_slow=True) is Answer.FAILOVER
+    assert [ask(disconnecting, is_slow=True) for _ in range(2)] == [Answer.DISCONNECT] * 2
+    assert (disconnecting.in_flight, len(disconnecting.queue)) == (0, 0)
+
+
+def test_v60b_v60e_the_queues_own_refusal_is_passed_on() -> None:
+    dispatcher = dispatcher_of(levels=2, capacity=2)
+
+    assert [ask(dispatcher, level) for level in (0, 0, 0, 0, 1)] == [
+        Answer.RUN,
+        Answer.WAIT,
+        Answer.WAIT,
+        Answer.KEEP_ALIVE,
+        Answer.DISCONNECT,
+    ]
+
+
+def test_v60c_v62_a_plain_queue_that_is_full_refuses_at_once() -> None:
+    dispatcher = dispatcher_of(levels=1, capacity=1)
+
+    assert [ask(dispatcher) for _ in range(3)] == [Answer.RUN, Answer.WAIT, Answer.DISCONNECT]
+
+
+def test_v60d_without_backoff_all_wait() -> None:
+    dispatcher = dispatcher_of(levels=1, capacity=1, is_backoff_enabled=False)
+
+    assert [ask(dispatcher, is_slow=True) for _ in range(4)] == [Answer.RUN] + [Answer.WAIT] * 3
+
+
+# -- F: the server --
+
+
+def test_v61_a_capacity_is_changed_while_requests_wait() -> None:
+    dispatcher = dispatcher_of(levels=4, capacity=100)
+    for _ in range(30):
+        ask(dispatcher)
+
+    dispatcher.update(DispatcherOptions(queue=QueueOptions(capacity=150)), FixedLimit(1), 0)
+
+    assert sum(dispatcher.queue.capacities) == 150
+    assert (dispatcher.in_flight, len(dispatcher.queue)) == (1, 29)
+
+
+def test_v64_volumes_rise_and_levels_have_averages() -> None:
+    scheduler = scheduler_of(2)
+
+    request(scheduler, "A", "B")
+
+    assert (scheduler.totals.decayed, scheduler.totals.raw, len(scheduler)) == (2, 2, 2)
+    windows(scheduler, 10, 20)
+    assert scheduler.last_window_counts == [1, 1]
+    assert scheduler.average_response_ms == [10, 20]
+
+
+def test_v65_what_serves_the_protocol_has_a_lane_of_its_own() -> None:
+    dispatcher = dispatcher_of(levels=1, capacity=1)
+    ask(dispatcher)
+
+    assert dispatcher.ask(Ticket(None, is_control=True), 0, is_slow=True) is Answer.RUN

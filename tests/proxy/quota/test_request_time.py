@@ -1,0 +1,160 @@
+"""What a request is charged of the time that it was with the broker."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.quota.request_time import Service, ServiceClock, ServiceTime, charged_ns, is_exempt
+
+US = 1_000
+MS = 1_000_000
+
+
+def alone(elapsed_ns: int, *, waits: bool = False, parallel: int = 1) -> int:
+    clock = ServiceClock(parallel=parallel)
+    service = clock.begin(may_wait=waits, now_ns=7 * MS)
+    return clock.end(service, now_ns=7 * MS + elapsed_ns).worked_ns
+
+
+def test_of_a_request_alone_one_part_in_five_is_work() -> None:
+    assert alone(100 * US) == 20 * US
+    assert alone(100 * US, parallel=8) == 20 * US
+
+
+def test_four_at_once_share_the_threads_and_not_the_hand_over() -> None:
+    clock = ServiceClock()
+    services = [clock.begin(may_wait=False, now_ns=0) for _ in range(4)]
+
+    times = [clock.end(service, now_ns=800 * US * (1 + number)) for number, service in enumerate(services)]
+
+    # 800 µs among 4 + 4, then among 4 + 3, 4 + 2 and 4 + 1: rounded down at each step
+    shares = [800 * US // parts for parts in (8, 7, 6, 5)]
+    assert [time.worked_ns for time in times] == [sum(shares[: number + 1]) for number in range(4)]
+    assert times[3].elapsed_ns == 3_200 * US
+    assert clock.served == 0
+
+
+def test_four_at_once_are_not_slower_for_each_other_on_four_processors() -> None:
+    clock = ServiceClock(parallel=4)
+    services = [clock.begin(may_wait=False, now_ns=0) for _ in range(4)]
+
+    assert [clock.end(service, now_ns=500 * US).worked_ns for service in services] == [100 * US] * 4
+
+
+def test_time_in_which_nothing_is_served_is_nobody_s() -> None:
+    clock = ServiceClock()
+    clock.end(clock.begin(may_wait=False, now_ns=0), now_ns=50 * US)
+
+    later = clock.begin(may_wait=False, now_ns=60_000 * MS)
+
+    assert clock.end(later, now_ns=60_000 * MS + 50 * US) == ServiceTime(50 * US, 10 * US)
+
+
+def test_a_fetch_that_waits_is_charged_for_a_look_only() -> None:
+    assert alone(1_400 * US, waits=True) == 280 * US
+    assert alone(500 * MS, waits=True) == 300 * US
+    assert alone(30_000 * MS, waits=True) == 300 * US
+
+
+def test_a_long_answer_that_cannot_wait_is_work() -> None:
+    assert alone(500 * MS) == 100 * MS
+
+
+def test_fetches_that_wait_take_nothing_off_the_others_charges() -> None:
+    clock = ServiceClock()
+    waiting = [clock.begin(may_wait=True, now_ns=0) for _ in range(1_000)]
+
+    asked = clock.begin(may_wait=False, now_ns=10 * MS)
+
+    assert clock.served == 1
+    assert clock.end(asked, now_ns=10 * MS + 100 * US).worked_ns == 20 * US
+    for service in waiting:
+        clock.end(service, now_ns=500 * MS)
+    assert clock.served == 0
+
+
+def test_a_fetch_has_its_share_up_to_the_instant_from_which_it_is_taken_to_wait() -> None:
+    clock = ServiceClock()
+    waiting = clock.begin(may_wait=True, now_ns=0)
+    asked = clock.begin(may_wait=False, now_ns=0)
+
+    # 1,500 µs among 4 + 2, and 500 µs among 4 + 1
+    assert clock.end(asked, now_ns=2_000 * US).worked_ns == 250 * US + 100 * US
+    assert clock.end(waiting, now_ns=2_000 * US).worked_ns == 300 * US
+
+
+def test_a_fetch_that_was_slow_among_many_is_charged_its_share_of_it() -> None:
+    clock = ServiceClock()
+    others = [clock.begin(may_wait=False, now_ns=0) for _ in range(15)]
+
+    fetch = clock.begin(may_wait=True, now_ns=0)
+
+    assert clock.end(fetch, now_ns=1_000 * US).worked_ns == 50 * US
+    assert len(others) == clock.served
+
+
+def test_bytes_are_charged_on_top() -> None:
+    time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
+
+    assert charged_ns(ApiKey.PRODUCE, time, request_bytes=0, response_bytes=0) == 20 * US
+    assert charged_ns(ApiKey.PRODUCE, time, request_bytes=1_000_000, response_bytes=0) == 1_120 * US
+    assert charged_ns(ApiKey.FETCH, time, request_bytes=0, response_bytes=1_000_000) == 100 * US
+    assert charged_ns(ApiKey.METADATA, time, request_bytes=0, response_bytes=10_000) == 70 * US
+
+
+def test_a_share_fetch_is_charged_for_its_bytes_as_a_fetch_is() -> None:
+    time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
+
+    assert charged_ns(ApiKey.SHARE_FETCH, time, request_bytes=0, response_bytes=1_000_000) == 100 * US
+
+
+def test_the_scale_of_a_broker_holds_for_time_and_bytes() -> None:
+    time = ServiceTime(elapsed_ns=100 * US, worked_ns=20 * US)
+
+    one, more = (
+        charged_ns(ApiKey.PRODUCE, time, request_bytes=10_000, response_bytes=100, scale=scale) for scale in (1, 1.5)
+    )
+
+    assert one == 20 * US + 11 * US + 500
+    assert more == one * 1.5
+
+
+def test_what_kafka_exempts_is_exempt_for_brokers() -> None:
+    """Source: KafkaApis and RequestHandlerHelper in Apache Kafka."""
+    exempt = {key for key in ApiKey if is_exempt(key, is_broker=True)}
+
+    assert exempt == {
+        ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.WRITE_TXN_MARKERS, ApiKey.ALTER_PARTITION,
+    }  # fmt: skip
+
+
+def test_a_client_is_exempt_for_no_api() -> None:
+    assert not [key for key in ApiKey if is_exempt(key, is_broker=False)]
+
+
+steps = st.lists(st.tuples(st.integers(0, 5 * MS), st.booleans(), st.integers(0, 7)), max_size=60)
+
+
+@given(steps=steps, parallel=st.integers(1, 4))
+def test_nobody_is_charged_more_than_alone_and_all_together_no_more_than_the_threads_have(
+    steps: list[tuple[int, bool, int]], parallel: int
+) -> None:
+    """Each step passes some time and begins or ends a request of one of eight connections."""
+    clock = ServiceClock(parallel=parallel)
+    now_ns = worked_ns = 0
+    served: dict[int, Service] = {}
+    for passed_ns, waits, connection in [*steps, *((0, False, number) for number in range(8))]:
+        now_ns += passed_ns
+        if connection in served:
+            time = clock.end(served.pop(connection), now_ns=now_ns)
+            assert 0 <= time.worked_ns <= time.elapsed_ns // 5
+            worked_ns += time.worked_ns
+        else:
+            served[connection] = clock.begin(may_wait=waits, now_ns=now_ns)
+    for service in served.values():
+        worked_ns += clock.end(service, now_ns=now_ns).worked_ns
+
+    assert clock.served == 0
+    # Whoever waits keeps what it was given when it is no longer counted: 1,500 µs of each fetch at the most.
+    assert worked_ns <= now_ns * parallel + len(steps) * 300 * US

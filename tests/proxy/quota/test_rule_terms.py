@@ -1,0 +1,154 @@
+"""What holds of a rule at an instant, and when that may change."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import IpRule, QuotaRule
+from kafka_quota_proxy.config.ramp import Ramp, step_of
+from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.terms import parse_instant_ms
+from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, limits_of, next_change_ms
+
+MONDAY_MS = parse_instant_ms("2026-11-23T00:00:00Z")
+HOUR_MS = 3_600_000
+OFFICE_HOURS = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
+RULE = QuotaRule(user="u", producer_byte_rate=1_000.0, connections=10)
+
+
+def at(hour: float) -> int:
+    return MONDAY_MS + int(hour * HOUR_MS)
+
+
+def test_a_rule_that_says_nothing_of_time_is_itself() -> None:
+    assert not is_timed(RULE)
+    assert in_force(RULE, now_ms=0) is RULE
+    assert next_change_ms(RULE, now_ms=0) is None
+
+
+def test_the_first_instant_that_an_expired_rule_does_not_hold_is_that_of_its_expiry() -> None:
+    rule = replace(RULE, expires_ms=MONDAY_MS)
+
+    assert in_force(rule, now_ms=MONDAY_MS - 1) is rule
+    assert next_change_ms(rule, now_ms=MONDAY_MS - 1) == MONDAY_MS
+    assert in_force(rule, now_ms=MONDAY_MS) is None
+    assert next_change_ms(rule, now_ms=MONDAY_MS) is None
+
+
+def test_outside_its_schedule_a_rule_is_not_there() -> None:
+    rule = replace(RULE, schedule=OFFICE_HOURS)
+
+    assert in_force(rule, now_ms=at(8) - 1) is None
+    assert in_force(rule, now_ms=at(8)) is rule
+    assert in_force(rule, now_ms=at(18)) is None
+    assert next_change_ms(rule, now_ms=at(18)) == at(32)
+
+
+def test_unless_it_says_what_holds_then() -> None:
+    schedule = replace(OFFICE_HOURS, otherwise=(("consumer_byte_rate", 7.0), ("connections", 2)))
+    rule = replace(RULE, schedule=schedule, expires_ms=at(40), source="f.yaml:3")
+
+    night = in_force(rule, now_ms=at(7))
+
+    # Of what it does not name there is no limit then.
+    assert night == QuotaRule(user="u", consumer_byte_rate=7.0, connections=2, source="f.yaml:3")
+    assert in_force(rule, now_ms=at(9)) is rule
+    assert in_force(rule, now_ms=at(41)) is None
+
+
+def test_a_ramp_leads_in_equal_steps_from_the_old_limit_to_the_new_one() -> None:
+    ramp = Ramp(
+        start=(("producer_byte_rate", 5_000.0), ("connections", 13)), begins_ms=at(0), over_ms=4 * HOUR_MS, steps=4
+    )
+    rule = replace(RULE, consumer_byte_rate=9.0, ramp=ramp)
+
+    held = [in_force(rule, now_ms=at(hour)) for hour in (-100, 0, 0.99, 1, 2, 3, 4, 100)]
+
+    assert [(one.producer_byte_rate, one.connections, one.consumer_byte_rate) for one in held if one] == [
+        (5_000.0, 13, 9.0),
+        (5_000.0, 13, 9.0),
+        (5_000.0, 13, 9.0),
+        (4_000.0, 12, 9.0),  # 12.25, rounded down
+        (3_000.0, 11, 9.0),
+        (2_000.0, 10, 9.0),
+        (1_000.0, 10, 9.0),
+        (1_000.0, 10, 9.0),
+    ]
+    assert held[-1] is rule
+
+
+def test_a_ramp_ignores_a_key_whose_limit_was_removed_since() -> None:
+    ramp = Ramp(start=(("producer_byte_rate", 5.0), ("consumer_byte_rate", 5.0)), begins_ms=at(0), over_ms=10, steps=2)
+    rule = QuotaRule(user="u", producer_byte_rate=1.0, ramp=ramp)
+
+    held = in_force(rule, now_ms=at(0))
+
+    assert held is not None
+    assert limits_of(held) == {"producer_byte_rate": 5.0}
+
+
+def test_rules_of_addresses_have_times_as_well() -> None:
+    rule = IpRule(ip="10.0.0.7", connection_creation_rate=0.0, source="f.yaml:3")
+    ramp = Ramp(start=(("connection_creation_rate", 8.0),), begins_ms=at(0), over_ms=HOUR_MS, steps=2)
+    otherwise = replace(OFFICE_HOURS, otherwise=(("connection_creation_rate", 3.0),))
+
+    assert in_force(replace(rule, expires_ms=at(0)), now_ms=at(0)) is None
+    assert in_force(replace(rule, ramp=ramp), now_ms=at(0.5)) == replace(rule, connection_creation_rate=4.0)
+    assert in_force(replace(rule, schedule=otherwise), now_ms=at(0)) == replace(rule, connection_creation_rate=3.0)
+
+
+@given(st.integers(1, 50), st.integers(1, 300), st.integers(-50, 400))
+def test_a_step_holds_from_its_own_instant_on(steps: int, over_ms: int, since_ms: int) -> None:
+    ramp = Ramp(start=(), begins_ms=1_000, over_ms=over_ms, steps=steps)
+
+    begun = [step for step in range(1, steps + 1) if Fraction(step * over_ms, steps) <= since_ms]
+
+    assert step_of(ramp, now_ms=1_000 + since_ms) == max(begun, default=0)
+
+
+# So short that each of their milliseconds can be looked at.
+SHORT_RAMPS = st.builds(
+    Ramp,
+    start=st.just((("producer_byte_rate", 9.0),)),
+    begins_ms=st.integers(MONDAY_MS - 50, MONDAY_MS + 200),
+    over_ms=st.integers(10, 200),
+    steps=st.integers(1, 10),
+)
+SCHEDULES = st.sampled_from(
+    [
+        Schedule(time_zone="UTC", days=frozenset({0})),
+        Schedule(time_zone="UTC", days=frozenset({6}), otherwise=(("producer_byte_rate", 3.0),)),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.none() | st.integers(MONDAY_MS - 100, MONDAY_MS + 300), st.none() | SCHEDULES, st.none() | SHORT_RAMPS)
+def test_nothing_changes_before_the_next_change(
+    expires_ms: int | None, schedule: Schedule | None, ramp: Ramp | None
+) -> None:
+    rule = QuotaRule(user="u", producer_byte_rate=1.0, expires_ms=expires_ms, schedule=schedule, ramp=ramp)
+    times = range(MONDAY_MS - 100, MONDAY_MS + 300)
+
+    next_ms: int | None = times[0]
+    for now_ms in times:
+        if now_ms == next_ms:
+            held = in_force(rule, now_ms=now_ms)
+            next_ms = next_change_ms(rule, now_ms=now_ms)
+            assert next_ms is None or next_ms > now_ms
+        assert in_force(rule, now_ms=now_ms) == held
+
+
+@pytest.mark.parametrize("hour", [0, 9, 20])
+def test_what_holds_at_an_instant_says_nothing_of_others(hour: int) -> None:
+    ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=at(0), over_ms=HOUR_MS * 24, steps=24)
+    schedule = replace(OFFICE_HOURS, otherwise=(("producer_byte_rate", 2.0),))
+    rule = replace(RULE, ramp=ramp, schedule=schedule)
+
+    held = in_force(rule, now_ms=at(hour))
+
+    assert held is not None
+    assert not is_timed(held)

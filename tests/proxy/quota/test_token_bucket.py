@@ -1,0 +1,125 @@
+"""The token bucket of ``shaping: paced``: Kafka's arithmetic, full at the start, and a flow that is even."""
+
+from copy import deepcopy
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
+from tests.support import kafka_rate
+from tests.support.kafka_rate import MetricConfig
+
+STARTS_MS = (0, 1, 86_400_000, 1_767_225_600_000)
+LIMITS = st.one_of(st.sampled_from([1.0, 100.0, 1_024.0, 10_485_760.0]), st.floats(1.0, 1e9))
+BURSTS_MS = st.sampled_from([1, 100, 1_000, 11_000])
+
+
+@given(
+    limit=LIMITS,
+    burst_ms=BURSTS_MS,
+    now_ms=st.sampled_from(STARTS_MS),
+    steps=st.lists(
+        st.tuples(
+            st.one_of(st.integers(0, 2_000), st.integers(0, 10**7)),
+            st.sampled_from(["record", "record", "peek"]),
+            st.one_of(st.integers(-1_000, 10_000), st.integers(0, 2**31 - 1)),
+        ),
+        max_size=40,
+    ),
+)
+def test_any_interleaving_gives_kafkas_tokens(
+    limit: float, burst_ms: int, now_ms: int, steps: list[tuple[int, str, int]]
+) -> None:
+    config = MetricConfig(samples=1, window_ms=burst_ms, bound=limit)
+    bucket = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=now_ms)
+    kafkas = kafka_rate.TokenBucket(tokens=burst_ms / 1000 * limit, last_ms=now_ms)
+
+    for pause_ms, action, value in steps:
+        now_ms += pause_ms
+        if action == "record":
+            left = bucket.record(value, byte_rate_limit=limit, now_ms=now_ms)
+            kafkas.record(config, value, now_ms)
+            assert left == kafkas.tokens
+        else:
+            # On a copy: a peek that changed anything would show in what follows.
+            assert bucket.peek(byte_rate_limit=limit, now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
+
+
+@pytest.mark.parametrize("start_ms", STARTS_MS)
+def test_a_bucket_starts_full_whatever_its_clock_says(start_ms: int) -> None:
+    """Unlike Kafka's, which starts empty and full only because epoch times are large."""
+    bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=50.0, now_ms=start_ms)
+
+    assert bucket.peek(byte_rate_limit=50.0, now_ms=start_ms) == 100
+    assert bucket.record(160, byte_rate_limit=50.0, now_ms=start_ms) == -60
+    assert bucket.record(0, byte_rate_limit=50.0, now_ms=start_ms + 1_000) == -10
+
+
+def test_tokens_stay_when_the_limit_changes_and_flow_in_at_the_new_one() -> None:
+    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
+    bucket.record(300, byte_rate_limit=100.0, now_ms=0)
+
+    assert bucket.peek(byte_rate_limit=50.0, now_ms=1_000) == -150
+    assert bucket.peek(byte_rate_limit=400.0, now_ms=1_000) == 200
+    # No more than the new burst, however much was saved before.
+    assert bucket.peek(byte_rate_limit=10.0, now_ms=100_000) == 10
+
+
+def test_a_shorter_burst_cuts_what_was_saved() -> None:
+    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
+
+    bucket.burst_ms = 200
+
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=0) == 20
+    assert bucket.record(50, byte_rate_limit=100.0, now_ms=0) == -30
+
+
+def test_a_longer_burst_is_not_there_before_it_was_saved() -> None:
+    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
+
+    bucket.burst_ms = 5_000
+
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=0) == 100
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=3_000) == 400
+
+
+@given(
+    limit=st.sampled_from([1_000.0, 65_536.0, 10_485_760.0]),
+    burst_ms=st.sampled_from([100, 1_000, 5_000]),
+    requests=st.lists(
+        st.tuples(st.integers(1, 2_000_000), st.one_of(st.just(0), st.integers(0, 8_000))), min_size=1, max_size=40
+    ),
+)
+def test_in_no_interval_does_more_pass_than_the_burst_the_limit_and_one_request(
+    limit: float, burst_ms: int, requests: list[tuple[int, int]]
+) -> None:
+    """A client that sends as soon as it may, and sometimes rests."""
+    bucket = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=0)
+    now_ms = 0
+    sent: list[tuple[int, int]] = []
+    for size_bytes, rest_ms in requests:
+        now_ms += rest_ms
+        sent.append((now_ms, size_bytes))
+        left = bucket.record(size_bytes, byte_rate_limit=limit, now_ms=now_ms)
+        now_ms += wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
+
+    burst = limit * burst_ms / 1_000
+    half_a_millisecond = limit / 2_000
+    for first, (start_ms, _) in enumerate(sent):
+        for (end_ms, size_bytes), passed in zip(
+            sent[first:], accumulate(size for _, size in sent[first:]), strict=True
+        ):
+            flowed_in = limit * (end_ms - start_ms) / 1_000
+            assert passed <= burst + flowed_in + size_bytes + half_a_millisecond + 1e-6
+
+
+@pytest.mark.parametrize(("taken", "full_at_ms"), [(0, 5_000), (100, 6_000), (300, 8_000), (-50, 5_000)])
+def test_a_bucket_says_when_it_will_be_full(taken: int, full_at_ms: int) -> None:
+    bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=100.0, now_ms=0)
+    bucket.record(taken, byte_rate_limit=100.0, now_ms=5_000)
+
+    assert bucket.full_at_ms(byte_rate_limit=100.0) == full_at_ms
+    assert bucket.peek(byte_rate_limit=100.0, now_ms=full_at_ms) == 200

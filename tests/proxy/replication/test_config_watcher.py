@@ -1,0 +1,287 @@
+"""What a watcher tells of a cluster that answers from a script. That real clusters answer so: tests/end_to_end."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication
+from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS
+from kafka_quota_proxy.proxy.replication.cluster_view import LEADER_RATE, LEADER_REPLICAS, ClusterView, Readings
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from tests.support.stub_broker import eventually, on_uvloop
+
+ONE, OTHER = (Address(host="k", port=port) for port in (1, 2))
+QUIET = Readings(racks={1: "a"}, topic_names={}, broker_configs={1: {}}, topic_configs={})
+THROTTLED = Readings(
+    racks={1: "a"}, broker_configs={1: {LEADER_RATE: "50"}}, topic_configs={"t": {LEADER_REPLICAS: "*"}}
+)
+FROM_CLUSTER = Replication(from_cluster=True, poll_interval_ms=3_600_000, lease_ms=None)
+
+
+class Script:
+    """A cluster: what it says can be changed at any time."""
+
+    def __init__(self, readings: Readings = QUIET) -> None:
+        self.readings = readings
+        self.failure: Exception | None = None
+        self.node_ids: dict[Address, int] = {}
+        self.connects: list[tuple[AdminClient, tuple[Address, ...]]] = []
+        self.asked: list[dict[str, bool]] = []
+        self.asked_at_s: list[float] = []
+        self.closed = 0
+        self.views: list[ClusterView] = []
+        self.held: threading.Event | None = None  # a connect waits for it,
+        self.answer_held: threading.Event | None = None  # and an answer does
+
+    def connect(self, settings: AdminClient, fallback: tuple[Address, ...]) -> "Script":
+        self.connects.append((settings, fallback))
+        if self.held:
+            self.held.wait(10)
+        return self
+
+    def read(self, **asked: bool) -> Readings:
+        self.asked_at_s.append(time.monotonic())
+        self.asked.append(asked)
+        readings = self.readings
+        if self.answer_held:
+            self.answer_held.wait(10)
+        if self.failure:
+            raise self.failure
+        return readings
+
+    def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
+        return next((node_id for node_id in node_ids if node_id == self.node_ids.get(upstream)), None)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@asynccontextmanager
+async def watching(
+    script: Script, replication: Replication = FROM_CLUSTER, upstreams: dict[Address, int | None] | None = None
+) -> AsyncIterator[ReplicationWatcher]:
+    watcher = ReplicationWatcher(
+        replication, upstreams or {}, fallback=(ONE,), on_view=script.views.append, connect=script.connect
+    )
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watcher.run())
+        yield watcher
+        task.cancel()
+
+
+async def polled(script: Script, times: int) -> None:
+    await eventually(lambda: len(script.asked) >= times)
+
+
+@on_uvloop
+async def test_each_change_is_told_once_and_a_poll_comes_soon_when_it_is_asked_for() -> None:
+    script = Script(THROTTLED)
+    async with watching(script) as watcher:
+        await eventually(lambda: script.views)
+        watcher.request()
+        watcher.request()
+        await polled(script, 2)
+        script.readings = QUIET
+        watcher.request()
+        await eventually(lambda: len(script.views) == 2)
+
+    assert [view.leader_rates for view in script.views] == [{1: 50.0}, {}]
+    assert script.views[0].leader_replicas == {"t": ALL_REPLICAS}
+    assert len(script.asked) == 3
+    assert script.connects == [(AdminClient(), (ONE,))]
+    assert watcher.is_successful
+    assert watcher.last_success_s > 0
+
+
+@on_uvloop
+async def test_the_shortest_interval_that_a_file_may_say_is_kept() -> None:
+    script = Script()
+    async with watching(script, replace(FROM_CLUSTER, poll_interval_ms=200)):
+        await polled(script, 6)
+
+    gaps_s = [after - before for before, after in pairwise(script.asked_at_s)]
+    assert 0.19 < min(gaps_s) < 0.4
+
+
+@on_uvloop
+async def test_without_from_cluster_configs_are_left_alone() -> None:
+    script = Script(Readings(racks={1: "a"}, topic_names={bytes(16): "t"}))
+    async with watching(script, Replication(leader_rate=1.0)):
+        await eventually(lambda: script.views)
+
+    assert script.asked[0] == {"has_topics": True, "has_configs": False, "has_topic_configs": False}
+    assert script.views == [ClusterView(racks={1: "a"}, topic_names={bytes(16): "t"})]
+
+
+@on_uvloop
+async def test_all_topics_are_asked_for_only_while_there_is_a_throttle_or_somebody_wants_it() -> None:
+    script = Script()
+    async with watching(script, replace(FROM_CLUSTER, poll_interval_ms=200)) as watcher:
+        await polled(script, 2)
+        script.readings = replace(THROTTLED, topic_configs=None)
+        await eventually(lambda: script.views and script.views[-1].leader_rates)
+        seen = len(script.asked)
+        await polled(script, seen + 2)
+        script.readings = QUIET
+        await eventually(lambda: not watcher.view.has_throttle)
+        cleared = len(script.asked)
+        await polled(script, cleared + 1)
+        watcher.request()
+        await polled(script, cleared + 2)
+
+    topics = [asked["has_topic_configs"] for asked in script.asked]
+    assert topics[:2] == [True, False]
+    assert topics[seen : seen + 2] == [True, True]
+    assert topics[cleared : cleared + 2] == [False, True]
+
+
+@on_uvloop
+async def test_the_lists_that_go_with_a_new_rate_are_read_at_once() -> None:
+    script = Script()
+    async with watching(script) as watcher:
+        await polled(script, 1)
+        script.readings = replace(THROTTLED, topic_configs=None)
+        watcher._requested.set()  # the poll of the hour
+        await polled(script, 3)
+
+    assert [asked["has_topic_configs"] for asked in script.asked] == [True, False, True]
+
+
+@on_uvloop
+async def _a_cluster_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(THROTTLED)
+    async with watching(script) as watcher:
+        await eventually(lambda: script.views)
+        succeeded_s = watcher.last_success_s
+        script.failure = OSError("no route")
+        for times in (2, 3):
+            watcher.request()
+            await polled(script, times)
+        await eventually(lambda: not watcher.is_successful)
+        assert watcher.view == script.views[-1]
+        assert watcher.last_success_s == succeeded_s
+        assert len(script.views) == 1
+        script.failure = None
+        watcher.request()
+        await eventually(lambda: watcher.is_successful)
+
+    warned = "cannot ask the cluster about itself (OSError: no route); what was known last stays in force"
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [warned]
+    assert len(script.connects) == 3  # the first, and one after each failure
+    assert script.views[-1].leader_rates == {1: 50.0}
+
+
+def test_a_cluster_that_is_away_changes_nothing_and_is_told_of_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _a_cluster_that_is_away(caplog)
+
+
+@on_uvloop
+async def _node_ids(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script()
+    script.node_ids = {ONE: 1}
+    third = Address(host="k", port=3)
+    async with watching(script, upstreams={ONE: None, OTHER: 2, third: None}):
+        await eventually(lambda: "cannot find out which broker k:3 is" in caplog.text)
+
+    assert script.views[0].node_ids == {OTHER: 2}
+    assert script.views[-1].node_ids == {OTHER: 2, ONE: 1}
+
+
+def test_an_upstream_is_who_the_file_says_or_who_it_says_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    _node_ids(caplog)
+
+
+@on_uvloop
+async def test_an_upstream_is_asked_again_as_soon_as_there_are_other_brokers() -> None:
+    script = Script()
+    script.node_ids = {ONE: 2}
+    async with watching(script, upstreams={ONE: None}) as watcher:
+        await eventually(lambda: script.views)
+        script.readings = replace(QUIET, racks={1: "a", 2: "a"})
+        watcher.request()
+        await eventually(lambda: watcher.view.node_ids == {ONE: 2})
+
+
+@on_uvloop
+async def test_a_changed_section_is_taken_and_other_servers_are_asked_from_then_on() -> None:
+    script = Script(THROTTLED)
+    elsewhere = AdminClient(bootstrap_servers=(OTHER,))
+    async with watching(script) as watcher:
+        await eventually(lambda: script.views)
+        watcher.update(replace(FROM_CLUSTER, admin_client=elsewhere))
+        await eventually(lambda: len(script.connects) == 2)
+        await eventually(lambda: script.closed == 1)
+        watcher.update(Replication(leader_rate=1.0, admin_client=elsewhere))
+        assert not script.views[-1].has_throttle
+        script.readings = Readings(racks={1: "a"})
+        await eventually(lambda: not script.asked[-1]["has_configs"])
+
+    assert script.connects[1] == (elsewhere, (ONE,))
+    assert not watcher.view.has_throttle
+
+
+@on_uvloop
+async def test_a_changed_lease_holds_for_the_throttle_that_is_there() -> None:
+    script = Script(THROTTLED)
+    async with watching(script) as watcher:
+        await eventually(lambda: script.views)
+        watcher.update(replace(FROM_CLUSTER, lease_ms=1))
+        await eventually(lambda: not watcher.view.has_throttle)
+        watcher.update(FROM_CLUSTER)
+
+        assert watcher.view.has_throttle
+
+
+@on_uvloop
+async def test_an_answer_to_what_is_not_asked_any_more_is_passed_over() -> None:
+    script = Script(THROTTLED)
+    script.answer_held = threading.Event()
+    async with watching(script) as watcher:
+        await polled(script, 1)
+        watcher.update(Replication(leader_rate=1.0))
+        script.readings = Readings(racks={1: "b"})
+        script.answer_held.set()
+        await eventually(lambda: watcher.view.racks == {1: "b"})
+
+    assert not any(view.has_throttle for view in script.views)
+
+
+@on_uvloop
+async def test_a_stop_waits_for_no_cluster() -> None:
+    script = Script()
+    script.held = threading.Event()
+    async with watching(script):
+        await eventually(lambda: script.connects)
+    assert not script.asked
+
+    script.held.set()
+
+    await eventually(lambda: script.closed)
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> Callable[[], bool]:
+    return lambda: caplog.text.count("topic t: leader.replication.throttled.replicas: 'none' names no replica") > 0
+
+
+@on_uvloop
+async def _unread(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(replace(THROTTLED, topic_configs={"t": {LEADER_REPLICAS: "none"}}))
+    async with watching(script) as watcher:
+        await eventually(_told(caplog))
+        watcher.request()
+        await polled(script, 2)
+
+    assert caplog.text.count("names no replica") == 1
+
+
+def test_what_cannot_be_read_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    _unread(caplog)

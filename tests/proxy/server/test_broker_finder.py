@@ -1,0 +1,362 @@
+"""One broker behind several listeners, whatever it is called there: each quota holds once. Over real sockets."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from struct import pack, unpack_from
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, Cluster, FairCallQueue, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import (
+    METADATA,
+    framed,
+    metadata_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+    request_header,
+)
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    free_ports,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
+
+ETL = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, connections=100)
+PRODUCE, API_VERSIONS = 0, 18
+
+
+@dataclass
+class Node:
+    """What a broker says of itself at one of its ports: the cluster, and where its brokers are."""
+
+    cluster_id: str | None = "one"
+    brokers: dict[int, Address] = field(default_factory=dict)
+    answers_strangers: bool = True
+    holds: asyncio.Event | None = None
+
+    def script(self, frame: bytes) -> bytes:
+        api_key, version = unpack_from(">hh", frame, 4)
+        if api_key == PRODUCE:
+            return produce_response(correlation_id(frame))
+        if api_key != METADATA:
+            return other_response(correlation_id(frame))
+        if b"kafka-quota-proxy" in frame and not self.answers_strangers:
+            return b"\0\0\0\0"  # no response has no bytes: the question fails, as it does where a login is wanted
+        told = {node_id: (address.host, address.port) for node_id, address in self.brokers.items()}
+        return metadata_response(told, correlation_id(frame), api_version=version, cluster_id=self.cluster_id)
+
+
+def metadata_request() -> bytes:
+    return framed(request_header(METADATA, 2, 1, "etl", is_flexible=False) + pack(">i", 0))
+
+
+@asynccontextmanager
+async def ports(*nodes: Node) -> AsyncIterator[list[StubBroker]]:
+    """Give a broker's ports, or ports of brokers; each node is told where its own is, if it is told of nothing else."""
+    brokers = [StubBroker(node.script) for node in nodes]
+    for node, broker in zip(nodes, brokers, strict=True):
+        node.brokers = node.brokers or {1: broker.address}
+        await broker.start()
+    try:
+        yield brokers
+    finally:
+        for broker in brokers:
+            await broker.stop()
+
+
+def config_of(*listeners: Listener, **more: object) -> ProxyConfig:
+    return ProxyConfig(listeners=listeners, quotas=(ETL,), max_throttle_time_ms=None, **more)  # type: ignore[arg-type]
+
+
+def named(address: Address, name: str, **more: object) -> Listener:
+    return replace(listener_to(address, name=name), **more)  # type: ignore[arg-type]
+
+
+def in_front_of(name: str, *servers: Address) -> Listener:
+    port = free_ports(4)
+    cluster = Cluster(bootstrap_servers=servers, advertised_host="127.0.0.1", first_port=port + 1, last_port=port + 3)
+    return Listener(name=name, bind=Address(host="127.0.0.1", port=port), cluster=cluster)
+
+
+def brokers_of(server: Server) -> set[Broker]:
+    return {upstream.broker for upstream in server.upstreams}
+
+
+def throttle_ms(answer: bytes) -> int:
+    return int(unpack_from(">i", answer, len(answer) - 4)[0])
+
+
+async def produced(client: Client, size_bytes: int) -> int:
+    """Produce so many bytes; return for how long the client is to wait, in ms."""
+    return throttle_ms(await client.ask(produce_request(size_bytes=size_bytes)))
+
+
+def open_now(server: Server, address: Address) -> int:
+    return sum(upstream_of(server, address).quotas.connections.open_now().values())
+
+
+def amounts(server: Server) -> list[int]:
+    return sorted(bucket.amount for quotas in server.quotas for bucket in quotas.produce if bucket.requests)
+
+
+@on_uvloop
+async def test_two_spellings_of_one_address_have_one_quota() -> None:
+    async with stub_broker(Node(cluster_id=None, answers_strangers=False).script) as broker:
+        other = Address(host="localhost", port=broker.address.port)
+        async with running(config_of(named(broker.address, "one"), named(other, "other"))) as server:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            async with client_of(server) as first, client_of(server, port=1) as second:
+                assert await produced(first, 6_000) == 0
+                assert await produced(second, 6_000) > 1_000
+            assert amounts(server) == [12_000]
+
+
+@on_uvloop
+async def test_two_ports_of_one_broker_have_one_quota(caplog: pytest.LogCaptureFixture) -> None:
+    """As a broker has with two listeners, each of which advertises itself."""
+    caplog.set_level(logging.INFO)
+    async with ports(Node(), Node()) as (one, other):
+        async with running(config_of(named(one.address, "one"), named(other.address, "other"))) as server:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            async with client_of(server) as first, client_of(server, port=1) as second:
+                assert await produced(first, 6_000) == 0
+                assert await produced(second, 6_000) > 1_000
+        assert f"{one.address} and {other.address} are one broker, node 1 of cluster one" in caplog.text
+
+
+@on_uvloop
+async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
+    async with (
+        ports(Node(), Node(cluster_id="another")) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+    ):
+        await eventually(lambda: all(upstream.identity for upstream in server.upstreams))
+        assert len(brokers_of(server)) == 2
+        async with client_of(server) as first, client_of(server, port=1) as second:
+            assert [await produced(first, 6_000), await produced(second, 6_000)] == [0, 0]
+
+
+@on_uvloop
+async def test_a_broker_that_wants_a_login_is_known_by_what_it_answers_to_a_client() -> None:
+    """What was used until then is added up, a request that is under way is charged once, and nothing counts twice."""
+    nodes = Node(answers_strangers=False), Node(answers_strangers=False)
+    async with (
+        ports(*nodes) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+        client_of(server) as first,
+        client_of(server, port=1) as second,
+        client_of(server, port=1) as third,
+    ):
+        assert [await produced(first, 4_000), await produced(second, 4_000)] == [0, 0]
+        assert len(brokers_of(server)) == 2
+        await third.send(produce_request(size_bytes=500)[:-1])  # is charged when its answer has come
+        await first.ask(metadata_request())
+        await second.ask(metadata_request())
+
+        await eventually(lambda: len(brokers_of(server)) == 1)
+        assert amounts(server) == [8_000]
+        await third.send(b"\0")
+        await third.answer()
+        assert amounts(server) == [8_500]
+        assert await produced(first, 4_000) > 1_000
+        (broker,) = brokers_of(server)
+        assert sum(broker.quotas.connections.open_now().values()) == 3
+    assert broker.quotas.connections.open_now() == {}
+
+
+@on_uvloop
+async def test_a_broker_that_advertises_its_sidecar_is_known_by_where_its_clients_come() -> None:
+    nodes = Node(answers_strangers=False), Node(answers_strangers=False)
+    async with ports(*nodes) as (one, other):
+        listeners = named(one.address, "one"), named(other.address, "other")
+        for node, listener in zip(nodes, listeners, strict=True):
+            elsewhere = Address(host="127.0.0.1", port=listener.bind.port + 1)
+            node.brokers = {1: Address(host="localhost", port=listener.bind.port), 2: elsewhere}
+        async with (
+            running(config_of(*listeners)) as server,
+            client_of(server) as first,
+            client_of(server, port=1) as second,
+        ):
+            await first.ask(metadata_request())
+            await second.ask(metadata_request())
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            assert {str(upstream.identity) for upstream in server.upstreams} == {"node 1 of cluster one"}
+
+
+@on_uvloop
+async def test_where_no_address_fits_the_node_id_of_the_file_tells(caplog: pytest.LogCaptureFixture) -> None:
+    told = {1: Address(host="inside.invalid", port=9092), 2: Address(host="other.invalid", port=9092)}
+    async with ports(Node(brokers=told), Node(brokers=told), Node(brokers=told)) as (one, other, third):
+        listeners = (
+            named(one.address, "one", node_id=1),
+            named(other.address, "other", node_id=1),
+            named(third.address, "third"),
+        )
+        async with running(config_of(*listeners)) as server:
+            await eventually(lambda: "give the node_id" in caplog.text)
+            assert upstream_of(server, one.address).broker is upstream_of(server, other.address).broker
+            assert upstream_of(server, third.address).broker is not upstream_of(server, one.address).broker
+            assert f"at {third.address}" in caplog.text
+
+
+@on_uvloop
+async def test_a_cluster_and_a_sidecar_in_front_of_its_broker_have_one_quota() -> None:
+    async with ports(Node(), Node()) as (of_cluster, of_sidecar):
+        config = config_of(in_front_of("cluster", of_cluster.address), named(of_sidecar.address, "sidecar"))
+        async with running(config) as server:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            async with client_of(server) as first, client_of(server, port=1) as second:
+                assert await produced(first, 6_000) == 0
+                assert await produced(second, 6_000) > 1_000
+            assert [name for name, _ in server.quotas_by_name] == [str(of_sidecar.address), "bootstrap"]
+
+
+@on_uvloop
+async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> None:
+    async with stub_broker() as first, stub_broker() as second:
+        told = {0: first.address, 1: second.address}
+        first.script = second.script = Node(brokers=told).script
+        both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
+        async with running(config_of(*both)) as server:
+            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.fleets.values()))
+            await eventually(lambda: len(brokers_of(server)) == 2)
+            one, other = server.fleets.values()
+            assert [one.brokers[node].broker is other.brokers[node].broker for node in (0, 1)] == [True, True]
+            assert one.brokers[0].broker is not one.brokers[1].broker
+
+
+@on_uvloop
+async def test_a_reload_reaches_each_broker_once_and_all_its_listeners() -> None:
+    async with ports(Node(), Node()) as (one, other):
+        config = config_of(named(one.address, "one"), named(other.address, "other"))
+        async with running(config) as server:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            async with client_of(server) as first, client_of(server, port=1) as second:
+                assert await produced(first, 6_000) == 0
+
+                server.apply(replace(config, quotas=(replace(ETL, producer_byte_rate=100.0),)))
+
+                assert await produced(second, 1_000) > 10_000
+                server.apply(replace(config, quotas=(replace(ETL, producer_byte_rate=1e6),)))
+                assert await produced(first, 1_000) == 0
+            assert len(brokers_of(server)) == 1
+
+
+@on_uvloop
+async def test_a_broker_that_turns_out_to_be_another_leaves_and_comes_back_with_what_was_used() -> None:
+    nodes = Node(), Node()
+    async with (
+        ports(*nodes) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+    ):
+        await eventually(lambda: len(brokers_of(server)) == 1)
+        async with client_of(server) as first, client_of(server, port=1) as second:
+            assert await produced(first, 4_000) == 0
+            await second.ask(metadata_request())
+            async with client_of(server, port=1) as third:
+                await third.ask(other_request(api_key=11))
+                nodes[1].brokers = {2: other.address}
+                await second.ask(metadata_request())
+
+            assert len(brokers_of(server)) == 2
+            await eventually(lambda: open_now(server, one.address) == 2)  # they were counted before
+            assert await produced(second, 4_000) == 0
+            assert amounts(server) == [4_000, 4_000]
+
+            nodes[1].brokers = {1: other.address}
+            await second.ask(metadata_request())
+            assert amounts(server) == [8_000]
+            assert await produced(second, 4_000) > 1_000
+        await eventually(lambda: not any(port.connections for port in server.ports))
+        assert [quotas.connections.open_now() for quotas in server.quotas] == [{}]
+        assert not any(bucket.holders for quotas in server.quotas for bucket in quotas.produce)
+
+
+@on_uvloop
+async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
+    queue = FairCallQueue(max_in_flight=1, capacity=8)
+    async with ports(Node(), Node()) as (one, other):
+        listeners = (
+            named(one.address, "one", fair_call_queue=queue),
+            named(other.address, "other", fair_call_queue=queue),
+        )
+        async with running(config_of(*listeners)) as server:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            (broker,) = brokers_of(server)
+            async with client_of(server) as first, client_of(server, port=1) as second:
+                assert await produced(first, 100) == await produced(second, 100) == 0
+                assert broker.calls is not None
+                assert [name for name, _ in server.desks_by_name] == [str(one.address)]
+                lines = [gate.listening.line for gate in server._doors]  # type: ignore[union-attr]
+                assert [line is not None and line.dispatcher is broker.calls.dispatcher for line in lines] == [True] * 2
+
+
+@on_uvloop
+async def test_what_a_client_sends_tells_nothing() -> None:
+    """A client that sends what a broker would answer: it is a request of no kind, or one to be passed on."""
+    async with (
+        ports(Node(cluster_id=None), Node(cluster_id=None)) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+    ):
+        for port in (0, 1):
+            lie = {1: ("127.0.0.1", other.address.port), 2: ("127.0.0.1", one.address.port)}
+            async with client_of(server, port=port) as client:
+                await client.send(metadata_request(), metadata_response(lie, api_version=2, cluster_id="forged"))
+                await client.answer()
+        assert [upstream.identity for upstream in server.upstreams] == [None, None]
+        assert len(brokers_of(server)) == 2
+
+
+def lines(upstream: Upstream) -> list[int]:
+    """How many requests wait in each line of the bytes that are produced there."""
+    return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
+
+
+@on_uvloop
+async def test_a_request_that_waits_for_what_one_way_owes_waits_for_what_both_owe() -> None:
+    rule = replace(ETL, producer_byte_rate=10_000.0)
+    nodes = Node(answers_strangers=False), Node(answers_strangers=False)
+    async with (
+        ports(*nodes) as (one, other),
+        running(replace(config_of(named(one.address, "one"), named(other.address, "other")), quotas=(rule,))) as server,
+        client_of(server) as first,
+        client_of(server, port=1) as second,
+    ):
+        now = asyncio.get_running_loop().time
+        started_s = now()
+        # Of eleven windows ten may be used at once; what is above that is waited for.
+        assert await produced(first, 10_000) == 0
+        assert 2_000 < await produced(second, 130_000) <= 3_100
+        async with (
+            client_of(server, port=1) as waiting,
+            client_of(server, port=1) as asker,
+            client_of(server) as behind,
+        ):
+            await waiting.send(produce_request(size_bytes=100))
+            await eventually(lambda: lines(server.upstreams[1]) == [1])
+            for client in (asker, first):
+                await client.ask(metadata_request())
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            await eventually(lambda: lines(server.upstreams[0]) == [1], timeout_s=1.5)
+            await behind.send(produce_request(size_bytes=100))
+            await eventually(lambda: lines(server.upstreams[0]) == [2])
+
+            await waiting.answer()
+            assert now() - started_s > 3.8
+            await behind.answer()
+        assert amounts(server) == [140_200]

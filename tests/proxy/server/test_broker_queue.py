@@ -1,0 +1,150 @@
+"""The queue in front of a broker with the loop's clock: who is woken, and what a reload changes."""
+
+import asyncio
+from time import monotonic_ns
+
+import pytest
+
+from kafka_quota_proxy.config.model import FairCallQueue, IdentityProvider
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import UPLOAD_GRACE_US, Call, Line, Turn, Watched
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
+from kafka_quota_proxy.proxy.fair_queue.request_kind import Asked, asked
+from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
+from tests.support.stub_broker import eventually, on_uvloop
+
+ONE_SLOT = FairCallQueue(max_in_flight=1)
+PRODUCE = asked(ApiKey.PRODUCE, 7)
+FETCH = asked(ApiKey.FETCH, 11)
+
+
+class Client:
+    """Somebody who waits, and is woken."""
+
+    def __init__(self, line: Line) -> None:
+        self.call = Call(line, self)
+        self.turns = 0
+        self.has_turn = asyncio.Event()
+
+    def take_turn(self) -> None:
+        self.turns += 1
+        self.has_turn.set()
+
+    def ask(self, kind: Asked = PRODUCE) -> bool:
+        turn = self.call.ask(kind, "alice", 100, is_alone=True, may_refuse=False, now_us=1)
+        if turn is Turn.PASSES:
+            self.call.passed(kind, is_whole=True, now_us=1)
+        return turn is Turn.PASSES
+
+
+def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[CallDesk, Line]:
+    desk = CallDesk(settings)
+    return desk, desk.line(CallScheduler(settings), None)
+
+
+async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -> None:
+    _, line = desk_of()
+    first, second = Client(line), Client(line)
+    assert first.ask()
+    assert not second.ask()
+
+    first.call.end(2)
+    assert second.turns == 0
+    await asyncio.sleep(0)
+    assert second.turns == 1
+    await asyncio.sleep(0)
+    assert second.turns == 1
+
+
+async def test_who_waits_for_data_loses_his_slot_after_a_while() -> None:
+    _, line = desk_of()
+    first, second = Client(line), Client(line)
+    assert first.ask(FETCH)
+    assert not second.ask()
+
+    async with asyncio.timeout(5):
+        await second.has_turn.wait()
+    assert first.call.ticket.state is State.PARKED
+
+
+async def test_who_is_to_lose_his_slot_soonest_is_looked_at_first() -> None:
+    _, line = desk_of(FairCallQueue(max_in_flight=2))
+    uploads, polls, waits = Client(line), Client(line), Client(line)
+    assert uploads.ask()
+    now_us = monotonic_ns() // 1_000
+    uploads.call.passed(PRODUCE, is_whole=False, now_us=now_us)
+    await asyncio.sleep(0)
+    assert polls.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
+    polls.call.passed(FETCH, is_whole=True, now_us=now_us)
+    assert not waits.ask()
+
+    async with asyncio.timeout(UPLOAD_GRACE_US / 2 / 1e6):
+        await waits.has_turn.wait()
+    assert (polls.call.ticket.state, uploads.call.ticket.state) == (State.PARKED, State.RUNNING)
+
+
+async def test_who_is_seen_to_is_not_looked_for_each_time_that_somebody_is_woken() -> None:
+    desk, line = desk_of(FairCallQueue(max_in_flight=3))
+    clients = [Client(line) for _ in range(3)]
+    now_us = monotonic_ns() // 1_000
+    timers = []
+    for number, client in enumerate(clients):
+        assert client.ask()
+        client.call.passed(PRODUCE, is_whole=False, now_us=now_us + number)
+        await asyncio.sleep(0)
+        timers.append(desk._timer)
+
+    assert timers == [desk._timer] * 3 != [None] * 3
+    for client in clients:
+        client.call.end(now_us)
+    assert desk._watched.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
+
+
+@on_uvloop
+async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    park_due = Watched.park_due
+
+    def counted(self: Watched, now_us: int) -> int | None:
+        looks.append(now_us)
+        return park_due(self, now_us)
+
+    monkeypatch.setattr(Watched, "park_due", counted)
+    _, line = desk_of(FairCallQueue(max_in_flight=100))
+    clients = [Client(line) for _ in range(20)]
+    for client in clients:
+        now_us = monotonic_ns() // 1_000
+        client.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us)
+        client.call.passed(FETCH, is_whole=True, now_us=now_us)
+        await asyncio.sleep(0.005)
+
+    await eventually(lambda: all(client.call.ticket.state is State.PARKED for client in clients))
+
+    assert len(looks) <= len(clients) + 1
+
+
+async def test_more_slots_wake_who_waits() -> None:
+    desk, line = desk_of()
+    clients = [Client(line) for _ in range(5)]
+    assert [client.ask() for client in clients] == [True, False, False, False, False]
+    settings = FairCallQueue(max_in_flight=3, identity_provider=IdentityProvider.USER_CLIENT_ID)
+
+    assert desk.line(CallScheduler(settings), line) is line
+    await asyncio.sleep(0)
+
+    assert [client.turns for client in clients] == [0, 1, 1, 0, 0]
+    assert line.identity("alice", "etl", "10.0.0.7") == "alice/etl"
+
+
+async def test_a_reload_forgets_no_cost() -> None:
+    calls = CallScheduler(ONE_SLOT)
+    before = calls.scheduler
+    before.charge("alice", 100)
+
+    calls.update(ONE_SLOT)
+    assert calls.scheduler is before
+    calls.update(FairCallQueue(max_in_flight=1, period_ms=1_000, utilisation_floor=0.0))
+
+    assert calls.scheduler is not before
+    assert calls.scheduler.standing("alice").raw == 100
+    assert calls.scheduler.level("alice") == 3

@@ -1,0 +1,315 @@
+"""The brokers' own quotas at a server: before the first client, for the next request after a change, after a reload."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    Address,
+    Cluster,
+    Enforcement,
+    IpRule,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFromBroker,
+)
+from kafka_quota_proxy.protocol.client_quotas import (
+    Alteration,
+    Altered,
+    AlterRequest,
+    DescribeRequest,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import produce_request, produce_response
+from tests.support.quota_broker import QuotaBroker
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    eventually,
+    free_port,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+ETL = (("client-id", "etl"),)
+ENTITY = Entity(client_id="etl")
+P = "producer_byte_rate"
+
+
+def config_to(broker: StubBroker, *quotas: QuotaRule, every_ms: int = 600_000) -> ProxyConfig:
+    """Return a configuration that reads by itself only once."""
+    return ProxyConfig(
+        listeners=(listener_to(broker.address),),
+        quotas=quotas,
+        quotas_from=QuotasFromBroker(every_ms=every_ms),
+        max_throttle_time_ms=77,
+    )
+
+
+@asynccontextmanager
+async def served(quotas: QuotaBroker) -> AsyncIterator[tuple[Server, Client]]:
+    async with stub_broker(quotas.script) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        yield server, client
+
+
+def alter(limit: float | None, *, is_dry: bool = False, version: int = 1) -> bytes:
+    request = AlterRequest(version, 7, (Alteration(ETL, (Op(P, limit),)),), is_dry)
+    return write_alter_request(request, client_id="etl")
+
+
+def follower_of(server: Server) -> BrokerFollower:
+    assert server.broker_quotas is not None
+    return server.broker_quotas
+
+
+PASSES = produce_response(1)
+WAITS = produce_response(1, throttle_time_ms=77)
+LARGE = produce_request(1, size_bytes=20_000)
+
+
+@on_uvloop
+async def test_the_first_client_is_served_under_the_rules_of_the_broker() -> None:
+    async with served(QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})) as (_, client):
+        assert await client.ask(LARGE) == WAITS
+
+
+@pytest.mark.parametrize("lag", [0, 1, 3])
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_change_through_the_proxy_holds_for_the_next_request(lag: int, version: int) -> None:
+    async def test() -> None:
+        quotas = QuotaBroker()
+        quotas.lag = lag
+        async with served(quotas) as (server, client), client_of(server) as other:
+            assert await client.ask(LARGE) == PASSES
+            answer = read_alter_response(await client.ask(alter(1_000.0, version=version)), version)
+            assert answer.results == (Altered(0, None, ETL),)
+            # Anybody's.
+            assert await other.ask(LARGE) == WAITS
+            assert read_alter_response(await client.ask(alter(None, version=version)), version).results[0][0] == 0
+            assert await other.ask(LARGE) == PASSES
+            assert follower_of(server).unconfirmed == 0
+
+    on_uvloop(test)()
+
+
+@on_uvloop
+async def test_what_is_sent_behind_a_change_waits_for_it_and_comes_in_order() -> None:
+    quotas = QuotaBroker()
+    quotas.lag = 2
+    async with served(quotas) as (_, client):
+        await client.send(LARGE + alter(1_000.0) + LARGE)
+        assert await client.answer() == PASSES
+        assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
+        assert await client.answer() == WAITS
+
+
+@on_uvloop
+async def test_a_request_that_comes_in_pieces_is_one() -> None:
+    async with served(QuotaBroker()) as (_, client):
+        frame = alter(1_000.0) + LARGE
+        for at in range(80):
+            await client.send(frame[at : at + 1])
+            await asyncio.sleep(0)
+        await client.send(frame[80:])
+        assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
+        assert await client.answer() == WAITS
+
+
+@on_uvloop
+async def test_who_may_not_change_a_quota_hears_it_from_the_broker_at_once() -> None:
+    quotas = QuotaBroker()
+    async with served(quotas) as (_, client):
+        quotas.error_code = 31
+        asked = quotas.asked
+        assert read_alter_response(await client.ask(alter(1_000.0)), 1).results == (Altered(31, "No.", ETL),)
+        quotas.error_code = 0
+        assert read_alter_response(await client.ask(alter(1_000.0, is_dry=True)), 1).results == (Altered(0, None, ETL),)
+        assert await client.ask(LARGE) == PASSES
+        assert quotas.asked == asked
+
+
+@on_uvloop
+async def test_a_description_is_the_brokers_also_of_what_the_file_overrules() -> None:
+    quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 9_000.0})})
+    async with stub_broker(quotas.script) as broker:
+        config = config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="f.yaml:1"))
+        async with running(config) as server, client_of(server) as client:
+            asked = write_describe_request(DescribeRequest(1, 7, (), False), client_id="etl")
+            told = read_describe_response(await client.ask(asked), 1)
+            assert told.entries == ((ETL, ((P, 9_000.0),)),)
+            assert await client.ask(LARGE) == WAITS
+
+
+@on_uvloop
+async def test_a_large_change_passes_as_it_comes() -> None:
+    quotas = QuotaBroker()
+    async with served(quotas) as (_, client):
+        ops = (Op(P, 1_000.0),)
+        entities = [(("client-id", f"{n:0100}"),) for n in range(600)]
+        request = AlterRequest(1, 7, tuple(Alteration(entity, ops) for entity in entities), False)
+        frame = write_alter_request(request, client_id="etl")
+        assert len(frame) > 64 * 1024
+        answer = read_alter_response(await client.ask(frame), 1)
+        assert len(answer.results) == 600
+        assert await client.ask(LARGE) == PASSES
+
+
+@on_uvloop
+async def test_a_change_elsewhere_holds_after_the_next_reading() -> None:
+    quotas = QuotaBroker()
+    async with (
+        stub_broker(quotas.script) as broker,
+        running(config_to(broker, every_ms=20)) as server,
+        client_of(server) as client,
+    ):
+        quotas.set(ENTITY, producer_byte_rate=1_000.0)
+        quotas.set(Entity(ip="192.0.2.7"), connection_creation_rate=5.0)
+        assert server.broker_quotas is not None
+        rules = server.broker_quotas
+        await eventually(lambda: rules.ip_quotas)
+        assert await client.ask(LARGE) == WAITS
+        assert rules.ip_quotas == (IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source="broker"),)
+        quotas.set(ENTITY)
+        await eventually(lambda: not rules.quotas)
+
+
+@on_uvloop
+async def test_a_broker_that_does_not_tell_is_said_in_readiness_and_clients_are_served() -> None:
+    quotas = QuotaBroker()
+    quotas.highest = None
+    async with stub_broker(quotas.script) as broker, running(config_to(broker)) as server:
+        health = Health(server, Reloads())
+        detail = health.readiness()["quotas_from"]
+        assert isinstance(detail, dict)
+        assert "does not know DescribeClientQuotas" in detail.pop("failure")
+        assert detail == {"broker": None, "connected": False, "read": False, "entities": 0, "unknown_hosts": 0}
+        json.dumps(health.readiness())
+        async with client_of(server) as client:
+            assert await client.ask(LARGE) == PASSES
+
+
+@on_uvloop
+async def test_a_broker_that_is_away_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
+    nowhere = Address(host="127.0.0.1", port=free_port())
+    config = ProxyConfig(listeners=(listener_to(nowhere),), quotas_from=QuotasFromBroker())
+    async with running(config) as server:
+        assert server.is_listening
+
+    assert "quotas_from broker: not read to its end within 0 s: clients are served with what is known" in caplog.text
+
+
+@on_uvloop
+async def test_a_reload_keeps_what_the_broker_has_and_goes_before_it_and_makes_nobody_an_administrator() -> None:
+    of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
+    of_broker = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="broker")
+    quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})
+    async with stub_broker(quotas.script) as broker:
+        config = config_to(broker)
+        async with running(config) as server:
+            (upstream,) = server.upstreams
+            for rules, wanted in (((of_file,), of_file), ((), of_broker)):
+                server.apply(
+                    replace(
+                        config, quotas=rules, quotas_from=None, principals=Principals(admins=frozenset({"ANONYMOUS"}))
+                    )
+                )
+                assert server.config.quotas == (wanted,)
+                assert list(upstream.quotas.produce.table.rules()) == [wanted]
+                assert server.config.quotas_from == config.quotas_from
+                assert [door.policy.administration for door in server._doors] == [None]
+                assert [door.policy.authority for door in server._doors] == [server.broker_quotas]
+
+
+@on_uvloop
+async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join() -> None:
+    quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})
+    async with stub_broker(quotas.script) as broker:
+        cluster = Cluster(bootstrap_servers=(broker.address,), advertised_host="h", first_port=1, last_port=1)
+        listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
+        config = ProxyConfig(listeners=(listener,), quotas_from=QuotasFromBroker(every_ms=20))
+        async with running(config) as server:
+            (fleet,) = server.fleets.values()
+            joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
+            for upstream in (fleet.bootstrap(0), joined):
+                bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
+                assert bucket.limit == 1_000.0
+            quotas.set(ENTITY)
+            await eventually(lambda: not joined.quotas.limits(QuotaKind.PRODUCE))
+            assert not fleet.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
+
+
+@on_uvloop
+async def test_who_leaves_while_his_change_is_waited_for_is_forgotten() -> None:
+    quotas = QuotaBroker()
+    quotas.lag = 10_000
+    async with served(quotas) as (server, client):
+        await client.send(alter(1_000.0))
+        await eventually(lambda: follower_of(server)._awaited)
+        client.reset()
+        await eventually(lambda: not follower_of(server)._awaited)
+        assert follower_of(server).unconfirmed == 0
+
+
+@on_uvloop
+async def test_a_stop_lets_a_change_that_is_waited_for_be_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_module, "_LONGEST_WAIT_S", 0.3)
+    quotas = QuotaBroker()
+    quotas.lag = 10_000
+    async with stub_broker(quotas.script) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            await client.send(alter(1_000.0))
+            await eventually(lambda: follower_of(server)._awaited)
+            server.stop()
+            assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
+            assert await client.answer() == b""
+        await end
+
+
+@on_uvloop
+async def test_under_delay_an_answer_goes_when_its_own_time_is_over() -> None:
+    quotas = QuotaBroker({ENTITY: StoredRule(limits={"request_percentage": 0.001})})
+    async with stub_broker(quotas.script) as broker:
+        config = replace(config_to(broker), enforcement=Enforcement.DELAY)
+        async with running(config) as server, client_of(server) as client:
+            await client.send(alter(1_000.0) + LARGE)
+            assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
+            assert len(await client.answer()) == len(PASSES)
+
+
+@on_uvloop
+async def test_under_observe_the_quotas_of_the_broker_show_and_slow_nobody() -> None:
+    quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 1_000.0})})
+    async with stub_broker(quotas.script) as broker:
+        config = replace(config_to(broker), enforcement=Enforcement.OBSERVE)
+        async with running(config) as server, client_of(server) as client:
+            assert await client.ask(LARGE) == PASSES
+            (upstream,) = server.upstreams
+            bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="ANONYMOUS", client_id="etl", now_ms=0)
+            assert bucket.usage.observed_throttle_time_ms > 0

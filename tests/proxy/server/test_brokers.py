@@ -1,0 +1,152 @@
+"""Ways to brokers: which share a broker after each piece of news, and who keeps what was counted when they part."""
+
+from kafka_quota_proxy.config.model import Address, FairCallQueue, ProxyConfig, QuotaRule, Replication
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.broker_queue import CallDesk
+from kafka_quota_proxy.proxy.server.brokers import Brokers
+from kafka_quota_proxy.proxy.server.same_broker import Identity
+
+CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),))
+ONE, TWO = Identity("c", 1), Identity("c", 2)
+NOW_MS = 86_400_000
+
+
+def at(host: str, port: int = 9092) -> Address:
+    return Address(host=host, port=port)
+
+
+class Ways:
+    """A registry, and what it has told."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.moved: list[Upstream] = []
+        self.throttle = Throttle(Replication(leader_rate=1e6), CONFIG.kafka)
+        self.brokers = Brokers(self.moved.append)
+        self.all = [self.add(host) for host in hosts]
+
+    def add(self, host: str, *, is_bootstrap: bool = False) -> Upstream:
+        def make() -> Broker:
+            leader = None if is_bootstrap else self.throttle.leader(at(host))
+            return Broker(BrokerQuotas(CONFIG), leader)
+
+        return self.brokers.add(Upstream(at(host), make, is_bootstrap=is_bootstrap))
+
+
+def charge(upstream: Upstream, amount: int) -> None:
+    bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="", client_id="etl", now_ms=NOW_MS)
+    bucket.charge(amount, now_ms=NOW_MS)
+
+
+def used(upstream: Upstream) -> int:
+    return sum(bucket.amount for bucket in upstream.quotas.produce)
+
+
+def test_ways_that_are_one_go_on_with_the_sum_and_those_that_moved_are_told_of() -> None:
+    ways = Ways("a", "b", "c")
+    a, b, c = ways.all
+    for upstream in ways.all:
+        charge(upstream, 100)
+
+    ways.brokers.identify(a, ONE)
+    ways.brokers.identify(c, TWO)
+    ways.brokers.identify(b, ONE)
+
+    assert (used(a), used(b), used(c)) == (200, 200, 100)
+    assert len(list(ways.brokers)) == 2
+    assert ways.moved == [b]
+    assert ways.brokers.first(b.broker) is a
+
+
+def test_a_connection_that_comes_over_asks_again_for_what_it_keeps() -> None:
+    ways = Ways("a", "b")
+    a, b = ways.all
+    for _ in range(5):
+        b.quotas.renew()
+    before = b.quotas.generation
+
+    ways.brokers.identify(a, ONE)
+    ways.brokers.identify(b, ONE)
+    assert b.quotas.generation > before
+
+    before = b.quotas.generation
+    ways.brokers.identify(b, TWO)
+    assert b.quotas.generation > before
+
+
+def test_the_way_that_leaves_begins_anew_and_what_was_used_stays() -> None:
+    ways = Ways("a", "b")
+    a, b = ways.all
+    ways.brokers.identify(a, ONE)
+    ways.brokers.identify(b, ONE)
+    charge(b, 100)
+
+    ways.brokers.identify(b, TWO)
+
+    assert (used(a), used(b)) == (100, 0)
+
+
+def test_a_broker_of_its_own_that_gets_another_node_id_keeps_what_was_used() -> None:
+    ways = Ways("a")
+    (a,) = ways.all
+    ways.brokers.identify(a, ONE)
+    charge(a, 100)
+
+    ways.brokers.identify(a, TWO)
+
+    assert used(a) == 100
+    assert ways.moved == []
+
+
+def test_a_bootstrap_server_leaves_what_was_used_to_the_broker_for_which_it_stood() -> None:
+    ways = Ways()
+    server = ways.add("a", is_bootstrap=True)
+    charge(server, 100)
+    broker = ways.add("a")
+    assert server.broker is broker.broker
+
+    ways.brokers.move(broker, at("elsewhere"))
+
+    assert (used(server), used(broker)) == (0, 100)
+
+
+def test_a_connection_that_led_elsewhere_parts_them_and_an_address_of_before_counts_no_more() -> None:
+    ways = Ways("a", "b")
+    a, b = ways.all
+    ways.brokers.reached(a, at("10.0.0.1"))
+    ways.brokers.reached(b, at("10.0.0.1"))
+    ways.brokers.reached(b, None)
+    assert a.broker is b.broker
+
+    ways.brokers.reached(b, at("10.0.0.2"))
+    assert a.broker is not b.broker
+    ways.brokers.reached(b, at("10.0.0.1"), is_back=True)
+    assert a.broker is b.broker
+
+
+def test_the_limit_of_a_leader_is_one_and_so_is_the_queue() -> None:
+    ways = Ways("a", "b")
+    a, b = ways.all
+    sides = [upstream.broker.leader for upstream in (a, b)]
+    quotas = []
+    for upstream, leader in zip((a, b), sides, strict=True):
+        assert leader is not None
+        quotas.append(leader.quota(now_ms=NOW_MS))
+        quotas[-1].record(100, now_ms=NOW_MS)
+        upstream.broker.calls = CallDesk(FairCallQueue())
+        upstream.broker.calls.dispatcher.queue.overflowed[1] = 3
+    generation = ways.throttle.generation
+
+    ways.brokers.identify(a, ONE)
+    ways.brokers.identify(b, ONE)
+
+    assert ways.throttle.leaders == sides[:1]
+    assert ways.throttle.generation > generation
+    assert sides[1] is not None
+    assert sides[1].quota(now_ms=NOW_MS) is quotas[0]
+    quotas[1].record(5, now_ms=NOW_MS)  # of a fetch that was in flight
+    assert (quotas[0].total, quotas[0].records, quotas[0].rate.total) == (205, 3, 205)
+    assert b.broker.calls is not None
+    assert b.broker.calls.dispatcher.queue.overflowed[1] == 6

@@ -1,0 +1,289 @@
+"""A changed file is taken whole or not at all, and what it cannot change is named."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.load import Loaded, load
+from kafka_quota_proxy.config.model import (
+    Address,
+    Admin,
+    ClientTls,
+    Enforcement,
+    KafkaSettings,
+    Listener,
+    Log,
+    LogFormat,
+    ProxyConfig,
+    QuotaRule,
+    Shaping,
+    UpstreamTls,
+)
+from kafka_quota_proxy.proxy.server.config_reloader import Reloader, needs_restart, summary
+
+LISTENER = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"
+ONE = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 1MB}}]\n"
+TWO = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 2.0MB}}]\n"  # of another length than ONE
+BROKEN = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 2mb}}]\nshapng: paced\n"
+
+CONFIG = ProxyConfig(
+    listeners=(
+        Listener(name="a", bind=Address(host="x", port=1), upstream=Address(host="y", port=2)),
+        Listener(name="b", bind=Address(host="x", port=3), upstream=Address(host="y", port=4)),
+    ),
+    quotas=(
+        QuotaRule(client_id="a", producer_byte_rate=1.0, source="f:1"),
+        QuotaRule(client_id="b", producer_byte_rate=1.0, source="f:2"),
+    ),
+)
+
+
+class Watched:
+    """A file, its reloader, and what was told to the proxy."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.told: asyncio.Queue[Loaded] = asyncio.Queue()
+        self.reloader = Reloader(path, load(path), on_loaded=self.told.put_nowait, poll_s=0.01, settle_s=0.01)
+
+    async def next_rate(self) -> float | None:
+        async with asyncio.timeout(20):
+            loaded = await self.told.get()
+        return loaded.config.quotas[0].producer_byte_rate
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    path = tmp_path / "c.yaml"
+    path.write_text(ONE)
+    return Watched(path)
+
+
+@asynccontextmanager
+async def watching(watched: Watched) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watched.reloader.watch())
+        yield
+        task.cancel()
+
+
+async def test_a_write_in_place_is_seen(watched: Watched) -> None:
+    async with watching(watched):
+        watched.path.write_text(TWO)
+
+        assert await watched.next_rate() == 2_000_000
+
+
+async def test_a_rename_over_the_file_is_seen(watched: Watched) -> None:
+    async with watching(watched):
+        other = watched.path.with_suffix(".new")
+        other.write_text(TWO)
+        other.rename(watched.path)
+
+        assert await watched.next_rate() == 2_000_000
+
+
+async def test_a_swapped_symbolic_link_is_seen(tmp_path: Path) -> None:
+    """As a Kubernetes ConfigMap does it: the file is a link into a directory that is itself a link."""
+    for name, text in (("v1", ONE), ("v2", TWO)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "c.yaml").write_text(text)
+    (tmp_path / "data").symlink_to("v1")
+    (tmp_path / "c.yaml").symlink_to("data/c.yaml")
+    watched = Watched(tmp_path / "c.yaml")
+
+    async with watching(watched):
+        (tmp_path / "data.new").symlink_to("v2")
+        (tmp_path / "data.new").rename(tmp_path / "data")
+
+        assert await watched.next_rate() == 2_000_000
+
+
+async def test_a_file_that_comes_back_after_it_was_gone_is_seen(watched: Watched) -> None:
+    watched.path.unlink()
+    assert not await watched.reloader.reload()
+
+    async with watching(watched):
+        watched.path.write_text(TWO)
+
+        assert await watched.next_rate() == 2_000_000
+        assert watched.reloader.last_reload_successful
+
+
+async def test_a_request_reads_a_file_that_looks_unchanged(watched: Watched) -> None:
+    before = watched.path.stat()
+    watched.path.write_text(ONE.replace("1MB", "2MB"))
+    os.utime(watched.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    async with watching(watched):
+        watched.reloader.request()
+
+        assert await watched.next_rate() == 2_000_000
+
+
+async def test_a_broken_file_changes_nothing_and_says_so(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    hash_before, timestamp_before = watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds
+    watched.path.write_text(BROKEN)
+
+    is_valid = await watched.reloader.reload()
+
+    assert not is_valid
+    assert watched.told.empty()
+    assert not watched.reloader.last_reload_successful
+    assert (watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds) == (hash_before, timestamp_before)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.partition(": ")[0] for line in said[:2]] == [f"{watched.path}:2", f"{watched.path}:3"]
+    assert "nothing was changed" in said[2]
+
+
+async def test_a_repaired_file_is_taken(watched: Watched) -> None:
+    watched.path.write_text(BROKEN)
+    await watched.reloader.reload()
+    watched.path.write_text(TWO)
+
+    is_valid = await watched.reloader.reload()
+
+    assert is_valid
+    assert watched.reloader.last_reload_successful
+    assert watched.reloader.hash == load(watched.path).hash
+    assert await watched.next_rate() == 2_000_000
+
+
+async def test_the_same_content_is_a_success_that_disturbs_nobody(watched: Watched) -> None:
+    watched.path.write_text(BROKEN)
+    await watched.reloader.reload()
+    watched.path.write_text(ONE)
+
+    is_valid = await watched.reloader.reload()
+
+    assert is_valid
+    assert watched.reloader.last_reload_successful
+    assert watched.told.empty()
+
+
+async def test_what_needs_a_restart_is_said_by_name(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))
+
+    await watched.reloader.reload()
+
+    assert "1 quotas (0 added, 0 removed, 1 changed); changed besides: listeners" in caplog.text
+    assert "listeners.clients.bind has changed, which takes effect at the next start only" in caplog.text
+
+
+async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.path.write_text(f"{TWO}quotas_from: kafka://k1:9092/store\n")
+
+    await watched.reloader.reload()
+
+    assert "quotas_from has changed, which takes effect at the next start only" in caplog.text
+
+
+async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.path.write_text(f"{TWO}principals: {{admins: [a]}}\nstore: {{directory: d}}\n")
+
+    await watched.reloader.reload()
+
+    assert "store has changed, which takes effect at the next start only" in caplog.text
+
+
+async def test_what_needs_a_restart_is_measured_against_the_start(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))
+    await watched.reloader.reload()
+    caplog.clear()
+    watched.path.write_text(TWO)
+
+    await watched.reloader.reload()
+
+    assert "next start" not in caplog.text
+
+
+async def test_certificates_in_the_middle_of_a_change_do_not_keep_a_file_out(watched: Watched) -> None:
+    tls = "client_tls: {certificate: being-replaced.pem, key: being-replaced.key}"
+    async with watching(watched):
+        watched.path.write_text(TWO.replace("upstream: 127.0.0.1:19092", f"upstream: 127.0.0.1:19092, {tls}"))
+
+        assert await watched.next_rate() == 2_000_000
+
+
+def test_rules_and_policies_need_no_restart() -> None:
+    first, second = CONFIG.listeners
+    new = replace(
+        CONFIG,
+        listeners=(
+            replace(first, enforcement=Enforcement.DELAY, shaping=Shaping.PACED, inter_broker=True),
+            replace(second, max_frame_size_bytes=5),
+        ),
+        quotas=(),
+        enforcement=Enforcement.OBSERVE,
+        shaping=Shaping.PACED,
+        burst_ms=5,
+        max_throttle_time_ms=None,
+        kafka=KafkaSettings(quota_producer_default=5, client_quota_metric_value_enable=False),
+    )
+
+    assert needs_restart(CONFIG, new) == ()
+
+
+def test_listeners_windows_admin_and_log_need_a_restart() -> None:
+    first, second = CONFIG.listeners
+    new = replace(
+        CONFIG,
+        listeners=(
+            replace(
+                first,
+                bind=Address(host="z", port=1),
+                upstream=Address(host="z", port=2),
+                node_id=3,
+                client_tls=ClientTls(certificate="c", key="k"),
+                upstream_tls=UpstreamTls(),
+            ),
+            replace(second, name="c"),
+        ),
+        kafka=KafkaSettings(
+            quota_window_num=5,
+            quota_window_size_seconds=2,
+            replication_quota_window_num=5,
+            replication_quota_window_size_seconds=2,
+        ),
+        admin=Admin(bind=Address(host="x", port=9)),
+        log=Log(format=LogFormat.JSON),
+    )
+
+    assert needs_restart(CONFIG, new) == (
+        "listeners.a.bind",
+        "listeners.a.upstream",
+        "listeners.a.node_id",
+        "listeners.a.client_tls",
+        "listeners.a.upstream_tls",
+        "listeners.b (removed)",
+        "listeners.c (added)",
+        "kafka.quota.window.num",
+        "kafka.quota.window.size.seconds",
+        "kafka.replication.quota.window.num",
+        "kafka.replication.quota.window.size.seconds",
+        "admin",
+        "log",
+    )
+
+
+def test_a_summary_counts_rules_by_entity_wherever_they_stand() -> None:
+    new = replace(
+        CONFIG,
+        quotas=(
+            QuotaRule(client_id="c", producer_byte_rate=1.0, source="f:1"),
+            QuotaRule(client_id="a", producer_byte_rate=1.0, source="f:2"),
+        ),
+    )
+    changed = replace(CONFIG, quotas=(QuotaRule(client_id="a", producer_byte_rate=2.0), *CONFIG.quotas[1:]), burst_ms=5)
+
+    assert summary(CONFIG, new) == "2 quotas (1 added, 1 removed, 0 changed)"
+    assert summary(CONFIG, changed) == "2 quotas (0 added, 0 removed, 1 changed); changed besides: burst"

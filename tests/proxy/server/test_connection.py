@@ -1,0 +1,988 @@
+"""One client, one broker, real sockets between them: when the broker is dialled, who is read, and how it ends."""
+
+import asyncio
+import logging
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from struct import unpack_from
+from time import monotonic
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import connection as connection_module
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    framed,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.logins import (
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+    plain,
+)
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
+
+# 10,400 B in a window of 10 s are 4 % over this: 0.4 s of silence.
+LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
+OVER_BYTES = 10_400
+WAIT_MS = 400
+MIB = 1024 * 1024
+# What may lie in a transport: a full buffer (64 KiB) and one more read (256 KiB).
+MOST_BUFFERED_BYTES = 64 * 1024 + 256 * 1024
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+def config_to(
+    broker: StubBroker, *quotas: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND, **limits: int | None
+) -> ProxyConfig:
+    listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type] # all of them are numbers
+    return ProxyConfig(listeners=(listener,), quotas=quotas, enforcement=enforcement)
+
+
+def answers(frame: bytes) -> bytes:
+    api_key: int = unpack_from(">h", frame, 4)[0]
+    if api_key == 0:
+        return produce_response(correlation_id(frame))
+    return fetch_response(correlation_id(frame)) if api_key == 1 else other_response(correlation_id(frame))
+
+
+def only_connection(server: Server) -> ClientConnection:
+    (connection,) = server.ports[0].connections
+    return connection
+
+
+def disconnects(server: Server) -> dict[str, int]:
+    return server.ports[0].counters.disconnects
+
+
+# -- beginnings --
+
+
+@on_uvloop
+async def test_the_broker_is_not_dialled_before_the_first_whole_header() -> None:
+    request = other_request()
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        await eventually(lambda: len(broker.connections) == 1)  # the probe
+        async with client_of(server) as silent, client_of(server) as client:
+            await silent.send(request[:9])
+            await client.send(request[:9])
+            async with client_of(server) as proof:  # that what was sent before it has been read
+                await proof.ask(request)
+            assert len(broker.connections) == 2
+
+            assert await client.ask(request[9:]) == other_response()
+
+            assert len(broker.connections) == 3
+
+
+@on_uvloop
+async def test_a_client_that_leaves_without_a_word_never_reaches_the_broker() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as client:
+            await eventually(lambda: server.ports[0].connections)
+            client.writer.close()
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+
+        assert broker.in_use == []
+
+
+@on_uvloop
+async def test_what_was_sent_before_the_broker_was_reached_arrives_in_order() -> None:
+    requests = [produce_request(number, size_bytes=1_000 + number) for number in range(100)]
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(*requests)
+
+        received = [await client.answer() for _ in requests]
+
+        assert received == [produce_response(number) for number in range(100)]
+        assert broker.in_use[0].requests == requests
+
+
+@on_uvloop
+async def test_bodies_pass_byte_for_byte_in_both_directions() -> None:
+    body = bytes(range(256)) * 4_096
+    request = framed(fetch_request(5)[4:] + body)
+    response = framed(fetch_response(5)[4:] + body)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(request) == response
+
+        assert broker.in_use[0].requests == [request]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03"), "tls_on_plaintext"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "http_on_kafka"),
+        (b"\xff\xff\xff\xff", "negative_frame_size"),
+        (b"\x7f\xff\xff\xff", "frame_too_large"),
+        (framed(b"\0\3\0\5"), "frame_too_small"),
+    ],
+)
+@on_uvloop
+async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(data: bytes, reason: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as good, client_of(server) as bad:
+            await good.ask(other_request(1))
+            assert await bad.ask(data) == b""
+
+            assert await good.ask(other_request(2)) == other_response(2)
+
+        counters = server.ports[0].counters
+        assert counters.protocol_errors == {reason: 1}
+        assert counters.disconnects["protocol_error"] == 1
+        assert len(broker.in_use) == 1
+
+
+@on_uvloop
+async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest.LogCaptureFixture) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        for data in (b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n") * 5:
+            async with client_of(server) as bad:
+                assert await bad.ask(data) == b""
+
+        assert server.ports[0].counters.disconnects == {"protocol_error": 10}
+    assert ["HTTP" in line.message for line in caplog.records] == [False, True]
+
+
+@on_uvloop
+async def test_what_came_before_bytes_that_are_not_kafkas_is_passed_on() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request(1))
+        assert await client.ask(produce_request(2, acks=0) + b"\xff\xff\xff\xff") == b""
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests[1:] == [produce_request(2, acks=0)]
+
+
+@on_uvloop
+async def test_a_broker_that_answers_what_nobody_asked_closes_its_client() -> None:
+    async with (
+        stub_broker(lambda frame: other_response(correlation_id(frame) + 1)) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        assert await client.ask(other_request(1)) == b""
+
+        assert list(server.ports[0].counters.protocol_errors.values()) == [1]
+
+
+# -- waits --
+
+
+@on_uvloop
+async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        sent = monotonic()
+        answer = await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        answered = monotonic()
+
+        assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
+        assert answered - sent < WAIT_MS / 1_000 / 2
+        assert await client.ask(other_request(2)) == other_response(2)
+        assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock is whole milliseconds
+
+
+@on_uvloop
+async def test_what_a_client_waits_here_is_no_time_of_the_broker() -> None:
+    timed = replace(LIMITED, request_percentage=1e6)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, timed)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.ask(other_request(2))
+
+        (bucket,) = upstream_of(server, broker.address).quotas.manager(QuotaKind.REQUEST)
+        assert bucket.usage.amount < WAIT_MS * 1_000_000 / 5 / 2  # a fifth is charged
+
+
+@on_uvloop
+async def test_with_delay_the_answer_itself_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request(0))
+        sent = monotonic()
+
+        answer = await client.ask(produce_request(1, version=5, size_bytes=OVER_BYTES))
+
+        assert answer == produce_response(1, version=5, throttle_time_ms=WAIT_MS)
+        assert monotonic() - sent >= WAIT_MS / 1_000 - 0.002
+
+
+@on_uvloop
+async def test_with_observe_nobody_waits() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.OBSERVE)) as server,
+        client_of(server) as client,
+    ):
+        sent = monotonic()
+        for number in range(5):
+            assert await client.ask(produce_request(number, size_bytes=OVER_BYTES)) == produce_response(number)
+        assert monotonic() - sent < WAIT_MS / 1_000
+
+        (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
+        assert bucket.observed_throttle_time_ms > 0
+
+
+@on_uvloop
+async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -> None:
+    ahead = [produce_request(number, size_bytes=MIB) for number in range(2, 34)]
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=float(4 * MIB)))) as server,
+        client_of(server) as client,
+    ):
+        # 4.5 % over 4 MiB/s for 10 s
+        first = await client.ask(produce_request(1, size_bytes=int(41.8 * MIB)))
+        muted_ms = unpack_from(">i", first, len(first) - 4)[0]
+        assert 400 <= muted_ms <= 500
+        sending = asyncio.ensure_future(client.send(*ahead))
+        await eventually(lambda: only_connection(server).paused_socket is not None)
+
+        kept_bytes = len(only_connection(server).session._client_data)
+        assert len(broker.in_use[0].requests) == 1
+        sending.cancel()
+
+    assert kept_bytes <= MOST_BUFFERED_BYTES
+
+
+@on_uvloop
+async def test_who_waits_for_an_answer_and_not_for_a_time_is_not_woken() -> None:
+    """Woken each millisecond, a thousand such clients would be a whole processor."""
+    polls: list[bytes] = []
+
+    def script(frame: bytes) -> bytes:
+        if unpack_from(">h", frame, 4)[0] != 1:
+            return answers(frame)
+        polls.append(frame)
+        return b""
+
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(fetch_request(2), fetch_request(3))
+        await eventually(lambda: polls)  # the mute is over, and the second one waits for the first
+        connection = only_connection(server)
+        assert connection.session.is_blocked
+
+        assert connection._timer is None
+
+        broker.in_use[0].transport.write(fetch_response(2))
+        await client.answer()
+        await eventually(lambda: len(polls) == 2)
+
+
+@on_uvloop
+async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> None:
+    asked: list[bytes] = []
+
+    def script(frame: bytes) -> bytes:
+        asked.append(frame)
+        return b""
+
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
+        client_of(server) as client,
+        client_of(server) as other,
+    ):
+        flood = produce_request(2, acks=0, size_bytes=5_000)
+        await client.send(fetch_request(1), flood[:1_000])
+        await eventually(lambda: broker.in_use and broker.in_use[0].received)
+        await other.send(produce_request(1, acks=0, size_bytes=9_000))
+        await eventually(lambda: len(asked) == 2)
+        await client.send(flood[1_000:], other_request(3))  # 4 s of silence: it shares its bucket with the other
+        await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
+        sent_s = monotonic()
+
+        broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
+
+        assert await client.answer() == fetch_response(1, size_bytes=10_100)
+        assert 0.1 <= monotonic() - sent_s < 2.0
+
+
+@on_uvloop
+async def test_latency_is_counted_for_each_answer() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        for number in range(3):
+            await client.ask(fetch_request(number))
+
+        assert {key: sum(counts) for key, counts in server.ports[0].latency.counts.items()} == {1: 3}
+
+
+# -- back-pressure --
+
+
+def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
+    """Return what waits to be sent to the client, and to the broker."""
+    assert connection._client is not None
+    assert connection._broker is not None
+    return connection._client.get_write_buffer_size(), connection._broker.get_write_buffer_size()
+
+
+@on_uvloop
+async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing() -> None:
+    size_bytes = 64 * MIB
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        response = fetch_response(size_bytes=size_bytes)
+        sender = broker.in_use[0].transport
+        sender.write(response)
+        connection = only_connection(server)
+        await eventually(lambda: not connection._reads_broker)
+
+        to_client, _ = two_buffers_of(connection)
+        assert to_client <= MOST_BUFFERED_BYTES
+        assert sender.get_write_buffer_size() > size_bytes / 2  # most of it has not left the broker
+
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await client.answer() == response
+
+
+@on_uvloop
+async def test_a_broker_that_does_not_read_stalls_its_client_and_loses_nothing() -> None:
+    size_bytes = 64 * MIB
+    request = produce_request(2, size_bytes=size_bytes)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request(1))
+        broker.in_use[0].transport.pause_reading()
+        client.writer.write(request)
+        connection = only_connection(server)
+        await eventually(lambda: not connection._reads_client)
+
+        _, to_broker = two_buffers_of(connection)
+        assert to_broker <= MOST_BUFFERED_BYTES
+        assert client.writer.transport.get_write_buffer_size() > size_bytes / 2
+
+        broker.in_use[0].transport.resume_reading()
+        assert await client.answer() == produce_response(2)
+        assert broker.in_use[0].requests[1] == request
+
+
+@on_uvloop
+async def test_one_slow_client_does_not_slow_another() -> None:
+    def script(frame: bytes) -> bytes:
+        return fetch_response(correlation_id(frame), size_bytes=16 * MIB)
+
+    async with (
+        stub_broker(script) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as slow,
+        client_of(server) as quick,
+    ):
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await slow.send(fetch_request(1))
+        await eventually(lambda: any(not one._reads_broker for one in server.ports[0].connections))
+
+        assert await quick.ask(fetch_request(2)) == script(fetch_request(2))
+
+
+# -- ends --
+
+
+@on_uvloop
+async def test_a_client_that_closed_its_side_still_gets_its_answers() -> None:
+    held: list[bytes] = []
+
+    def hold(frame: bytes) -> bytes:
+        held.append(frame)
+        return b""
+
+    async with stub_broker(hold) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1), other_request(2))
+        client.writer.write_eof()
+        await eventually(lambda: len(held) == 2 and only_connection(server)._has_client_ended)
+        broker.in_use[0].transport.write(answers(held[0]) + answers(held[1]))
+
+        assert [await client.answer() for _ in range(3)] == [other_response(1), other_response(2), b""]
+        assert disconnects(server) == {"client_closed": 1}
+        await eventually(lambda: broker.in_use[0].is_lost)
+
+
+@on_uvloop
+async def test_a_client_that_dies_in_the_middle_of_a_request_is_let_go() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, LIMITED)) as server:
+        async with client_of(server) as client:
+            await client.send(produce_request(1, size_bytes=10_000)[:5_000])
+            await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == 5_000)
+            client.writer.close()
+
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+
+
+@on_uvloop
+async def test_a_muted_client_that_closed_its_side_still_gets_what_it_asked_for() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(other_request(2))
+        client.writer.write_eof()
+
+        assert await client.answer() == other_response(2)
+        assert await client.answer() == b""
+
+
+@pytest.mark.parametrize(("with_reset", "cause"), [(False, "client_closed"), (True, "client_lost")])
+@on_uvloop
+async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(with_reset: bool, cause: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+        if with_reset:
+            client.reset()
+        else:
+            client.writer.close()
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert disconnects(server) == {cause: 1}
+        assert not server.ports[0].connections
+
+
+@pytest.mark.parametrize("how", ["resets", "sends rubbish"])
+@on_uvloop
+async def test_who_leaves_before_the_answer_pays_for_what_he_sent(how: str) -> None:
+    request = produce_request(size_bytes=20_000)
+    async with (
+        stub_broker(lambda _: b"") as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.write(request)
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests == [request])
+        if how == "resets":
+            client.reset()
+        else:
+            client.writer.write(framed(b"\xff" * 20))
+        await eventually(lambda: disconnects(server))
+
+        (bucket,) = upstream_of(server, broker.address).quotas.produce
+        assert bucket.amount == 20_000
+
+
+@pytest.mark.parametrize(("with_reset", "cause"), [(False, "upstream_closed"), (True, "upstream_lost")])
+@on_uvloop
+async def test_when_the_broker_leaves_its_client_is_closed(with_reset: bool, cause: str) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+        sender = broker.in_use[0].transport
+        if with_reset:
+            linger = b"\1\0\0\0\0\0\0\0"
+            sender.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            sender.abort()
+        else:
+            sender.close()
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {cause: 1}
+
+
+@on_uvloop
+async def test_what_the_broker_said_before_it_left_reaches_the_client() -> None:
+    response = fetch_response(size_bytes=4 * MIB)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        broker.in_use[0].transport.close()
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+        assert await client.answer() == response
+        assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_LINGER_MS", 500)
+    response = fetch_response(size_bytes=20 * MIB)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: server.ports[0].connections and not only_connection(server)._reads_broker)
+        connection = only_connection(server)
+        transport = connection._client
+        assert transport is not None
+
+        connection.close("shutdown")
+
+        await eventually(lambda: not transport.get_write_buffer_size())
+        broker.in_use[0].transport.abort()
+
+
+@on_uvloop
+async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leaves() -> None:
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        await client.send(produce_request(size_bytes=5_000))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        (bucket,) = upstream_of(server, broker.address).quotas.produce
+        assert bucket.in_flight == 5_000
+
+        client.reset()
+
+        await eventually(lambda: not server.ports[0].connections)
+        assert bucket.in_flight == 0
+
+
+# -- leaving --
+
+
+async def ended(client: Client) -> bool:
+    """Whether the client sees a side that was closed in order, neither more bytes nor a reset."""
+    async with asyncio.timeout(10):
+        return await client.reader.read() == b""
+
+
+@on_uvloop
+async def test_an_idle_client_that_is_to_leave_sees_the_end_at_once() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+
+        only_connection(server).leave("shutdown")
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"shutdown": 1})
+        await eventually(lambda: broker.in_use[0].is_lost)
+        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
+        assert not any(server.ports[0].watch._due.values())  # nothing keeps it in memory
+
+
+@on_uvloop
+async def test_who_has_sent_nothing_leaves_without_a_broker() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await eventually(lambda: server.ports[0].connections)
+
+        only_connection(server).leave("shutdown")
+
+        assert await ended(client)
+        assert broker.in_use == []
+
+
+@on_uvloop
+async def test_what_was_asked_is_answered_before_the_end_and_what_was_sent_later_is_not_passed_on() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1), other_request(2))
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 2)
+        only_connection(server).leave("shutdown")
+        await client.send(*(other_request(number) for number in range(3, 10)), produce_request(10, size_bytes=MIB))
+        broker.in_use[0].transport.write(other_response(1) + other_response(2))
+
+        assert [await client.answer() for _ in range(2)] == [other_response(1), other_response(2)]
+        assert await ended(client)
+        assert broker.in_use[0].requests == [other_request(1), other_request(2)]
+        client.writer.close()
+        async with asyncio.timeout(1):  # nobody waits for what he does not read
+            await eventually(lambda: disconnects(server) == {"shutdown": 1})
+
+
+@on_uvloop
+async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
+    request = produce_request(1, size_bytes=MIB)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(request[: MIB // 2])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == MIB // 2)
+        only_connection(server).leave("shutdown")
+        await client.send(request[MIB // 2 :] + other_request(2))
+
+        assert await client.answer() == produce_response(1)
+        assert await ended(client)
+        assert broker.in_use[0].requests == [request]
+
+
+@on_uvloop
+async def test_a_client_whose_broker_is_being_dialled_is_answered_before_it_leaves() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        client.writer.write(other_request(1))
+        await eventually(lambda: server.ports[0].connections and only_connection(server).has_begun)
+        only_connection(server).leave("shutdown")
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_seen_the_end() -> None:
+    requests = [produce_request(number, acks=0, size_bytes=100_000) for number in range(20)]
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(*requests[:10], requests[10][:50_000])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 10)
+        only_connection(server).leave("shutdown")
+        await client.send(requests[10][50_000:], *requests[11:], other_request(99))
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests[:20] == requests
+        assert disconnects(server) == {"shutdown": 1}
+
+
+@on_uvloop
+async def test_who_does_not_close_his_side_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+
+        only_connection(server).leave("max_connection_age")
+
+        await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
+
+
+@on_uvloop
+async def test_who_reads_slowly_gets_all_of_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    async with (
+        stub_broker(lambda frame: fetch_response(correlation_id(frame), size_bytes=60_000)) as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await eventually(lambda: server.ports[0].connections)
+        connection, count = only_connection(server), 0
+
+        def has_answered(count: int) -> bool:
+            requests = broker.in_use[0].requests if broker.in_use else []
+            return len(requests) == count and connection.session.is_idle
+
+        while not connection._client or not connection._client.get_write_buffer_size():
+            await client.send(fetch_request(count))
+            count += 1
+            await eventually(partial(has_answered, count))
+        connection.leave("shutdown")
+        await asyncio.sleep(0.2)  # a few times what a client is given that takes nothing
+        await client.send(other_request())
+        await asyncio.sleep(0.1)
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+
+        expected = [fetch_response(number, size_bytes=60_000) for number in range(count)]
+        assert [await client.answer() for _ in range(count)] == expected
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_who_has_ended_his_side_is_answered_and_closed_once() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(other_request(1))
+        client.writer.write_eof()
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        only_connection(server).leave("shutdown")
+        broker.in_use[0].transport.write(other_response(1))
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+        assert disconnects(server) == {"client_closed": 1}
+
+
+@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+@on_uvloop
+async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> None:
+    over = produce_request(1, size_bytes=60_000)  # half a minute of silence
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, enforcement=enforcement)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(over, produce_request(2))
+        await eventually(lambda: server.ports[0].connections and only_connection(server).session.is_blocked)
+        only_connection(server).release()
+        only_connection(server).leave("shutdown")
+
+        assert (await client.answer())[4:8] == produce_response(1)[4:8]
+        assert await client.answer() == produce_response(2)
+        assert await ended(client)
+
+
+# -- limits of time --
+
+
+def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
+    """Look at a connection so many ms after it began."""
+    connection.look(connection._started_ms + time_ms)
+
+
+@on_uvloop
+async def test_who_asks_nothing_in_time_is_closed() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, login_timeout_ms=5_000)) as server:
+        async with client_of(server) as silent, client_of(server) as slow, client_of(server) as client:
+            await client.ask(other_request())
+            await slow.send(other_request()[:9])
+            await eventually(lambda: len(server.ports[0].connections) == 3)
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 4_999)
+            assert disconnects(server) == {}
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert await ended(silent)
+            assert await ended(slow)
+            assert await client.ask(other_request(2)) == other_response(2)
+
+        await eventually(lambda: disconnects(server).get("login_timeout") == 2)
+
+
+@on_uvloop
+async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,
+        client_of(server) as first,
+    ):
+        await first.ask(produce_request(size_bytes=OVER_BYTES))
+        async with client_of(server) as second:
+            await second.send(produce_request())
+            await eventually(lambda: len(server.ports[0].connections) == 2)
+            await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
+            for connection in tuple(server.ports[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert (await second.answer())[4:8] == produce_response()[4:8]
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
+    ((token, answer),) = plain("alice").tokens
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        broker.in_use[0].transport.write(handshake_response())
+        assert await client.answer() == handshake_response()
+        await client.send(authenticate_request(token))
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        assert not only_connection(server).has_begun
+
+        broker.in_use[0].transport.write(authenticate_response(answer))
+
+        assert await client.answer() == authenticate_response(answer)
+        assert only_connection(server).has_begun
+
+
+@on_uvloop
+async def test_who_does_not_end_his_login_is_closed() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=5_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+
+        pass_time(server, only_connection(server), 5_000)
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"login_timeout": 1}
+
+
+@on_uvloop
+async def test_the_sweep_closes_who_has_not_begun() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=1)) as server,
+        client_of(server) as client,
+    ):
+        async with asyncio.timeout(4):
+            assert await ended(client)
+
+
+@on_uvloop
+async def test_the_idle_are_closed_and_those_who_wait_for_an_answer_are_not() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 600_000)
+        broker.in_use[0].transport.write(other_response(1))
+        assert await client.answer() == other_response(1)
+        pass_time(server, connection, 600_100)  # it was in use until now
+        pass_time(server, connection, 660_099)
+        assert not connection._leaves
+
+        pass_time(server, connection, 660_100)
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"idle_timeout": 1})
+
+
+@on_uvloop
+async def test_who_stalls_in_the_middle_of_a_request_is_idle() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(size_bytes=10_000)[:5_000])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == 5_000)
+        connection = only_connection(server)
+        pass_time(server, connection, 10_000)
+        pass_time(server, connection, 70_000)
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_age_ends_a_connection_between_two_requests() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 53_999)
+        assert not connection._leaves
+
+        pass_time(server, connection, 60_000)
+        assert connection._leaves
+        broker.in_use[0].transport.write(other_response(1))
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
+
+
+@on_uvloop
+async def test_age_does_not_shorten_a_throttle_time() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=60_000))
+        connection = only_connection(server)
+        over_ms = connection.session.muted_until_ms
+        connection._started_ms = over_ms - 120_000
+
+        connection.look(over_ms - 1)
+        assert not connection._leaves
+        connection.look(over_ms)
+        assert connection._leaves
+
+
+@on_uvloop
+async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(other_request(2))
+        connection = only_connection(server)
+        await eventually(lambda: connection.session.is_blocked)
+        connection._started_ms -= 120_000
+
+        connection.look(connection.session.muted_until_ms)
+
+        assert not connection._leaves
+        assert await client.answer() == other_response(2)
+
+
+# -- how many --
+
+
+@on_uvloop
+async def test_one_connection_too_many_is_closed_and_those_before_it_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    rule = QuotaRule(client_id="etl", connections=2, source="proxy.yaml:4")
+    async with stub_broker(answers) as broker, running(config_to(broker, rule)) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()
+
+        for _ in range(3):
+            async with client_of(server) as outside:
+                assert await outside.ask(produce_request()) == b""
+        async with client_of(server) as other:
+            assert await other.ask(produce_request(client_id="other")) == produce_response()
+
+        assert disconnects(server)["connections_quota"] == 3
+        warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == 1
+        assert "client-id='etl' has 2 connections open, and proxy.yaml:4 allows 2" in warnings[0]
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()
+        inside[0].writer.close()
+        await eventually(lambda: len(server.ports[0].connections) <= 1)
+        async with client_of(server) as last:
+            assert await last.ask(produce_request()) == produce_response()
+
+
+@on_uvloop
+async def test_a_reload_counts_who_is_there_and_closes_nobody() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(3)]
+        for client in inside:
+            await client.ask(produce_request())
+
+        server.apply(replace(server.config, quotas=(QuotaRule(user=DEFAULT, connections=2),)))
+
+        async with client_of(server) as outside:
+            assert await outside.ask(produce_request()) == b""
+        for client in inside:
+            assert await client.ask(produce_request()) == produce_response()

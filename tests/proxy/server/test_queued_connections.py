@@ -1,0 +1,342 @@
+"""Real sockets in front of a broker with few slots: who is woken, who is not waited for, what a reload changes."""
+
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, CostProvider, FairCallQueue, Fold, IdentityProvider, ProxyConfig
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.server import broker_queue as call_desk_module
+from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
+
+ONE_SLOT = FairCallQueue(max_in_flight=1)
+
+
+def config_to(broker: StubBroker, settings: FairCallQueue | None = ONE_SLOT) -> ProxyConfig:
+    return ProxyConfig(listeners=(replace(listener_to(broker.address), fair_call_queue=settings),))
+
+
+def desk_of(server: Server, address: Address) -> CallDesk:
+    desk = upstream_of(server, address).broker.calls
+    assert desk is not None
+    return desk
+
+
+def reload(server: Server, settings: FairCallQueue | None) -> None:
+    listeners = tuple(replace(one, fair_call_queue=settings) for one in server.config.listeners)
+    server.apply(replace(server.config, listeners=listeners))
+
+
+async def until_queued(desk: CallDesk, count: int) -> None:
+    await eventually(lambda: desk.dispatcher.in_flight == 1 and len(desk.dispatcher.queue) == count)
+
+
+async def until_served(broker: StubBroker, count: int) -> None:
+    """Wait until so many connections have asked the broker something."""
+    await eventually(lambda: len(broker.in_use) >= count)
+
+
+async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, count: int) -> list[Client]:
+    """Let so many clients ask for something, one after the other; the broker has what the first one asked."""
+    desk = desk_of(server, broker.address)
+    clients = []
+    for number in range(count):
+        client = await stack.enter_async_context(client_of(server))
+        await client.send(produce_request(number))
+        await until_queued(desk, number)
+        clients.append(client)
+    await eventually(lambda: broker.in_use)
+    return clients
+
+
+def answer_next(broker: StubBroker, number: int) -> None:
+    """Have the broker answer a request of this correlation id, wherever it has come."""
+    (connection,) = (one for one in broker.in_use if one.requests and one.requests[-1] == produce_request(number))
+    connection.transport.write(produce_response(number))
+
+
+@on_uvloop
+async def test_each_is_woken_when_it_is_his_turn() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        clients = await queue_up(server, broker, stack, 3)
+        for number, client in enumerate(clients):
+            await until_served(broker, number + 1)
+            answer_next(broker, number)
+            assert await client.answer() == produce_response(number)
+        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_who_dies_while_he_waits_is_not_waited_for() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        first, dead, last = await queue_up(server, broker, stack, 3)
+        desk = desk_of(server, broker.address)
+
+        dead.reset()
+        # A connection that is not read says nothing of its end; the server looks once a second.
+        await eventually(lambda: len(desk.dispatcher.queue) == 1)
+        answer_next(broker, 0)
+        assert await first.answer() == produce_response(0)
+        await eventually(lambda: len(broker.in_use) == 2)
+        answer_next(broker, 2)
+        assert await last.answer() == produce_response(2)
+        assert desk.dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_who_has_only_closed_his_side_is_served_in_his_turn() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        _, leaver, _ = await queue_up(server, broker, stack, 3)
+
+        leaver.writer.write_eof()
+        for number in range(3):
+            await until_served(broker, number + 1)
+            answer_next(broker, number)
+        assert await leaver.answer() == produce_response(1)
+        assert await leaver.answer() == b""
+
+
+@on_uvloop
+async def test_who_is_served_and_does_not_read_keeps_no_slot_once_he_is_answered() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        sleeper, other = await queue_up(server, broker, stack, 2)
+        sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own has it
+        answer_next(broker, 0)
+        await eventually(lambda: len(broker.in_use) == 2)
+        answer_next(broker, 1)
+        assert await other.answer() == produce_response(1)
+        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_who_does_not_read_his_answers_asks_for_nothing_more_and_keeps_no_slot() -> None:
+    large = fetch_response(1, size_bytes=64 * 1024 * 1024)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as sleeper,
+        client_of(server) as other,
+    ):
+        sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await sleeper.send(fetch_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        (connection,) = (one for one in server.ports[0].connections if one._broker is not None)
+        broker.in_use[0].transport.write(large)
+        await eventually(lambda: not connection._reads_broker)
+
+        await sleeper.send(other_request(2))
+        await eventually(lambda: not connection._reads_client)
+        await other.send(produce_request(3))
+        await until_served(broker, 2)
+        answer_next(broker, 3)
+        assert await other.answer() == produce_response(3)
+        assert len(broker.in_use[0].requests) == 1
+        desk = desk_of(server, broker.address)
+        assert (desk.dispatcher.in_flight, connection.gate.listening.service.served) == (0, 0)
+
+        sleeper.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await sleeper.answer() == large
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        broker.in_use[0].transport.write(other_response(2))
+        assert await sleeper.answer() == other_response(2)
+        assert desk.dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_who_stops_in_the_middle_of_a_request_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US", 50_000)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as sleeper,
+        client_of(server) as other,
+    ):
+        request = produce_request(1, size_bytes=10_000)
+        await sleeper.send(request[:5_000])
+        await eventually(lambda: desk_of(server, broker.address).dispatcher.in_flight == 1)
+        await other.send(produce_request(2))
+        await eventually(lambda: any(one.requests for one in broker.in_use))
+
+        await sleeper.send(request[5_000:])
+        await eventually(lambda: sum(len(one.requests) for one in broker.in_use) == 2)
+
+
+@on_uvloop
+async def test_a_poll_gives_its_slot_to_who_waits() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker)) as server,
+        client_of(server) as consumer,
+        client_of(server) as producer,
+    ):
+        await consumer.send(fetch_request(1))
+        await eventually(lambda: broker.in_use)
+        await producer.send(produce_request(2))
+        await eventually(lambda: len(broker.in_use) == 2)  # the fetch is not answered
+
+
+@on_uvloop
+async def test_a_broker_that_is_lost_takes_nobodys_slot_with_it() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        clients = await queue_up(server, broker, stack, 2)
+        desk = desk_of(server, broker.address)
+        await broker.stop()
+        assert [await client.answer() for client in clients] == [b"", b""]
+        assert (desk.dispatcher.in_flight, len(desk.dispatcher.queue)) == (0, 0)
+
+        await broker.start()
+        broker.script = lambda frame: other_response(int.from_bytes(frame[8:12]))
+        async with client_of(server) as client:
+            assert await client.ask(other_request(7)) == other_response(7)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        FairCallQueue(max_in_flight=3),
+        FairCallQueue(max_in_flight=3, levels=1, capacity=1, capacity_weights=(1,), multiplexer_weights=(1,),
+                      thresholds=(), backoff_responsetime_thresholds_ms=(1,)),
+    ],
+)  # fmt: skip
+def test_who_waits_goes_on_under_other_settings(settings: FairCallQueue | None) -> None:
+    @on_uvloop
+    async def go_on() -> None:
+        async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+            clients = await queue_up(server, broker, stack, 3)
+
+            reload(server, settings)
+            for number in range(3):
+                await until_served(broker, number + 1)
+                answer_next(broker, number)
+            assert [await client.answer() for client in clients] == [produce_response(number) for number in range(3)]
+            dispatcher = desk_of(server, broker.address).dispatcher
+            assert (dispatcher.in_flight, len(dispatcher.queue)) == (0, 0)
+
+    go_on()
+
+
+@on_uvloop
+async def test_a_connection_without_a_queue_gets_one_and_loses_it() -> None:
+    async with stub_broker() as broker, running(config_to(broker, None)) as server, client_of(server) as client:
+        broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))
+        for number, settings in enumerate((None, ONE_SLOT, None, FairCallQueue(), None)):
+            reload(server, settings)
+            assert await client.ask(produce_request(number)) == produce_response(number)
+        calls = server.ports[0].calls
+        assert calls is None
+        assert desk_of(server, broker.address).dispatcher.in_flight == 0
+
+
+@on_uvloop
+async def test_nobody_is_held_up_any_more_where_the_queue_is_taken_away() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
+        await queue_up(server, broker, stack, 2)
+
+        reload(server, None)
+        new = await stack.enter_async_context(client_of(server))
+        await new.send(produce_request(7))
+        await until_served(broker, 2)  # though the slot is taken
+
+
+@on_uvloop
+async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))
+        calls = server.ports[0].calls
+        assert calls is not None
+        await client.ask(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
+        (connection,) = server.ports[0].connections
+        connection.session.account.log_in("alice")
+        for provider in (IdentityProvider.USER, IdentityProvider.USER_CLIENT_ID, IdentityProvider.USER):
+            reload(server, replace(ONE_SLOT, identity_provider=provider))
+            await client.ask(produce_request(2))
+        reload(server, replace(ONE_SLOT, fold=(Fold(match="ali.*", to="all"),)))
+        await client.ask(produce_request(2))
+
+        costs = {one.identity: one.raw for one in calls.scheduler.top(10)}
+        assert (costs["alice"], costs["alice/etl"], costs["all"]) == (2, 1, 1)
+
+
+@on_uvloop
+async def test_what_users_have_cost_outlives_a_reload() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server:
+        calls = server.ports[0].calls
+        assert calls is not None
+        calls.scheduler.charge("alice", 7)
+
+        reload(server, replace(ONE_SLOT, period_ms=1_000, cost_provider=CostProvider.TRAFFIC))
+
+        assert calls.scheduler.standing("alice").raw == 7
+        assert calls.scheduler.options.period_ms == 1_000
+
+
+@on_uvloop
+async def test_what_was_found_out_of_a_broker_outlives_a_reload_that_is_not_about_it() -> None:
+    async with stub_broker() as broker, running(config_to(broker, FairCallQueue())) as server:
+        desk = desk_of(server, broker.address)
+        desk._limit.limit = 17
+
+        reload(server, FairCallQueue(capacity=100))
+        assert desk.dispatcher.limit == 17
+        reload(server, FairCallQueue(min_in_flight=6))
+        assert desk.dispatcher.limit == 6
+
+
+def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
+    calls = CallScheduler(FairCallQueue())
+    begin_s = time.process_time()
+    for number in range(50_000):
+        calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
+        calls.scheduler.level(f"client-{number}@10.0.0.7")
+    assert len(calls.scheduler) == 10_001  # and the one that all others are
+    calls.scheduler.sweep()
+    assert time.process_time() - begin_s < 5
+    assert len(calls.scheduler.top(10)) == 10
+
+
+def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_silent() -> None:
+    calls = CallScheduler(FairCallQueue(max_identities=None))
+    for number in range(50_000):
+        calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
+    assert len(calls.scheduler) == 50_000
+    for _ in range(12):
+        calls.scheduler.sweep()
+    assert len(calls.scheduler) == 0
+
+
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 4_999, 3_600_000, 10**12])
+def test_a_clock_that_jumps_costs_nobody_his_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = 10**9
+    monkeypatch.setattr(call_desk_module, "monotonic_ns", lambda: now_ms * 1_000_000)
+    calls = CallScheduler(FairCallQueue())
+    calls.scheduler.charge("alice", 1_000)
+    begin_s = time.process_time()
+
+    calls.scheduler.sweep_if_due(now_ms=now_ms + jump_ms)
+
+    assert time.process_time() - begin_s < 1
+    # However long the pause, what is left is what three periods leave.
+    assert calls.scheduler.standing("alice").decayed == (1_000 if jump_ms < 5_000 else 125)

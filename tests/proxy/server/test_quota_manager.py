@@ -1,0 +1,189 @@
+"""Quotas that an administrator sets at a server: in force for the next request, at every broker, after a restart."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.protocol.client_quotas import (
+    Alteration,
+    AlterRequest,
+    Component,
+    Described,
+    DescribeRequest,
+    Op,
+    read_alter_response,
+    read_describe_response,
+    write_alter_request,
+    write_describe_request,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import produce_request, produce_response
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    free_port,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+ETL = (("client-id", "etl"),)
+P = "producer_byte_rate"
+
+
+def answers(frame: bytes) -> bytes:
+    return produce_response(correlation_id(frame))
+
+
+def config_to(broker: StubBroker, path: Path, *quotas: QuotaRule) -> ProxyConfig:
+    return ProxyConfig(
+        listeners=(listener_to(broker.address),),
+        quotas=quotas,
+        principals=Principals(admins=frozenset({"ANONYMOUS"})),
+        store=Store(directory=str(path)),
+        max_throttle_time_ms=77,
+    )
+
+
+async def put(client: Client, entity: tuple[tuple[str, str | None], ...], key: str, limit: float | None) -> int:
+    request = AlterRequest(1, 7, (Alteration(entity, (Op(key, limit),)),), False)
+    answer = await client.ask(write_alter_request(request, client_id="etl"))
+    return read_alter_response(answer, 1).results[0].error_code
+
+
+@on_uvloop
+async def test_what_is_set_holds_for_the_next_request_and_after_a_restart(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+            assert await put(client, ETL, P, 1_000.0) == 0
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
+
+        async with running(config_to(broker, tmp_path)) as server, client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+            asked = DescribeRequest(1, 9, (Component("client-id", 0, "etl"),), True)
+            told = read_describe_response(await client.ask(write_describe_request(asked, client_id=None)), 1)
+            assert told.entries == (Described(ETL, ((P, 1_000.0),)),)
+            assert await put(client, ETL, P, None) == 0
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
+
+
+@on_uvloop
+async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path)) as server,
+        client_of(server) as client,
+    ):
+        assert await put(client, ETL, P, 1_000.0) == 0
+        filed = QuotaRule(client_id="etl", producer_byte_rate=1e9, source="f.yaml:3")
+        server.apply(config_to(broker, tmp_path, filed))
+        assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+        assert await put(client, ETL, P, 2_000.0) == 44
+
+        server.apply(config_to(broker, tmp_path))
+        assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+        assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
+
+
+@on_uvloop
+async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_file_has_dropped(tmp_path: Path) -> None:
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, tmp_path)
+        async with (
+            running(
+                replace(config, listeners=(listener_to(broker.address, name="dropped"), *config.listeners))
+            ) as server,
+            client_of(server) as client,
+        ):
+            assert await put(client, ETL, P, 1_000.0) == 0
+
+            others = Principals(admins=frozenset({"admin"}))
+            server.apply(replace(config, principals=others))
+
+            assert await put(client, ETL, P, 2_000.0) == 31
+            assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+
+
+@on_uvloop
+async def test_a_change_that_is_on_its_way_when_the_proxy_stops_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_writing, may_go_on = Event(), Event()
+    append = StoreDirectory.append
+
+    def slowly(store: StoreDirectory, changes: Sequence[Change]) -> None:
+        is_writing.set()
+        may_go_on.wait(20)
+        append(store, changes)
+
+    monkeypatch.setattr(StoreDirectory, "append", slowly)
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker, tmp_path))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            asked = asyncio.ensure_future(put(client, ETL, P, 1_000.0))
+            await eventually(is_writing.is_set)
+            server.stop()
+            await asyncio.sleep(0)
+            may_go_on.set()
+            assert await asyncio.wait_for(asked, 20) == 0
+        await end
+
+
+@on_uvloop
+async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, tmp_path)) as server,
+        client_of(server) as client,
+    ):
+        assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
+        rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
+        assert server.quota_desk.ip_quotas == (rule,)
+        ((_, quotas),) = server.quotas_by_name
+        assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
+
+
+@on_uvloop
+async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(tmp_path: Path) -> None:
+    host = Address(host="127.0.0.1", port=free_port())
+    cluster = Cluster(bootstrap_servers=(host,), advertised_host="h", first_port=1, last_port=2)
+    listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
+    config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
+    server = Server(config)
+    (fleet,) = server.fleets.values()
+    known = fleet.upstream(0, host)
+    ticket = None
+
+    class Owner:
+        def take_turn(self) -> None:
+            pass
+
+    await server.quota_desk.read()
+    desk_runs = asyncio.ensure_future(server.quota_desk.run())
+    request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
+    ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
+    assert ticket is not None
+    await eventually(lambda: ticket.answer)
+
+    for upstream in (known, fleet.upstream(1, host)):
+        bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000)
+        assert bucket.limit == 1_000.0
+    desk_runs.cancel()
+    await asyncio.wait([desk_runs])
+    await server.quota_desk.stop()

@@ -1,0 +1,221 @@
+"""Rules of a topic at a server: before the first client, while it runs, at brokers that join, and after a reload."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    Address,
+    AdminClient,
+    Cluster,
+    Listener,
+    Principals,
+    ProxyConfig,
+    QuotaRule,
+    QuotasFrom,
+)
+from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
+from kafka_quota_proxy.proxy.quota.entity import Entity, QuotaKind
+from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import produce_request, produce_response
+from tests.support.playbook import Playbook
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import (
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    free_port,
+    listener_to,
+    on_uvloop,
+    stub_broker,
+)
+
+SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+LIMIT = Read((Seen(4, 0, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),), None)
+NO_LIMIT = Read((Seen(5, 0, Rule(client_id="etl")),), 0)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
+    """What servers of the test are told of their topic; the list is filled before they start."""
+    told: list[Told] = []
+
+    def followed(
+        config: ProxyConfig, *, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
+    ) -> QuotaTopic | None:
+        def reader(tell: Tell) -> Playbook:
+            return Playbook(tell, *told)
+
+        return QuotaTopic(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
+
+    monkeypatch.setattr(server_module, "quota_topic", followed)
+    return told
+
+
+def config_to(broker: StubBroker, *quotas: QuotaRule) -> ProxyConfig:
+    listener = listener_to(broker.address)
+    return ProxyConfig(listeners=(listener,), quotas=quotas, quotas_from=SETTINGS, max_throttle_time_ms=77)
+
+
+def answers(frame: bytes) -> bytes:
+    return produce_response(correlation_id(frame))
+
+
+def topic_of(server: Server) -> QuotaTopic:
+    assert server.quota_topic is not None
+    return server.quota_topic
+
+
+async def stopped(server: Server, end: asyncio.Future[None]) -> None:
+    server.stop()
+    server.stop()
+    await end
+
+
+@on_uvloop
+async def test_the_first_client_is_served_under_the_rules_of_the_topic(told: list[Told]) -> None:
+    told += [Began(), LIMIT, AtEnd()]
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        async with client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+
+            # And an open connection, under what is read next.
+            await topic_of(server)._hear(NO_LIMIT)
+            assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
+        await stopped(server, end)
+
+    assert server.config.quotas == ()
+
+
+@on_uvloop
+async def test_nobody_is_served_before_the_topic_is_read(told: list[Told]) -> None:
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        health = Health(server, Reloads())
+        end = asyncio.ensure_future(server.run())
+        await asyncio.sleep(0.05)
+        assert not server.is_listening
+        assert health.readiness()["state"] == "starting"
+
+        await topic_of(server)._hear(AtEnd())
+        await eventually(lambda: server.is_listening)
+        assert health.readiness()["quotas_from"] == topic_of(server).detail()
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_topic_that_cannot_be_read_is_not_waited_for_for_ever(
+    told: list[Told], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(server_module, "_FIRST_RULES_S", 0.05)
+    told += [Failed("away"), Began(), LIMIT]
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        assert "kafka://k:9092/store: not read to its end within 0 s: clients are served with" in caplog.text
+        async with client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
+    told: list[Told], caplog: pytest.LogCaptureFixture
+) -> None:
+    told += [Failed("its leader is this proxy", is_own_fault=True)]
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        async with asyncio.timeout(5):
+            await eventually(lambda: server.is_listening)
+        await stopped(server, end)
+
+    assert "cannot be read: its leader is this proxy; " in caplog.text
+    assert "kafka://k:9092/store: not read to its end: clients are served with what is known" in caplog.text
+
+
+@on_uvloop
+async def test_a_stop_does_not_wait_for_the_topic(told: list[Told], caplog: pytest.LogCaptureFixture) -> None:
+    async with stub_broker(answers) as broker:
+        server = Server(config_to(broker))
+        end = asyncio.ensure_future(server.run())
+        await asyncio.sleep(0.02)
+        server.stop()
+        async with asyncio.timeout(5):
+            await end
+
+    assert "not read to its end" not in caplog.text
+
+
+@on_uvloop
+async def test_a_reload_keeps_what_the_topic_has_and_goes_before_it(told: list[Told]) -> None:
+    told += [Began(), LIMIT, AtEnd()]
+    of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
+    other = QuotaRule(client_id="other", producer_byte_rate=6.0, source="f.yaml:2")
+    of_topic = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="kafka://store@4")
+    async with stub_broker(answers) as broker:
+        config = config_to(broker)
+        server = Server(config)
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        (upstream,) = server.upstreams
+        for quotas in ((other,), (of_file, other), ()):
+            # A reload has no say in which topic is read.
+            server.apply(replace(config, quotas=quotas, quotas_from=None))
+
+            wanted = quotas if of_file in quotas else (*quotas, of_topic)
+            assert server.config.quotas == wanted
+            assert set(upstream.quotas.produce.table.rules()) == set(wanted)
+            assert server.config.quotas_from == SETTINGS
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_a_reload_makes_nobody_an_administrator_while_the_topic_is_read(told: list[Told]) -> None:
+    told += [Began(), LIMIT, AtEnd()]
+    async with stub_broker(answers) as broker:
+        config = config_to(broker)
+        server = Server(config)
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+
+        # Who is one would be shown the rules of the file alone.
+        principals = Principals(admins=frozenset({"ANONYMOUS"}))
+        server.apply(replace(config, principals=principals, quotas_from=None))
+
+        assert [door.policy.administration for door in server._doors] == [None]
+        await stopped(server, end)
+
+
+@on_uvloop
+async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(told: list[Told]) -> None:
+    told += [Began(), LIMIT, AtEnd()]
+    async with stub_broker() as broker:
+        cluster = Cluster(bootstrap_servers=(broker.address,), advertised_host="h", first_port=1, last_port=1)
+        listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
+        server = Server(ProxyConfig(listeners=(listener,), quotas_from=SETTINGS))
+        end = asyncio.ensure_future(server.run())
+        await eventually(lambda: server.is_listening)
+        (fleet,) = server.fleets.values()
+
+        joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
+        for upstream in (fleet.bootstrap(0), joined):
+            bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
+            assert bucket.limit == 1_000.0
+        await topic_of(server)._hear(NO_LIMIT)
+        assert not joined.quotas.limits(QuotaKind.PRODUCE)
+        assert not fleet.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
+        await stopped(server, end)

@@ -1,0 +1,577 @@
+"""Listeners, dials and sweeps, over real sockets in front of a stub broker."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from struct import unpack_from
+from typing import NoReturn
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    AdminClient,
+    Enforcement,
+    ProxyConfig,
+    QuotaRule,
+    Replication,
+    Sasl,
+)
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
+from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
+from kafka_quota_proxy.proxy.server import drain as drain_module
+from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server.acceptor import Acceptor, Arrival
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.connection_limits import Place
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    client_of,
+    correlation_id,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
+
+LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
+NEVER_S = 3_600.0
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", NEVER_S)
+
+
+def answers(frame: bytes) -> bytes:
+    """Answer Produce and anything else."""
+    if unpack_from(">h", frame, 4)[0] == 0:
+        return produce_response(correlation_id(frame))
+    return other_response(correlation_id(frame))
+
+
+def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> ProxyConfig:
+    listeners = tuple(listener_to(broker.address, name=f"listener-{n}") for n, broker in enumerate(brokers))
+    return ProxyConfig(listeners=listeners, quotas=quotas)
+
+
+def away(*_: object) -> NoReturn:
+    """Take the place of a cluster that cannot be asked."""
+    raise OSError("away")
+
+
+def one_of(server: Server) -> ClientConnection:
+    (connection,) = server.ports[0].connections
+    return connection
+
+
+@asynccontextmanager
+async def serving(config: ProxyConfig) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
+    """Give a proxy that listens, and its end, which the test brings about."""
+    server = Server(config)
+    end = asyncio.ensure_future(server.run())
+    await eventually(lambda: server.is_listening or end.done())
+    try:
+        yield server, end
+    finally:
+        server.stop()
+        server.stop()
+        await end
+
+
+def disconnects(server: Server, port: int = 0) -> dict[str, int]:
+    return server.ports[port].counters.disconnects
+
+
+@on_uvloop
+async def test_each_listener_has_its_line_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stub_broker() as broker:
+        config = config_to(broker, broker)
+        async with running(config):
+            pass
+
+    assert capsys.readouterr().out.splitlines() == [
+        f"listening on {listener.bind} ({listener.name}) -> {broker.address}" for listener in config.listeners
+    ]
+
+
+@on_uvloop
+async def test_a_port_that_the_system_chose_is_the_one_in_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stub_broker(answers) as broker:
+        listener = replace(listener_to(broker.address), bind=Address(host="127.0.0.1", port=0))
+        async with running(ProxyConfig(listeners=(listener,))):
+            port = int(capsys.readouterr().out.split()[2].rpartition(":")[2])
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+
+
+@on_uvloop
+async def test_a_port_in_use_is_an_error() -> None:
+    async with stub_broker() as broker:
+        config = config_to(broker)
+        port = config.listeners[0].bind.port
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(OSError, match=str(port)):
+            await Server(config).run()
+
+
+@on_uvloop
+async def test_the_listener_stays_up_while_the_broker_restarts() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as client:
+            assert await client.ask(other_request(7)) == other_response(7)
+            await broker.stop()
+            assert await client.answer() == b""
+        async with client_of(server) as client:
+            assert await client.ask(other_request(8)) == b""
+
+        await broker.start()
+
+        async with client_of(server) as client:
+            assert await client.ask(other_request(9)) == other_response(9)
+        assert disconnects(server)["upstream_closed"] == 1
+        assert disconnects(server)["upstream_refused"] == 1
+
+
+@on_uvloop
+async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialler_module, "_PROBE_EVERY_S", 0.01)
+    broker = StubBroker()
+    config = config_to(broker)
+    health = Health(Server(config), Reloads())
+    assert health.readiness()["state"] == "starting"
+
+    async with running(config) as server:
+        health = Health(server, Reloads())
+        await eventually(lambda: health.readiness()["state"] == "degraded")
+        await broker.start()
+        await eventually(lambda: health.readiness()["state"] == "ready")
+        await broker.stop()
+        await eventually(lambda: health.readiness()["state"] == "degraded")
+        await broker.start()
+        await eventually(lambda: health.readiness()["state"] == "ready")
+    await broker.stop()
+
+
+@on_uvloop
+async def test_listeners_of_one_upstream_share_its_buckets() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, broker, quotas=(LIMITED,))) as server:
+        for port in (0, 1):
+            async with client_of(server, port=port) as client:
+                await client.ask(produce_request(size_bytes=300))
+
+        (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
+        assert (bucket.tags.client_id, bucket.amount) == ("etl", 600)
+
+
+@on_uvloop
+@pytest.mark.parametrize("named_by", [0, 1])
+async def test_a_broker_is_known_by_whichever_of_its_listeners_names_it(
+    named_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        config = config_to(broker, broker)
+        listeners = tuple(
+            replace(one, inter_broker=True, node_id=7 if n == named_by else None)
+            for n, one in enumerate(config.listeners)
+        )
+        config = replace(config, listeners=listeners, replication=Replication(leader_rate=1.0))
+        async with serving(config) as (server, _):
+            assert server.watcher is not None
+            assert server.watcher.view.node_ids == {broker.address: 7}
+
+    assert [leader.node_id for leader in Server(config).throttle.leaders] == [7]
+
+
+@on_uvloop
+async def test_what_a_cluster_said_is_forgotten_with_the_limits_that_asked_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        listener = replace(listener_to(broker.address), inter_broker=True)
+        config = ProxyConfig(listeners=(listener,), replication=Replication(from_cluster=True))
+        async with serving(config) as (server, _):
+            server._see(ClusterView(leader_rates={1: 5.0}))
+            server.apply(replace(config, replication=None))
+            server.apply(config)
+
+            assert server.throttle.leader_rate(1) is None
+
+
+@on_uvloop
+async def test_a_cluster_is_asked_as_soon_as_the_file_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "_connect", away)
+    async with stub_broker(answers) as broker:
+        nobody = replace(config_to(broker), replication=Replication(leader_rate=1.0))
+        settings = AdminClient(bootstrap_servers=(broker.address,))
+        somebody = replace(nobody, replication=Replication(leader_rate=1.0, admin_client=settings))
+        async with serving(nobody) as (server, _):
+            assert server.watcher is None
+            server.apply(somebody)
+            assert server.watcher is not None
+            assert server.throttle.ask == server.watcher.request
+            followed = server.watcher
+            server.apply(replace(nobody, replication=Replication(lease_ms=1, admin_client=settings)))
+            assert server.watcher is followed
+            assert followed._lease.lease_ms == 1
+            server.apply(nobody)
+            assert server.watcher is None
+
+
+@on_uvloop
+async def test_two_upstreams_have_a_quota_each() -> None:
+    async with (
+        stub_broker(answers) as one,
+        stub_broker(answers) as other,
+        running(config_to(one, other, quotas=(LIMITED,))) as server,
+    ):
+        for port in (0, 1):
+            async with client_of(server, port=port) as client:
+                await client.ask(produce_request(size_bytes=300))
+
+        managers = [upstream.quotas.produce for upstream in server.upstreams]
+        assert [bucket.amount for one in managers for bucket in one if bucket.requests] == [300, 300]
+
+
+@on_uvloop
+async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server:
+        async with client_of(server) as client:
+            assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1)
+
+            server.apply(replace(server.config, quotas=(LIMITED,), max_throttle_time_ms=77))
+
+            # The bucket of an unlimited client is another one, so its 20,000 bytes are sent anew.
+            throttled = await client.ask(produce_request(2, size_bytes=20_000))
+        assert throttled == produce_response(2, throttle_time_ms=77)
+        assert "upstream_closed" not in disconnects(server)
+
+
+# -- memory --
+
+
+@on_uvloop
+async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "resident_bytes", lambda: 1 << 40)
+    each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
+    async with (
+        stub_broker(answers) as broker,
+        serving(replace(config_to(broker, quotas=(each_alone,)), max_buffered_bytes=200_000)) as (server, _),
+        AsyncExitStack() as stack,
+    ):
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
+        for client, size_bytes in zip(clients, (60_000, 90_000, 30_000, 100_000), strict=True):
+            name = f"etl-{size_bytes}"
+            await client.ask(produce_request(0, client_id=name, size_bytes=40_000))  # half a minute of silence
+            await client.send(produce_request(1, client_id=name, size_bytes=size_bytes))
+
+        assert await clients[3].answer() == b""
+        await eventually(lambda: disconnects(server) == {"max_buffered": 1})
+        await asyncio.sleep(1.1)  # until somebody has looked again
+
+        assert disconnects(server) == {"max_buffered": 1}
+        assert sum(connection.held_bytes for connection in server.ports[0].connections) == 180_000 + 3 * 4
+
+
+@on_uvloop
+async def test_what_a_client_does_not_read_is_held_by_him() -> None:
+    response = fetch_response(size_bytes=20 * 1024 * 1024)
+    async with (
+        stub_broker(lambda _: response) as broker,
+        serving(config_to(broker)) as (server, _),
+        client_of(server) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(fetch_request())
+        await eventually(lambda: server.ports[0].connections and one_of(server).held_bytes > 64 * 1024)
+
+        one_of(server).drop("max_buffered")
+
+        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
+        assert disconnects(server) == {"max_buffered": 1}
+
+
+# -- the end --
+
+
+@on_uvloop
+async def test_a_stop_closes_every_connection_in_order_and_counts_it() -> None:
+    async with stub_broker(answers) as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.ask(other_request())
+        server.stop()
+        assert await client.answer() == b""
+        client.writer.close()
+        await end
+
+        assert disconnects(server) == {"shutdown": 1}
+        await eventually(lambda: all(one.is_lost for one in broker.in_use))
+
+
+@on_uvloop
+async def test_a_stop_takes_no_more_connections_and_says_so() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        health = Health(server, Reloads())
+        server.stop()
+        await eventually(lambda: server.is_draining)
+        assert health.readiness()["state"] == "draining"
+        await asyncio.sleep(0)
+
+        with pytest.raises(ConnectionRefusedError):
+            async with client_of(server):
+                pass
+        assert not end.done()
+        broker.in_use[0].transport.write(other_response())
+        assert await client.answer() == other_response()
+        client.writer.close()
+        await end
+
+
+@on_uvloop
+async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        serving(replace(config_to(broker, quotas=(LIMITED,)), enforcement=Enforcement.DELAY)) as (server, end),
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(1, size_bytes=40_000))  # 25 s
+        await eventually(lambda: server.ports[0].connections and one_of(server).session.delayed_until_ms)
+        async with asyncio.timeout(2):
+            server.stop()
+            assert (await client.answer())[4:8] == produce_response(1)[4:8]
+            assert await client.answer() == b""
+            client.writer.close()
+            await end
+
+
+@on_uvloop
+async def test_what_does_not_end_in_time_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        stub_broker() as broker,
+        serving(replace(config_to(broker), drain_timeout_ms=100)) as (server, end),
+        client_of(server) as client,
+    ):
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        server.stop()
+        await end
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"shutdown": 1}
+    assert "stopping: 1 connections did not end in time and were closed" in caplog.messages
+
+
+@on_uvloop
+async def test_a_second_stop_waits_for_nobody() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(other_request())
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        server.stop()
+        await asyncio.sleep(0.05)
+        assert not end.done()
+        async with asyncio.timeout(2):
+            server.stop()
+            await end
+
+        assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await client.send(produce_request(0, acks=0))
+        await eventually(lambda: broker.in_use and server.ports[0].broker_count)
+        broker.in_use[0].transport.pause_reading()
+        connection, count = one_of(server), 1
+        while not connection._broker or not connection._broker.get_write_buffer_size():
+            await client.send(produce_request(count, acks=0, size_bytes=60_000))
+            count += 1
+            await asyncio.sleep(0.001)
+        client.writer.close()
+        server.stop()
+        await eventually(lambda: not server.ports[0].occupancy.total)
+        await asyncio.sleep(0.1)
+        assert not end.done()
+
+        broker.in_use[0].transport.resume_reading()
+        await end
+
+        assert len(broker.in_use[0].requests) == count
+
+
+@on_uvloop
+async def test_who_is_being_accepted_at_a_stop_is_let_go_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    go, admit = asyncio.Event(), Acceptor._admit
+
+    async def slowly(self: Acceptor, arrival: Arrival, place: Place) -> None:
+        await go.wait()
+        await admit(self, arrival, place)
+
+    monkeypatch.setattr(Acceptor, "_admit", slowly)
+    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
+        await eventually(lambda: server.ports[0].occupancy.total)
+        server.stop()
+        await asyncio.sleep(0.05)
+        go.set()
+
+        assert await client.answer() == b""
+        client.writer.close()
+        async with asyncio.timeout(2):
+            await end
+
+
+@on_uvloop
+async def test_connections_are_closed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_module, "_MOST_APART_MS", 100)
+    async with stub_broker(answers) as broker, serving(config_to(broker)) as (server, end), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(5)]
+        for client in clients:
+            await client.ask(other_request())
+        server.stop()
+        ends = [asyncio.ensure_future(client.answer()) for client in clients]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+
+        assert sum(end.done() for end in ends) < 5
+        still = clients[[end.done() for end in ends].index(False)]
+        still.writer.write(other_request(2))
+        await asyncio.wait(ends)
+        assert sorted(end.result() for end in ends) == [b""] * 4 + [other_response(2)]
+        for client in clients:
+            client.writer.close()
+        await end
+
+
+@on_uvloop
+async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> None:
+    """Whatever was answered by the broker has reached the client, though the client goes on sending."""
+    for _ in range(20):
+        async with (
+            stub_broker(answers) as broker,
+            serving(config_to(broker)) as (server, end),
+            client_of(server) as one,
+        ):
+            got: list[bytes] = []
+
+            async def send(client: Client = one) -> None:
+                with suppress(ConnectionError):
+                    for number in range(100_000):
+                        await client.send(produce_request(number, size_bytes=10_000))
+                        await asyncio.sleep(0)
+
+            sending = asyncio.ensure_future(send())
+            while len(got) < 20:
+                got.append(await one.answer())
+            server.stop()
+            while answer := await one.answer():
+                got.append(answer)
+            sending.cancel()
+            one.writer.close()
+            await end
+
+            assert got == [produce_response(number) for number in range(len(broker.in_use[0].requests))]
+
+
+# -- sweeps --
+
+
+@on_uvloop
+async def test_a_muted_client_that_leaves_is_noticed_within_2_s() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, quotas=(LIMITED,))) as server:
+        async with client_of(server) as client:
+            await client.ask(produce_request(size_bytes=40_000))  # 30 s of silence
+            client.writer.close()
+
+            async with asyncio.timeout(2):
+                await eventually(lambda: disconnects(server))
+
+        assert disconnects(server) == {"client_closed": 1}
+
+
+@on_uvloop
+async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_s() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, quotas=(LIMITED,))) as server:
+        async with client_of(server) as client:
+            await client.ask(produce_request(1, size_bytes=40_000))
+            await client.send(produce_request(2, size_bytes=400))
+            (connection,) = server.ports[0].connections
+            await eventually(lambda: connection.paused_socket is not None)
+            client.reset()
+
+            async with asyncio.timeout(2):
+                await eventually(lambda: disconnects(server))
+
+        assert list(disconnects(server).values()) == [1]
+        assert not server.ports[0].connections
+
+
+@on_uvloop
+async def test_a_login_that_does_not_tell_who_it_is_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+    def accepts(frame: bytes) -> bytes:
+        is_handshake = unpack_from(">h", frame, 4)[0] == 17
+        answer = handshake_response if is_handshake else authenticate_response
+        return answer(correlation_id=correlation_id(frame))
+
+    async with stub_broker(accepts) as broker, running(config_to(broker)) as server:
+        for _ in range(2):
+            async with client_of(server) as client:
+                await client.ask(handshake_request("GSSAPI"))
+                await client.ask(authenticate_request(b"\x60ticket"))
+        async with asyncio.timeout(2):
+            await eventually(lambda: caplog.records)
+
+    assert server.ports[0].counters.logins == {("GSSAPI", "unknown"): 2}
+    (record,) = caplog.records
+    assert "logged in by SASL mechanism GSSAPI" in record.message
+    assert "charged as user UNKNOWN" in record.message
+    assert "ticket" not in caplog.text
+
+
+@on_uvloop
+async def test_a_claim_that_a_reload_names_holds_for_the_next_login() -> None:
+    async with stub_broker(answers) as broker:
+        config = config_to(broker)
+        server = Server(config)
+        listeners = tuple(replace(one, sasl=Sasl(oauthbearer_claim="azp")) for one in config.listeners)
+
+        server.apply(replace(config, listeners=listeners))
+
+        assert [door.policy.oauthbearer_claim for door in server._doors] == ["azp"]
+
+
+@on_uvloop
+async def test_who_is_throttled_is_logged_within_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, quotas=(LIMITED,))) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=40_000))
+        async with asyncio.timeout(2):
+            await eventually(lambda: caplog.records)
+
+    assert "client-id='etl'" in caplog.records[0].message

@@ -1,0 +1,91 @@
+"""Whose connection it is, by the certificate that was shown. The vectors are Kafka's own answers."""
+
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.x509.name import _ASN1Type
+from cryptography.x509.oid import NameOID
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.java_regex import LINE_TERMINATORS
+from kafka_quota_proxy.config.linear_regex import MAX_NAME_LENGTH
+from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, parse_rules
+from kafka_quota_proxy.protocol.errors import MalformedCertificate, NoMatchingRule
+from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate
+from tests.support.certificates import Authority, certificate_of, name
+from tests.support.java_principals import MAPPINGS, SUBJECTS, Answer, is_refused_here
+
+TAKEN = [one for one in MAPPINGS if not is_refused_here(one[0]) and not one[1].endswith(LINE_TERMINATORS)]
+RUNNING = [mapping for mapping in TAKEN if not isinstance(mapping[2], Answer)]
+UNMATCHED = [mapping for mapping in TAKEN if mapping[2] is Answer.NO_MATCH]
+
+
+@pytest.mark.parametrize(("rules", "distinguished_name", "user"), RUNNING)
+def test_a_name_is_mapped_as_in_kafka(rules: str, distinguished_name: str, user: str) -> None:
+    assert map_name(distinguished_name, parse_rules(rules)) == user
+
+
+@pytest.mark.parametrize(("rules", "distinguished_name", "_"), UNMATCHED)
+def test_a_name_that_no_rule_matches_ends_the_connection(rules: str, distinguished_name: str, _: Answer) -> None:
+    with pytest.raises(NoMatchingRule):
+        map_name(distinguished_name, parse_rules(rules))
+
+
+@pytest.mark.parametrize("end", LINE_TERMINATORS)
+def test_a_name_that_ends_with_a_line_is_given_no_user_by_a_pattern_nor_behind_one(end: str) -> None:
+    with pytest.raises(NoMatchingRule):
+        map_name(f"CN=a{end}", parse_rules("RULE:(?s)CN=(.*)/$1/,DEFAULT"))
+
+    assert map_name(f"CN=a{end}b", parse_rules("RULE:(?s)CN=(.*)/$1/,DEFAULT")) == f"a{end}b"
+    assert map_name(f"CN=a{end}", parse_rules("DEFAULT,RULE:.*/x/")) == f"CN=a{end}"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(?:a|aa)+b", "(.*?),(.*?),(.*?),(.*?),(.*?),(.*?)b"])
+def test_no_name_takes_a_pattern_long(pattern: str) -> None:
+    rules = parse_rules(f"RULE:{pattern}/x/,RULE:.*/y/")
+    name_ = ("a," if "," in pattern else "aa") * (MAX_NAME_LENGTH // 2)
+    begun_s = time.thread_time()
+
+    assert map_name(name_, rules) == "yy"  # as Java does it: .* is found twice
+    assert time.thread_time() - begun_s < 0.5
+
+    with pytest.raises(NoMatchingRule):
+        map_name(f"{name_}a", parse_rules("RULE:.*/y/,DEFAULT"))
+
+
+def test_a_real_certificate_gives_its_name_and_the_rules_a_user() -> None:
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COUNTRY_NAME, "US"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Sun, Inc.", _ASN1Type.PrintableString),
+            x509.NameAttribute(NameOID.COMMON_NAME, "Zoë #1"),
+            x509.NameAttribute(NameOID.EMAIL_ADDRESS, "zoe@example.com"),
+        ]
+    )
+    der = Authority("authority").issue(subject=subject).der
+
+    email = "1.2.840.113549.1.9.1=#160f7a6f65406578616d706c652e636f6d"
+    assert user_of_certificate(der, DEFAULT_RULES) == f"{email},CN=Zoë \\#1,O=Sun\\, Inc.,C=US"
+    assert user_of_certificate(der, parse_rules("RULE:.*,CN=(.*?),O=.*/$1/U, DEFAULT")) == "ZOË \\#1"
+
+
+def test_a_client_without_a_certificate_is_anonymous_whatever_the_rules_say() -> None:
+    assert user_of_certificate(None, parse_rules("RULE:nobody/x/")) == "ANONYMOUS"
+
+
+def test_an_empty_subject_is_an_empty_user() -> None:
+    assert user_of_certificate(certificate_of(name([])), DEFAULT_RULES) == ""
+
+
+def test_a_certificate_that_cannot_be_read_ends_the_connection() -> None:
+    with pytest.raises(MalformedCertificate):
+        user_of_certificate(b"\x30\x03\x02\x01\x01", DEFAULT_RULES)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=80) | st.sampled_from(SUBJECTS).map(lambda each: certificate_of(name(each[0]))[:-1]))
+def test_any_bytes_give_a_user_or_a_protocol_error(der: bytes) -> None:
+    with pytest.raises(MalformedCertificate):
+        user_of_certificate(der, DEFAULT_RULES)

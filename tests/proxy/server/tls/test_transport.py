@@ -1,0 +1,547 @@
+"""TLS without sockets: a transport below that remembers, and a peer that is OpenSSL itself."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.protocol.errors import NoMatchingRule, ProtocolError
+from kafka_quota_proxy.proxy.server.tls import transport as tls_transport
+from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
+from tests.support.certificates import Authority
+
+KIB = 1024
+
+
+class Below(asyncio.Transport):
+    """What was sent, and what was asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[bytes] = []
+        self.is_reading_now = True
+        self.end = ""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.end, "written after the end"
+        self.sent.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.is_reading_now = False
+
+    def resume_reading(self) -> None:
+        self.is_reading_now = True
+
+    def close(self) -> None:
+        self.end = self.end or "closed"
+
+    def abort(self) -> None:
+        self.end = self.end or "aborted"
+
+    def get_write_buffer_size(self) -> int:
+        return 17
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return f"below's {name}"
+
+
+class Above(asyncio.Protocol):
+    """What it was told."""
+
+    def __init__(self, *, stays: bool = False) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.data: list[bytes] = []
+        self.told: list[object] = []
+        self.stays = stays
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.data.append(data)
+
+    def eof_received(self) -> bool:
+        self.told.append("end")
+        return self.stays
+
+    def pause_writing(self) -> None:
+        self.told.append("pause")
+
+    def resume_writing(self) -> None:
+        self.told.append("resume")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.told.append(exc)
+
+
+class Pair:
+    """A ``TlsTransport`` and its peer."""
+
+    def __init__(self, files: "Files", *, we_serve: bool = True, stays: bool = False, **wants: object) -> None:
+        self.below = Below()
+        self.above = Above(stays=stays)
+        self.failures: list[tuple[bool, Exception]] = []
+        self.refusal: ProtocolError | None = None
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ours, its = (files.server, files.client) if we_serve else (files.client, files.server)
+        self.transport = TlsTransport(
+            ours, server_hostname=None if we_serve else "broker.example", welcome=self._welcome, fail=self._fail
+        )
+        hostname = "broker.example" if we_serve else None
+        self.peer = its.wrap_bio(self.incoming, self.outgoing, server_side=not we_serve, server_hostname=hostname)
+
+    def _welcome(self, tls: ssl.SSLObject) -> asyncio.Protocol:
+        assert tls.version() is not None
+        if self.refusal is not None:
+            raise self.refusal
+        return self.above
+
+    def _fail(self, transport: TlsTransport, error: Exception) -> None:
+        assert transport is self.transport
+        self.failures.append((transport.is_up, error))
+
+    def shake(self) -> "Pair":
+        self.transport.connection_made(self.below)
+        for _ in range(4):
+            try:
+                self.hear()
+                self.peer.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+            self.speak()
+        return self
+
+    def hear(self) -> None:
+        """Give the peer what was sent."""
+        for data in self.below.sent:
+            self.incoming.write(data)
+        self.below.sent.clear()
+
+    def speak(self) -> None:
+        """Give us what the peer has sent."""
+        data = self.outgoing.read()
+        if data:
+            self.transport.data_received(data)
+
+    def said(self) -> bytes:
+        """Return what the peer can read."""
+        self.hear()
+        found = b""
+        try:
+            while piece := self.peer.read(256 * KIB):
+                found += piece
+        except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            pass
+        return found
+
+
+class Files:
+    """One authority, and contexts of both sides."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority("all")
+        self.ca = authority.save(directory, "ca")
+        certificate, key = authority.issue("broker", hosts=["broker.example"]).save(directory, "broker")
+        self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server.load_cert_chain(certificate, key)
+        self.client = ssl.create_default_context(cafile=self.ca)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return Files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(params=[ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def version(request: pytest.FixtureRequest, files: Files) -> Iterator[ssl.TLSVersion]:
+    files.server.maximum_version = request.param
+    yield request.param
+    files.server.maximum_version = ssl.TLSVersion.MAXIMUM_SUPPORTED
+
+
+def in_loop(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test within a loop; nothing in it waits."""
+
+    @wraps(test)
+    def run(*args: object, **kwargs: object) -> None:
+        async def go() -> None:
+            test(*args, **kwargs)
+
+        asyncio.run(go())
+
+    return run
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("we_serve", [True, False])
+@in_loop
+def test_bytes_go_both_ways(files: Files, we_serve: bool) -> None:
+    pair = Pair(files, we_serve=we_serve).shake()
+    assert pair.transport.is_up
+
+    pair.transport.write(b"from us")
+    pair.peer.write(b"to us")
+    pair.speak()
+
+    assert pair.said() == b"from us"
+    assert pair.above.data == [b"to us"]
+    assert pair.failures == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 200 * KIB), max_size=4),
+    cuts=st.lists(st.integers(1, 40 * KIB), min_size=1, max_size=5),
+)
+def test_any_sizes_in_any_pieces(files: Files, sizes: list[int], cuts: list[int]) -> None:
+    data = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+
+    @in_loop
+    def there_and_back() -> None:
+        pair = Pair(files).shake()
+        pair.transport.writelines(data)
+        for piece in data:
+            pair.transport.write(piece)
+        assert pair.said() == b"".join(data) * 2
+
+        for piece in data:
+            at = 0
+            while at < len(piece):
+                at += pair.peer.write(memoryview(piece)[at:])
+        wire, at, turn = pair.outgoing.read(), 0, 0
+        while at < len(wire):
+            cut = cuts[turn % len(cuts)]
+            pair.transport.data_received(wire[at : at + cut])
+            at, turn = at + cut, turn + 1
+        assert b"".join(pair.above.data) == b"".join(data)
+
+    there_and_back()
+
+
+@in_loop
+def test_a_large_read_is_one_piece_above(files: Files) -> None:
+    pair = Pair(files).shake()
+    at, data = 0, bytes(250 * KIB)
+    while at < len(data):
+        at += pair.peer.write(memoryview(data)[at:])
+
+    pair.speak()
+
+    assert [len(piece) for piece in pair.above.data] == [len(data)]
+
+
+@in_loop
+def test_more_than_the_shared_buffer_holds_comes_in_pieces(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_transport, "_PLAIN", memoryview(bytearray(40 * KIB)))
+    pair = Pair(files).shake()
+    data = bytes(range(256)) * 400
+    at = 0
+    while at < len(data):
+        at += pair.peer.write(memoryview(data)[at:])
+
+    pair.speak()
+
+    assert b"".join(pair.above.data) == data
+    assert len(pair.above.data) > 1
+
+
+@in_loop
+def test_two_connections_in_turn_do_not_mix(files: Files) -> None:
+    one, other = Pair(files).shake(), Pair(files).shake()
+    one.peer.write(b"a" * 100)
+    other.peer.write(b"b" * 100)
+    halves = one.outgoing.read()
+
+    one.transport.data_received(halves[:50])
+    other.speak()
+    one.transport.data_received(halves[50:])
+
+    assert one.above.data == [b"a" * 100]
+    assert other.above.data == [b"b" * 100]
+
+
+@in_loop
+def test_what_comes_with_the_end_of_the_handshake_is_not_lost(files: Files) -> None:
+    pair = Pair(files)
+    pair.transport.connection_made(pair.below)
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.peer.do_handshake()
+    pair.speak()
+    pair.hear()
+    pair.peer.do_handshake()
+    pair.peer.write(b"early")
+
+    pair.speak()
+
+    assert pair.above.data == [b"early"]
+
+
+# -- ends --
+
+
+@pytest.mark.usefixtures("version")
+@in_loop
+def test_close_says_so_and_does_not_wait(files: Files) -> None:
+    pair = Pair(files).shake()
+    pair.transport.write(b"last")
+
+    pair.transport.close()
+    pair.transport.close()
+    pair.transport.write(b"too late")
+
+    assert pair.below.end == "closed"
+    assert pair.transport.is_closing()
+    assert pair.said() == b"last"
+    pair.peer.unwrap()  # would want to read more, had it not been told
+
+
+@pytest.mark.usefixtures("version")
+@in_loop
+def test_a_peer_that_ends_in_order_still_gets_its_answers(files: Files) -> None:
+    pair = Pair(files, stays=True).shake()
+    pair.peer.write(b"question")
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.peer.unwrap()
+
+    pair.speak()
+    assert pair.transport.eof_received() is True  # the plain end, which comes next
+
+    assert (pair.above.data, pair.above.told) == ([b"question"], ["end"])
+    pair.transport.write(b"answer")
+    pair.transport.close()
+    assert pair.below.end == "closed"
+    assert pair.below.sent[0][0] == 23  # application data
+
+
+@in_loop
+def test_a_peer_that_ends_in_order_is_closed_where_nobody_stays(files: Files) -> None:
+    pair = Pair(files).shake()
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.peer.unwrap()
+
+    pair.speak()
+
+    assert (pair.above.told, pair.below.end) == (["end"], "closed")
+
+
+@in_loop
+def test_an_end_without_notice_closes(files: Files) -> None:
+    """Anybody on the way can send a FIN: it is no end that the peer has said."""
+    pair = Pair(files, stays=True).shake()
+
+    assert pair.transport.eof_received() is False
+    pair.transport.connection_lost(None)
+
+    assert pair.above.told == [None]
+
+
+@in_loop
+def test_what_was_tampered_with_ends_the_connection(files: Files) -> None:
+    pair = Pair(files).shake()
+    pair.peer.write(b"good")
+    pair.peer.write(b"bad")
+    wire = bytearray(pair.outgoing.read())
+    wire[-1] ^= 1
+
+    pair.transport.data_received(bytes(wire))
+    pair.transport.connection_lost(None)
+
+    assert pair.above.data == [b"good"]
+    assert pair.below.end == "aborted"
+    ((is_up, error),) = pair.failures
+    assert is_up
+    assert isinstance(error, ssl.SSLError)
+    assert pair.above.told == [error]
+
+
+@in_loop
+def test_the_connection_below_is_lost(files: Files) -> None:
+    pair = Pair(files).shake()
+    error = ConnectionResetError()
+
+    pair.transport.connection_lost(error)
+    pair.transport.write(b"nobody hears")
+
+    assert pair.above.told == [error]
+    assert pair.failures == []
+
+
+# -- handshakes that fail --
+
+
+@given(st.binary(min_size=6, max_size=300))
+@settings(max_examples=100, deadline=None)
+def test_no_bytes_but_a_handshake_get_through(files: Files, garbage: bytes) -> None:
+    @in_loop
+    def shake() -> None:
+        pair = Pair(files)
+        pair.transport.connection_made(pair.below)
+        pair.transport.data_received(garbage)
+        pair.transport.data_received(b"more")
+        pair.transport.connection_lost(None)
+        assert not pair.transport.is_up
+        assert [is_up for is_up, _ in pair.failures] == [False]
+
+    shake()
+
+
+@pytest.mark.parametrize(
+    ("garbage", "reason"),
+    [
+        (b"\0\0\0\x12\0\x12\0\0\0\0\0\1\0\5kafka", "WRONG_VERSION_NUMBER"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP_REQUEST"),
+    ],
+)
+@in_loop
+def test_plaintext_is_known_for_what_it_is(files: Files, garbage: bytes, reason: str) -> None:
+    pair = Pair(files)
+    pair.transport.connection_made(pair.below)
+
+    pair.transport.data_received(garbage)
+
+    ((_, error),) = pair.failures
+    assert cast(ssl.SSLError, error).reason == reason
+    assert pair.below.end == "closed"
+
+
+@pytest.mark.usefixtures("version")
+@in_loop
+def test_who_fails_gets_the_alert_that_says_why(files: Files) -> None:
+    files.server.verify_mode = ssl.CERT_REQUIRED
+    try:
+        pair = Pair(files).shake()
+    except ssl.SSLError as error:  # TLS 1.2 tells in the handshake
+        told = error
+    else:  # TLS 1.3 behind it
+        with pytest.raises(ssl.SSLError) as found:
+            pair.said()
+        told = found.value
+    finally:
+        files.server.verify_mode = ssl.CERT_NONE
+
+    assert "alert" in str(told)
+
+
+@in_loop
+def test_a_client_that_no_rule_names_is_not_let_in(files: Files) -> None:
+    pair = Pair(files)
+    pair.refusal = NoMatchingRule("none")
+
+    pair.shake()
+
+    assert pair.failures == [(False, pair.refusal)]
+    assert pair.below.end == "closed"
+    assert pair.above.transport is None
+
+
+@in_loop
+def test_one_that_hangs_up_in_the_handshake(files: Files) -> None:
+    pair = Pair(files)
+    pair.transport.connection_made(pair.below)
+
+    assert pair.transport.eof_received() is False
+    pair.transport.connection_lost(None)
+
+    ((is_up, error),) = pair.failures
+    assert not is_up
+    assert isinstance(error, ConnectionResetError)
+
+
+def test_one_that_says_nothing_is_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
+
+    async def wait() -> list[tuple[bool, Exception]]:
+        pair = Pair(files)
+        pair.transport.connection_made(pair.below)
+        async with asyncio.timeout(5):
+            while not pair.below.end:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.005)
+        return pair.failures
+
+    ((is_up, error),) = asyncio.run(wait())
+    assert not is_up
+    assert isinstance(error, TimeoutError)
+
+
+def test_who_has_shaken_hands_is_not_given_up(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
+
+    async def wait() -> str:
+        pair = Pair(files).shake()
+        await asyncio.sleep(0.05)
+        return pair.below.end
+
+    assert asyncio.run(wait()) == ""
+
+
+# -- flow --
+
+
+@in_loop
+def test_flow_control_is_that_of_the_transport_below(files: Files) -> None:
+    pair = Pair(files)
+    pair.transport.pause_writing()  # in the handshake there is nobody to tell
+    pair.shake()
+
+    pair.transport.pause_writing()
+    pair.transport.resume_writing()
+    pair.transport.pause_reading()
+
+    assert pair.above.told == ["pause", "resume"]
+    assert not pair.below.is_reading_now
+    pair.transport.resume_reading()
+    assert pair.below.is_reading_now
+    assert pair.transport.get_write_buffer_size() == 17
+    assert pair.transport.get_extra_info("socket") == "below's socket"
+    assert isinstance(pair.transport.get_extra_info("ssl_object"), ssl.SSLObject)
+
+
+def test_what_comes_while_nobody_reads_waits(files: Files) -> None:
+    async def go() -> None:
+        pair = Pair(files, stays=True).shake()
+        pair.transport.pause_reading()
+        pair.peer.write(b"wait")
+        with pytest.raises(ssl.SSLWantReadError):
+            pair.peer.unwrap()
+        pair.speak()
+        assert (pair.above.data, pair.above.told) == ([], [])
+
+        pair.transport.resume_reading()
+        assert pair.above.data == []  # not within the call
+        await asyncio.sleep(0)
+        pair.transport.resume_reading()
+        await asyncio.sleep(0)
+
+        assert (pair.above.data, pair.above.told) == ([b"wait"], ["end"])
+
+    asyncio.run(go())
+
+
+@in_loop
+def test_an_end_is_not_told_to_who_has_stopped_reading(files: Files) -> None:
+    pair = Pair(files, stays=True).shake()
+    pair.above.data_received = lambda _: pair.transport.pause_reading()  # type: ignore[assignment, method-assign]
+    pair.peer.write(b"much")
+    with pytest.raises(ssl.SSLWantReadError):
+        pair.peer.unwrap()
+
+    pair.speak()
+
+    assert pair.above.told == []
+
+
+@in_loop
+def test_abort_sends_nothing(files: Files) -> None:
+    pair = Pair(files).shake()
+    pair.below.sent.clear()
+
+    pair.transport.abort()
+    pair.transport.data_received(b"late")
+
+    assert (pair.below.end, pair.below.sent) == ("aborted", [])

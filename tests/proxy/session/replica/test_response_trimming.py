@@ -1,0 +1,118 @@
+"""One answer: what of it may flow, and what that costs whom."""
+
+import struct
+
+import pytest
+
+from kafka_quota_proxy.protocol import replica_fetch
+from kafka_quota_proxy.protocol.replica_fetch import RequestPartition, ResponsePartition
+from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.replication.throttle import Charge
+from kafka_quota_proxy.proxy.session.replica.response_trimming import Asked, Trimming, empty_entry, settle
+from kafka_quota_proxy.proxy.session.replica.seen import Key, Seen
+
+NOW_MS = 86_400_000
+VERSION = 11
+KEY = (b"moving", 0)
+
+
+def quota(limit: float | None) -> ReplicationQuota:
+    return ReplicationQuota(limit, samples=11, window_ms=1_000, now_ms=NOW_MS)
+
+
+def batches(*sizes: int) -> bytes:
+    return b"".join(struct.pack(">qi", 0, size - 12) + bytes(size - 12) for size in sizes)
+
+
+class One:
+    """An answer with one partition: its records lie in the middle of the data."""
+
+    def __init__(self, records: bytes, *charges: Charge, high_watermark: int = 100, version: int = VERSION) -> None:
+        self.data = b"f" * 10 + records + b"t" * 5
+        end = 10 + len(records)
+        self.partition = ResponsePartition(KEY[0], KEY[1], 0, high_watermark, -1, 0, 0, 6, 10, end, end)
+        request = RequestPartition(KEY[0], KEY[1], 4, 50, 1_000_000, 0, 0)
+        self.asked = Asked(1, version, {KEY: request})
+        self.asked.charges[KEY] = charges
+        self.seen: dict[Key, Seen] = {}
+        self.trimming = Trimming(self.asked, self.seen, self.data, turn=7, now_ms=NOW_MS)
+
+    def flows(self) -> int:
+        """Return how many bytes of records the follower gets."""
+        entry = self.trimming.entry(KEY, self.asked.partitions[KEY], self.partition)
+        self.trimming.charge()
+        return sum(map(len, entry.parts)) - self.partition.records - (self.partition.end - self.partition.records_end)
+
+
+def test_what_was_granted_ends_at_a_whole_batch_and_is_charged_to_each() -> None:
+    leader, follower = quota(1_000), quota(1_000)
+    one = One(batches(300, 200) + batches(400)[:100], Charge(leader, False, True), Charge(follower, False, False))
+    for each in (leader, follower):
+        each.take(550)
+        one.asked.granted[each] = 550
+    assert one.flows() == 500
+    assert follower.total == 500
+    assert leader.total == 500 + 10 + replica_fetch.charged_bytes((), VERSION) + 4 + 2 + len(KEY[0])
+    for each in (leader, follower):
+        assert each.room_at_ms(now_ms=NOW_MS) == NOW_MS + 500, "paid with what came, not with what was granted"
+    assert (one.seen[KEY].turn, one.seen[KEY].brought_bytes, one.seen[KEY].least_bytes) == (7, 500, 300)
+    assert one.trimming.has_lagging
+
+
+def test_what_was_not_granted_has_what_room_there_is_but_a_batch_at_least() -> None:
+    assert One(batches(60, 30, 30), Charge(quota(1_000), False, True)).flows() == 90
+    assert One(batches(700, 30), Charge(quota(1_000), False, True)).flows() == 700
+
+
+def test_without_room_nothing_of_it_flows_or_is_charged() -> None:
+    exceeded = quota(1_000)
+    exceeded.settle(0, 1_000)
+    one = One(batches(60), Charge(quota(None), False, False), Charge(exceeded, False, False))
+    assert one.flows() == 0
+    assert exceeded.total == 0
+    assert one.seen[KEY].brought_bytes == 0
+
+
+@pytest.mark.parametrize(("counts_all", "total"), [(True, 131), (False, 0)])
+def test_what_is_in_sync_flows_whole_and_is_charged_where_replicas_are_listed(counts_all: bool, total: int) -> None:
+    exceeded = quota(1_000)
+    exceeded.settle(0, 1_000)
+    one = One(batches(60, 60) + b"cut off at ", Charge(exceeded, counts_all, False), high_watermark=50)
+    assert one.flows() == 131
+    assert exceeded.total == total
+    assert not one.trimming.has_lagging
+
+
+def test_up_to_v2_a_batch_that_is_cut_short_stays_so() -> None:
+    assert One(batches(60) + batches(400)[:100], Charge(quota(1_000), False, True), version=2).flows() == 160
+
+
+def test_records_in_which_no_batch_is_whole_flow_as_they_came_and_say_what_would_be() -> None:
+    one = One(batches(700)[:300], Charge(quota(1_000), False, True))
+    assert one.flows() == 300
+    assert one.seen[KEY].least_bytes == 700
+
+
+def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> None:
+    one = One(b"", Charge(quota(1_000), False, True))
+    assert one.flows() == 0
+    seen = one.seen[KEY]
+    assert seen.least_bytes == 131_072, "not a batch fitted into the first look"
+    for asked, wanted in ((1, 1_024), (700, 1_400), (1_400, 2_800), (2**31 - 1, 2**31 - 1)):
+        seen.asked_bytes = asked
+        assert one.flows() == 0
+        assert seen.least_bytes == wanted
+
+
+def test_an_entry_that_is_put_back_says_what_was_told_last() -> None:
+    seen = Seen(ResponsePartition(b"moving", 3, 0, 90, 80, 7, 0, 0, 0, 0, 0), 4, NOW_MS)
+    entry = empty_entry((b"moving", 3), seen, VERSION)
+    assert struct.unpack_from(">ihqqq", b"".join(entry.parts)) == (3, 0, 90, 80, 7)
+
+
+def test_what_is_not_brought_is_given_back_to_each() -> None:
+    one, other = quota(1_000), quota(1_000)
+    one.take(100)
+    settle({one: 100}, {other: 60})
+    assert one.room(now_ms=NOW_MS) == 100
+    assert other.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60

@@ -1,0 +1,221 @@
+"""A session whose clients must not hear of a broker's own address."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from time import perf_counter_ns
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.serial import entity_reader
+
+from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, QuotaRule
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, Addresses
+from tests.protocol.support import kio_messages
+from tests.protocol.support.kio_messages import Untyped
+from tests.support.frames import api_versions_response, fetch_response, framed, request_header
+from tests.support.wire import Wire
+
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 1, 3, 10, 60, 78
+INSIDE = "broker.internal"
+APIS = [(key, version) for key, version in kio_messages.api_versions() if key in ADDRESSED]
+
+
+class Told:
+    """What a session said of brokers; it tells clients of each as ``proxy`` and a port."""
+
+    def __init__(self, *, nodes: range = range(10)) -> None:
+        self.seen: list[tuple[Mapping[int, Address], bool]] = []
+        self.addresses = Addresses(lambda brokers, is_all, _: self.seen.append((brokers, is_all)))
+        self.addresses.told |= {node_id: (b"proxy", 9193 + node_id) for node_id in nodes}
+
+
+def _response(api_key: int, version: int, *, correlation_id: int = 1, records: bytes = b"") -> bytes:
+    """A response that names broker 3 of INSIDE wherever it can."""
+    kind = kio_messages.response_class(api_key, version)
+    values = {"endpoint_type": 1} if (api_key, version) > (DESCRIBE_CLUSTER, 0) and api_key == DESCRIBE_CLUSTER else {}
+    message = _named(kio_messages.example(kind, values, array_length=1))
+    if records:
+        (topic,) = message.responses
+        (partition,) = topic.partitions
+        partition = replace(partition, records=records)
+        message = replace(message, responses=(replace(topic, partitions=(partition,)),))
+    return kio_messages.response_frame(message, correlation_id=correlation_id)
+
+
+def _named(message: Untyped) -> Untyped:
+    """Put the secret where a host is."""
+    for name in ("brokers", "coordinators", "node_endpoints"):
+        if hasattr(message, name):
+            message = replace(message, **{name: tuple(replace(each, host=INSIDE) for each in getattr(message, name))})
+    return replace(message, host=INSIDE) if hasattr(message, "host") else message
+
+
+def _asked(wire: Wire, api_key: int, version: int, *, correlation_id: int = 1) -> None:
+    """Let the client ask; what it asks is nobody's business here."""
+    is_flexible = version >= {PRODUCE: 9, FETCH: 12, METADATA: 9, FIND_COORDINATOR: 3}.get(api_key, 0)
+    header = request_header(api_key, version, correlation_id, "etl", is_flexible=is_flexible)
+    body = b"\0\0\x01\0\0\0\0" + bytes(40)
+    wire.client(framed(header + body))
+
+
+def _decoded(frame: bytes, kind: Untyped) -> Untyped:
+    _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
+    message, _ = entity_reader(kind)(frame, 4 + header_bytes)
+    return message
+
+
+@pytest.mark.parametrize(("api_key", "version"), APIS)
+def test_no_response_says_where_a_broker_is(api_key: int, version: int) -> None:
+    told = Told()
+    wire = Wire(addresses=told.addresses)
+    _asked(wire, api_key, version)
+
+    frame = wire.broker(_response(api_key, version))
+
+    assert INSIDE.encode() not in frame
+    assert len(frame) == 4 + int.from_bytes(frame[:4])
+    names_brokers = api_key not in MOVED or version >= {PRODUCE: 10, FETCH: 16}.get(api_key, 0)
+    if names_brokers:
+        assert b"proxy" in frame
+        assert told.seen == [({3: Address(host=INSIDE, port=3)}, api_key == METADATA)]
+    assert wire.session.is_idle
+
+
+@pytest.mark.parametrize(("api_key", "version"), APIS)
+def test_a_broker_without_a_port_is_not_told_of(api_key: int, version: int) -> None:
+    wire = Wire(addresses=Told(nodes=range(3)).addresses)
+    _asked(wire, api_key, version)
+
+    frame = wire.broker(_response(api_key, version))
+
+    assert INSIDE.encode() not in frame
+    assert b"proxy" not in frame
+
+
+@pytest.mark.parametrize(("api_key", "version"), APIS)
+@given(cuts=st.lists(st.integers(0, 400)))
+def test_nor_where_it_comes_in_pieces(api_key: int, version: int, cuts: list[int]) -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, api_key, version)
+    _asked(wire, METADATA, 8, correlation_id=2)
+    data = _response(api_key, version) + _response(METADATA, 8, correlation_id=2)
+    edges = [0, *sorted({cut for cut in cuts if cut < len(data)}), len(data)]
+
+    passed = b"".join(wire.broker(data[begin:end]) for begin, end in pairwise(edges))
+
+    assert INSIDE.encode() not in passed or api_key in MOVED
+    first, second = _frames(passed)
+    assert b"proxy" in second
+    if INSIDE.encode() in first:  # hidden in place, in a tag that nobody knows
+        assert b"\x7f" in first
+        assert len(first) == len(_response(api_key, version))
+    assert wire.session.is_idle
+
+
+def _frames(data: bytes) -> list[bytes]:
+    frames = []
+    while data:
+        size_bytes = 4 + int.from_bytes(data[:4])
+        frames.append(data[:size_bytes])
+        data = data[size_bytes:]
+    return frames
+
+
+@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+@pytest.mark.parametrize("piece_bytes", [100, 64 * 1024, 10**6])
+def test_throttled_fetch_names_no_address_and_tells_only_a_wait_that_is_still_due(
+    enforcement: Enforcement, piece_bytes: int
+) -> None:
+    rule = QuotaRule(client_id=DEFAULT, consumer_byte_rate=1_000.0)
+    wire = Wire(rule, enforcement=enforcement, addresses=Told().addresses)
+    wire.client(framed(request_header(FETCH, 16, 1, "etl", is_flexible=True) + bytes(60)))
+    message = _response(FETCH, 16, records=bytes(200_000))
+
+    passed = [wire.broker(message[at : at + piece_bytes]) for at in range(0, len(message), piece_bytes)]
+    wire.wait(10**7)
+    frame = b"".join(passed) + wire.to_client()
+
+    assert len(frame) == 4 + int.from_bytes(frame[:4])
+    told_ms = int.from_bytes(frame[9:13])
+    is_told = enforcement is Enforcement.RESPOND
+    assert told_ms > 100_000 if is_told else frame[9:13] == message[9:13]
+    assert INSIDE.encode() not in frame or (frame.count(b"\x01\x7f") == 1 and piece_bytes < len(message))
+
+
+def test_large_records_pass_without_being_kept() -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, FETCH, 17)
+    message = _response(FETCH, 17, records=bytes(1_000_000))
+
+    passed = [wire.broker(message[at : at + 65_536]) for at in range(0, len(message), 65_536)]
+
+    assert [len(piece) for piece in passed[:-1]] == [65_536] * 15
+
+
+def test_the_brokers_of_5000_partitions_cost_under_a_tenth_of_a_millisecond() -> None:
+    kind = kio_messages.response_class(METADATA, 13)
+    message = _named(kio_messages.example(kind, array_length=1))
+    (topic,) = message.topics
+    message = replace(message, topics=(replace(topic, partitions=topic.partitions * 5_000),))
+    wire = Wire(addresses=Told().addresses)
+    response = kio_messages.response_frame(message, correlation_id=1)
+    durations_ns = []
+    for _ in range(100):
+        _asked(wire, METADATA, 13)
+        started_ns = perf_counter_ns()
+        frame = wire.broker(response)
+        durations_ns.append(perf_counter_ns() - started_ns)
+
+    assert (INSIDE.encode() in frame, b"proxy" in frame) == (False, True)
+    assert len(frame) > 5_000 * 20
+    assert min(durations_ns) < 100_000  # the least, for whatever else the machine does comes on top
+
+
+def test_a_metadata_response_passes_piece_by_piece_behind_its_brokers() -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, METADATA, 12)
+    message = kio_messages.example(kio_messages.response_class(METADATA, 12), array_length=20)
+    frame = kio_messages.response_frame(message, correlation_id=1)
+
+    first = wire.broker(frame[:2_000])
+    second = wire.broker(frame[2_000:10_000])
+
+    assert 0 < len(first) < 2_200
+    assert second == frame[2_000:10_000]
+    assert b"proxy" in first
+    rest = wire.broker(frame[10_000:])
+    assert len(first + second + rest) == 4 + int.from_bytes(first[:4])
+
+
+@pytest.mark.parametrize("api_key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
+def test_what_cannot_be_read_does_not_pass(api_key: int) -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, api_key, 2)
+
+    with pytest.raises(ProtocolError):
+        wire.broker(framed((1).to_bytes(4) + b"\x7f" * 50))
+
+    assert wire.to_client() == b""
+
+
+def test_a_fetch_of_old_passes_as_it_comes() -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, FETCH, 11)
+    response = fetch_response(version=11, size_bytes=100_000)
+
+    assert wire.broker(response[:50_000]) == response[:50_000]
+    assert wire.broker(response[50_000:]) == response[50_000:]
+
+
+def test_only_versions_that_can_be_read_are_announced() -> None:
+    wire = Wire(addresses=Told().addresses)
+    _asked(wire, 18, 0)
+
+    announced = wire.broker(api_versions_response())
+
+    assert announced == api_versions_response(produce_max=13, fetch_max=18)[:-2] + HIGHEST_VERSION[METADATA].to_bytes(2)
+    assert {key: READABLE[key] for key in ADDRESSED} == {key: HIGHEST_VERSION[key] for key in ADDRESSED}

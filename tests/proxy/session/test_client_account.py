@@ -1,0 +1,277 @@
+"""Who pays, by which rule, and for how long the client is silent."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, Principals, QuotaRule
+from kafka_quota_proxy.proxy.session.client_account import Account, Listening
+from tests.support.wire import Wire
+
+A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=1_000.0)
+
+
+def test_produce_and_fetch_charge_buckets_of_their_own() -> None:
+    account = Wire(A_RULE).session.account
+
+    assert account.produce_bucket(b"etl", 0).limit == 500.0
+    assert account.fetch_bucket(b"etl", 0).limit == 1_000.0
+
+
+def test_a_bucket_is_looked_up_once() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    bucket = account.produce_bucket(b"etl", 0)
+
+    wire.listening.quotas.produce._places._by_tags.clear()
+
+    assert account.produce_bucket(b"etl", 0) is bucket
+    assert account.produce_bucket(b"other", 0) is not bucket
+
+
+def test_a_bucket_that_expired_is_looked_up_again() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    bucket = account.produce_bucket(b"etl", wire.now_ms)
+
+    wire.listening.quotas.expire(now_ms=wire.now_ms + 3_600_001)
+
+    assert account.produce_bucket(b"etl", wire.now_ms + 3_600_001) is not bucket
+
+
+def test_who_logs_in_has_another_bucket_and_who_does_so_again_has_his_own() -> None:
+    account = Wire(QuotaRule(user=DEFAULT, producer_byte_rate=500.0)).session.account
+    before = account.produce_bucket(b"etl", 0)
+
+    account.log_in("alice")
+    bucket = account.produce_bucket(b"etl", 0)
+    account.log_in("alice")
+
+    assert (before.tags.user, bucket.tags.user) == ("ANONYMOUS", "alice")
+    assert account.produce_bucket(b"etl", 0) is bucket
+
+
+def test_a_client_id_that_is_no_text_has_a_bucket_of_its_own() -> None:
+    account = Wire(A_RULE).session.account
+
+    assert account.produce_bucket(b"\xff", 0) is not account.produce_bucket(b"\xfe", 0)
+    assert account.produce_bucket(b"\xff", 0).tags.client_id == "\\xff"
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "has_answer", "muted_ms", "told_ms"),
+    [
+        (Enforcement.RESPOND, True, 2_000, 2_000),
+        (Enforcement.RESPOND, False, 2_000, 2_000),
+        (Enforcement.DELAY, True, 0, 2_000),
+        (Enforcement.DELAY, False, 2_000, 2_000),
+        (Enforcement.OBSERVE, True, 0, 0),
+        (Enforcement.OBSERVE, False, 0, 0),
+    ],
+)
+def test_how_a_client_is_slowed(enforcement: Enforcement, has_answer: bool, muted_ms: int, told_ms: int) -> None:
+    wire = Wire(A_RULE, enforcement=enforcement)
+    account = wire.session.account
+    bucket = account.produce_bucket(b"etl", wire.now_ms)
+
+    assert account.slow_down(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
+    assert wire.muted_for_ms == muted_ms
+    assert list(wire.listening.counters.newly_throttled) == [bucket]
+
+
+def test_a_longer_mute_stays() -> None:
+    wire = Wire(A_RULE)
+
+    wire.session.account.mute(3_000, now_ms=wire.now_ms)
+    wire.session.account.mute(1_000, now_ms=wire.now_ms)
+
+    assert wire.muted_for_ms == 3_000
+
+
+def test_a_rule_says_how_before_its_listener_does() -> None:
+    rule = QuotaRule(client_id="etl", producer_byte_rate=500.0, enforcement=Enforcement.OBSERVE)
+    account = Wire(rule, enforcement=Enforcement.DELAY).session.account
+
+    assert account.observes(account.produce_bucket(b"etl", 0))
+    assert account.enforcement(account.produce_bucket(b"other", 0)) is Enforcement.DELAY
+
+
+@pytest.mark.parametrize(
+    ("is_inter_broker", "brokers", "believed"),
+    [(False, set(), False), (True, set(), True), (False, {"ANONYMOUS"}, True), (False, {"broker1"}, False)],
+)
+def test_who_may_say_that_he_is_a_replica(is_inter_broker: bool, brokers: set[str], believed: bool) -> None:
+    wire = Wire(is_inter_broker=is_inter_broker, principals=Principals(brokers=frozenset(brokers)))
+
+    assert wire.session.account.believes_replicas() is believed
+
+
+# -- holding --
+
+
+def close(wire: Wire) -> None:
+    wire.session.account.close(now_ms=wire.now_ms)
+
+
+def test_what_is_charged_is_held_until_the_client_id_changes_or_the_connection_ends() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+
+    one, other = account.produce_bucket(b"one", 0), account.fetch_bucket(b"one", 0)
+    assert (one.holders, other.holders) == (1, 1)
+    two = account.produce_bucket(b"two", 0)
+    account.let_go((), now_ms=0)
+    assert (one.holders, other.holders, two.holders) == (0, 0, 1)
+    close(wire)
+    close(wire)
+    assert two.holders == 0
+
+
+def test_what_is_in_flight_is_held_once_however_often_the_client_id_changes() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    one = account.produce_bucket(b"one", 0)
+    for _ in range(5):
+        account.produce_bucket(b"two", 0)
+        account.produce_bucket(b"one", 0)
+
+    account.let_go({one}, now_ms=0)
+
+    assert one.holders == 2
+    assert account.left == [one]
+    close(wire)
+    assert one.holders == 0
+
+
+def test_a_bucket_is_made_for_the_requests_that_come() -> None:
+    wire = Wire(A_RULE)
+
+    wire.session.account.produce_bucket(b"etl", 0)
+
+    assert [len(manager) for manager in wire.listening.quotas.managers] == [1, 0, 0, 0, 0]
+
+
+def test_a_long_client_id_is_looked_up_for_each_request_and_not_kept() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    long = b"x" * 32_767
+
+    bucket = account.produce_bucket(long, 0)
+    assert account.produce_bucket(long, 0) is bucket
+    account.let_go((), now_ms=0)
+
+    assert bucket.holders == 1
+    assert account._client_id is None
+
+
+NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
+
+
+@given(
+    most=st.integers(1, 4),
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), NAMES, st.sampled_from(["charge", "charge", "owe", "leave", "reload", "expire"])),
+        max_size=60,
+    ),
+    pauses_ms=st.lists(st.sampled_from([0, 0, 0, 400, 12_000, 3_600_001]), min_size=60, max_size=60),
+)
+def test_no_name_ever_has_two_buckets_that_are_charged(
+    most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]
+) -> None:
+    """Any order of connections that come, change their names and leave; of floods, reloads and expiry."""
+    wire = Wire(A_RULE, max_buckets=most)
+    quotas = wire.listening.quotas
+    accounts: dict[int, Account] = {}
+    names: dict[int, bytes] = {}
+    now_ms = wire.now_ms
+    for (which, name, what), pause_ms in zip(steps, pauses_ms, strict=False):
+        now_ms += pause_ms
+        if what == "reload":
+            quotas.update(wire.config)
+        elif what == "expire":
+            quotas.expire(now_ms=now_ms)
+        elif what == "leave":
+            if which in accounts:
+                accounts.pop(which).close(now_ms=now_ms)
+        else:
+            account = accounts.setdefault(which, Account(wire.listening))
+            names[which] = name
+            account.produce_bucket(name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
+            account.let_go((), now_ms=now_ms)
+        charged: dict[bytes, set[int]] = {}
+        for number, account in accounts.items():
+            if account._generation == quotas.generation and account._produce_bucket is not None:
+                charged.setdefault(names[number], set()).add(id(account._produce_bucket))
+        assert all(len(buckets) == 1 for buckets in charged.values())
+    for account in accounts.values():
+        account.close(now_ms=now_ms)
+    assert all(bucket.holders == 0 for bucket in quotas.produce)
+
+
+# -- how many connections --
+
+TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
+
+
+def counted(listening: Listening, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> Account:
+    """Return the account of a connection that has said who it is."""
+    account = Account(listening)
+    account.log_in(user)
+    account.count(client_id)
+    return account
+
+
+def test_one_too_many_is_told_by_which_rule_and_counts_nothing() -> None:
+    listening = Wire(TWO).listening
+    accounts = [counted(listening, user="alice") for _ in range(3)]
+
+    assert [account.refusal for account in accounts] == [
+        "",
+        "",
+        "user='alice' client-id='' has 2 connections open, and quotas.yaml:7 allows 2",
+    ]
+    accounts[2].close(now_ms=0)
+    assert listening.quotas.connections.open_now() == {("alice", ""): 2}
+    accounts[0].close(now_ms=0)
+    accounts[0].close(now_ms=0)
+    assert not counted(listening, user="alice").refusal
+
+
+def test_where_it_is_only_observed_all_come_in_and_count() -> None:
+    for wire in (Wire(TWO, enforcement=Enforcement.OBSERVE), Wire(replace(TWO, enforcement=Enforcement.OBSERVE))):
+        accounts = [counted(wire.listening) for _ in range(5)]
+
+        assert [account.refusal for account in accounts] == [""] * 5
+        assert wire.listening.counters.observed_connections == 3
+        assert wire.listening.quotas.connections.open_now() == {(ANONYMOUS, ""): 5}
+
+
+def test_the_rule_says_more_than_the_listener() -> None:
+    wire = Wire(replace(TWO, enforcement=Enforcement.RESPOND), enforcement=Enforcement.OBSERVE)
+
+    assert [bool(counted(wire.listening).refusal) for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        Wire(TWO, is_inter_broker=True),
+        Wire(TWO, principals=Principals(brokers=frozenset({ANONYMOUS}))),
+        Wire(TWO, principals=Principals(exempt=frozenset({ANONYMOUS}))),
+    ],
+)
+def test_brokers_and_the_exempt_may_have_any_number(wire: Wire) -> None:
+    assert [counted(wire.listening).refusal for _ in range(5)] == [""] * 5
+
+
+def test_long_client_ids_are_kept_by_their_digests() -> None:
+    listening = Wire(QuotaRule(client_id=DEFAULT, connections=1)).listening
+
+    assert [bool(counted(listening, client_id=name * 32_000).refusal) for name in (b"a", b"b", b"a")] == [
+        False,
+        False,
+        True,
+    ]
+    assert all(len(tags.client_id) < 200 for tags in listening.quotas.connections.open_now())

@@ -1,0 +1,65 @@
+"""What a listener counts, and that clients cannot make it count without end."""
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.session.counters import ACCEPTED, OTHER, UNKNOWN_USER, Counters
+
+
+def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
+    counters = Counters()
+
+    assert all(counters.frames[api_key] == 0 for api_key in ApiKey)
+
+
+def test_a_newer_version_of_a_known_api_counts_as_a_frame_and_as_unknown() -> None:
+    counters = Counters()
+
+    counters.frame(ApiKey.FETCH, 99)
+    counters.frame(ApiKey.FETCH, 99)
+
+    assert counters.frames[ApiKey.FETCH] == 2
+    assert counters.unknown_apis == {ApiKey.FETCH: 2}
+
+
+def test_an_unknown_api_counts_under_its_key() -> None:
+    counters = Counters()
+
+    counters.frame(1_234, 0)
+
+    assert sum(counters.frames) == 0
+    assert counters.unknown_apis == {1_234: 1}
+
+
+def test_a_client_that_makes_up_api_keys_gets_one_label_for_all_that_are_too_many() -> None:
+    counters = Counters()
+
+    for api_key in range(1_000, 2_000):
+        counters.frame(api_key, 0)
+
+    assert len(counters.unknown_apis) == 65
+    assert counters.unknown_apis[OTHER] == 1_000 - 64
+    assert sum(counters.unknown_apis.values()) == 1_000
+
+
+def test_errors_and_disconnects_count_by_what_caused_them() -> None:
+    counters = Counters()
+
+    counters.protocol_error("tls_on_plaintext")
+    counters.disconnect("client_closed")
+    counters.disconnect("client_closed")
+    counters.disconnect("upstream_lost")
+
+    assert counters.protocol_errors == {"tls_on_plaintext": 1}
+    assert counters.disconnects == {"client_closed": 2, "upstream_lost": 1}
+
+
+def test_a_mechanism_that_hides_its_users_is_remembered_the_first_time() -> None:
+    counters = Counters()
+    counters.login("PLAIN", ACCEPTED)
+    counters.login("GSSAPI", UNKNOWN_USER)
+    assert counters.newly_unknown == {"GSSAPI"}
+
+    counters.newly_unknown.clear()
+    counters.login("GSSAPI", UNKNOWN_USER)
+
+    assert counters.newly_unknown == set()
+    assert counters.logins == {("PLAIN", "accepted"): 1, ("GSSAPI", "unknown"): 2}

@@ -1,0 +1,99 @@
+"""What is written into bytes that pass."""
+
+import pytest
+
+from kafka_quota_proxy.protocol import fetch
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Change, capped_fetch, response_change
+from tests.support.frames import api_versions_response, fetch_response, framed, produce_response
+
+
+def changed(data: bytes, change: Change | None) -> bytes:
+    assert change
+    begin, end, replacement = change
+    return data[:begin] + replacement + data[end:]
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+def test_a_produce_response_is_written_when_it_is_whole(version: int) -> None:
+    frame = produce_response(version=version, throttle_time_ms=3)
+    data = b"before" + frame
+
+    for end in range(len(data)):
+        assert response_change(data[:end], 6, len(frame), ApiKey.PRODUCE, version, 9) is None
+    assert changed(data, response_change(data, 6, len(frame), ApiKey.PRODUCE, version, 9)) == (
+        b"before" + produce_response(version=version, throttle_time_ms=9)
+    )
+
+
+@pytest.mark.parametrize("version", range(1, 19))
+def test_a_fetch_response_is_written_when_its_throttle_time_is_there(version: int) -> None:
+    frame = fetch_response(version=version, size_bytes=5_000)
+    needed = 12 if version < 12 else 13
+
+    for end in range(8, needed):
+        assert response_change(frame[:end], 0, len(frame), ApiKey.FETCH, version, 9) is None
+    assert response_change(frame[:needed], 0, len(frame), ApiKey.FETCH, version, 9) == (
+        needed - 4,
+        needed,
+        b"\0\0\0\x09",
+    )
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(0, 5), (5, 5), (6, 5), (2**31 - 1, 5)])
+def test_the_larger_throttle_time_stays(theirs: int, ours: int) -> None:
+    frame = fetch_response(throttle_time_ms=theirs)
+
+    change = response_change(frame, 0, len(frame), ApiKey.FETCH, 11, ours)
+
+    assert changed(frame, change) == fetch_response(throttle_time_ms=max(theirs, ours))
+
+
+@pytest.mark.parametrize(
+    ("api_key", "frame"), [(ApiKey.PRODUCE, produce_response(version=0)), (ApiKey.FETCH, b"\0" * 99)]
+)
+def test_version_0_has_no_such_field(api_key: ApiKey, frame: bytes) -> None:
+    assert response_change(frame, 0, len(frame), api_key, 0, 9) == ()
+
+
+def test_versions_are_narrowed() -> None:
+    frame = api_versions_response(produce_max=20, fetch_max=17)
+
+    change = response_change(frame, 0, len(frame), ApiKey.API_VERSIONS, 0, 0)
+
+    assert changed(frame, change) == api_versions_response(produce_max=13, fetch_max=17)
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.API_VERSIONS])
+def test_what_cannot_be_read_passes_as_it_is(api_key: ApiKey) -> None:
+    frame = framed(b"\xff" * 40)
+
+    assert response_change(frame, 0, len(frame), api_key, 9, 5) == ()
+
+
+def test_a_response_too_long_to_be_held_passes_as_it_is() -> None:
+    assert response_change(b"\0" * 100, 0, MAX_HELD_RESPONSE_BYTES + 1, ApiKey.PRODUCE, 9, 5) == ()
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "max_bytes", "cap", "expected"),
+    [
+        (1, 1_000, 1_000, None),
+        (1, 1_001, 1_000, (1, 1_000)),
+        (5_000, 9_000, 1_000, (1_000, 1_000)),
+        (1, -1, 1_000, None),
+    ],
+)
+def test_a_fetch_is_capped_in_both_its_limits(
+    min_bytes: int, max_bytes: int, cap: int, expected: tuple[int, int] | None
+) -> None:
+    change = capped_fetch(fetch.FetchLimits(12, 16, 500, min_bytes, max_bytes), cap)
+
+    if expected is None:
+        assert change == ()
+    else:
+        assert change == (12, 20, expected[0].to_bytes(4, "big") + expected[1].to_bytes(4, "big"))
+
+
+def test_a_fetch_without_the_field_cannot_be_capped() -> None:
+    assert capped_fetch(fetch.FetchLimits(8, -1, 500, 1, 2**31 - 1), 1_000) == ()

@@ -1,0 +1,343 @@
+"""When a name counts: what a client sends, what the broker says to it, and who the client is then."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import PrincipalChanged, ProtocolError, UnexpectedResponse
+from kafka_quota_proxy.protocol.header import read_request_head
+from kafka_quota_proxy.proxy.session.sasl_login import OTHER, Login, Verdict
+from tests.support.logins import (
+    EMPTY,
+    GSSAPI,
+    READABLE,
+    SASL_AUTHENTICATION_FAILED,
+    SERVER_FINAL,
+    SERVER_FIRST,
+    UNSUPPORTED_SASL_MECHANISM,
+    Dialogue,
+    authenticate_request,
+    authenticate_response,
+    bearer,
+    handshake_request,
+    handshake_response,
+    oauthbearer,
+    plain,
+    scram,
+    web_token,
+)
+
+HANDSHAKE, AUTHENTICATE = int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE)
+CHALLENGE = b'{"status":"invalid_token"}'
+
+
+def body_of(request: bytes) -> memoryview:
+    head = read_request_head(request, 0, 1_000_000)
+    assert head is not None
+    return memoryview(request)[head.body :]
+
+
+def shake_hands(login: Login, mechanism: str, *, version: int = 1, error_code: int = 0) -> Verdict:
+    request = handshake_request(mechanism, version=version)
+    login.ask(HANDSHAKE, version, body_of(request), claim="sub")
+    return login.answer(HANDSHAKE, version, memoryview(handshake_response(error_code=error_code))[8:])
+
+
+def say(login: Login, asked: bytes, told: bytes = EMPTY, *, error_code: int = 0, version: int = 1) -> Verdict:
+    """Exchange a token for another; bare ones after a handshake v0."""
+    if login.is_raw:
+        login.ask_raw(asked, claim="sub")
+        return login.answer_raw(told)
+    login.ask(AUTHENTICATE, version, body_of(authenticate_request(asked, version=version)), claim="sub")
+    response = authenticate_response(told, error_code=error_code, version=version)
+    return login.answer(AUTHENTICATE, version, memoryview(response)[8:])
+
+
+def log_in(login: Login, dialogue: Dialogue, *, handshake: int = 1, version: int = 1) -> list[Verdict]:
+    verdicts = [shake_hands(login, dialogue.mechanism, version=handshake)]
+    return verdicts + [say(login, asked, told, version=version) for asked, told in dialogue.tokens]
+
+
+# -- yes
+
+
+@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize(("handshake", "version"), [(0, 0), (1, 0), (1, 1), (1, 2)])
+def test_a_name_counts_when_the_broker_has_said_yes_and_not_before(
+    dialogue: Dialogue, handshake: int, version: int
+) -> None:
+    login = Login()
+    assert shake_hands(login, dialogue.mechanism, version=handshake) is Verdict.GOING_ON
+    assert login.is_raw is (handshake == 0)
+
+    for asked, told in dialogue.tokens[:-1]:
+        assert say(login, asked, told, version=version) is Verdict.GOING_ON
+        assert login.principal is None
+    last = say(login, *dialogue.tokens[-1], version=version)
+
+    assert (last, login.principal) == (Verdict.ACCEPTED, dialogue.user)
+    assert (login.is_raw, login.is_awaited, login.mechanism) == (False, False, dialogue.mechanism)
+
+
+def test_the_claim_is_the_listeners() -> None:
+    login = Login()
+    shake_hands(login, "OAUTHBEARER")
+    request = authenticate_request(bearer(web_token({"sub": "7f3a", "client_id": "etl"})))
+
+    login.ask(AUTHENTICATE, 1, body_of(request), claim="client_id")
+    login.answer(AUTHENTICATE, 1, memoryview(authenticate_response())[8:])
+
+    assert login.principal == "etl"
+
+
+# -- no
+
+
+@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
+def test_an_error_leaves_no_name(dialogue: Dialogue) -> None:
+    for failing in range(len(dialogue.tokens)):
+        login = Login()
+        shake_hands(login, dialogue.mechanism)
+        for asked, told in dialogue.tokens[:failing]:
+            say(login, asked, told)
+
+        verdict = say(login, dialogue.tokens[failing][0], error_code=SASL_AUTHENTICATION_FAILED)
+
+        assert (verdict, login.principal, login.is_awaited) == (Verdict.FAILED, None, False)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_mechanism_that_the_broker_does_not_have_is_a_failure(version: int) -> None:
+    login = Login()
+
+    verdict = shake_hands(login, "PLAIN", version=version, error_code=UNSUPPORTED_SASL_MECHANISM)
+
+    assert (verdict, login.is_raw, login.principal) == (Verdict.FAILED, False, None)
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_scrams_own_error_is_no_success(handshake: int) -> None:
+    login = Login()
+    shake_hands(login, "SCRAM-SHA-256", version=handshake)
+    first, final = scram().tokens
+    say(login, *first)
+
+    assert say(login, final[0], b"e=invalid-proof") is Verdict.FAILED
+    assert (login.principal, login.is_raw) == (None, False)
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_a_challenge_to_a_web_token_is_no_success_whatever_follows(handshake: int) -> None:
+    login = Login()
+    shake_hands(login, "OAUTHBEARER", version=handshake)
+    token = oauthbearer("alice").tokens[0][0]
+
+    assert say(login, token, CHALLENGE) is Verdict.GOING_ON
+    say(login, b"\x01", EMPTY)
+
+    assert login.principal != "alice"
+
+
+def test_a_challenge_ends_in_an_error() -> None:
+    login = Login()
+    shake_hands(login, "OAUTHBEARER")
+
+    say(login, oauthbearer("alice").tokens[0][0], CHALLENGE)
+
+    assert say(login, b"\x01", error_code=SASL_AUTHENTICATION_FAILED) is Verdict.FAILED
+    assert login.principal is None
+
+
+def test_a_bare_answer_to_plain_is_empty_or_no_success() -> None:
+    login = Login()
+    shake_hands(login, "PLAIN", version=0)
+
+    assert say(login, b"\0alice\0secret", b"no") is Verdict.FAILED
+    assert login.principal is None
+
+
+def test_only_the_first_message_names_a_user() -> None:
+    login = Login()
+    shake_hands(login, "SCRAM-SHA-256")
+    say(login, *scram("alice").tokens[0])
+
+    assert say(login, scram("bob").tokens[0][0], SERVER_FINAL) is Verdict.ACCEPTED
+    assert login.principal == "alice"
+
+
+def test_a_login_that_is_begun_anew_forgets_the_name_before() -> None:
+    login = Login()
+    shake_hands(login, "SCRAM-SHA-256")
+    say(login, *scram("alice").tokens[0])
+
+    log_in(login, plain("bob"))
+
+    assert login.principal == "bob"
+
+
+def test_a_token_after_a_login_names_nobody() -> None:
+    login = Login()
+    log_in(login, plain("alice"))
+
+    assert say(login, b"\0bob\0secret") is Verdict.GOING_ON
+    assert login.principal == "alice"
+
+
+# -- who knows
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token"),
+    [
+        ("SCRAM-SHA-256", scram("id", extensions=",tokenauth=true").tokens[0][0]),
+        ("OAUTHBEARER", bearer("opaque")),
+        ("PLAIN", b"boss\0alice\0secret"),
+    ],
+)
+@pytest.mark.parametrize("handshake", [0, 1])
+def test_who_cannot_be_told_is_unknown(mechanism: str, token: bytes, handshake: int) -> None:
+    login = Login()
+    shake_hands(login, mechanism, version=handshake)
+    if mechanism == "SCRAM-SHA-256":
+        say(login, token, SERVER_FIRST)
+        verdict = say(login, b"c=biws", SERVER_FINAL)
+    else:
+        verdict = say(login, token)
+
+    assert (verdict, login.principal) == (Verdict.UNKNOWN, "UNKNOWN")
+
+
+def test_a_mechanism_that_is_not_read_ends_unknown_once() -> None:
+    login = Login()
+
+    verdicts = log_in(login, GSSAPI)
+
+    assert verdicts == [Verdict.GOING_ON, Verdict.UNKNOWN, Verdict.GOING_ON, Verdict.GOING_ON]
+    assert (login.principal, login.mechanism) == ("UNKNOWN", "GSSAPI")
+
+
+def test_bare_tokens_that_are_not_read_end_where_requests_begin() -> None:
+    login = Login()
+    assert log_in(login, GSSAPI, handshake=0) == [Verdict.GOING_ON] * 4
+    assert (login.principal, login.is_raw) == (None, True)
+
+    assert login.leave_raw() is Verdict.UNKNOWN
+    assert (login.principal, login.is_raw, login.is_awaited) == ("UNKNOWN", False, False)
+
+
+def test_a_mechanism_of_ones_own_is_no_label() -> None:
+    login = Login()
+
+    shake_hands(login, "X" * 1_000)
+    assert login.mechanism == OTHER
+    shake_hands(login, "plain")
+    assert login.mechanism == OTHER
+
+
+def test_a_token_without_a_handshake_names_nobody() -> None:
+    login = Login()
+
+    assert say(login, b"\0alice\0secret") is Verdict.UNKNOWN
+    assert login.principal == "UNKNOWN"
+
+
+# -- again
+
+
+def test_who_logs_in_again_as_himself_goes_on() -> None:
+    login = Login()
+    log_in(login, plain("user"))
+
+    assert log_in(login, scram("user"))[-1] is Verdict.ACCEPTED
+    assert login.principal == "user"
+
+
+@pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
+def test_who_logs_in_again_as_another_is_stopped_and_stays_who_he_was(dialogue: Dialogue) -> None:
+    login = Login()
+    log_in(login, plain("alice"))
+
+    with pytest.raises(PrincipalChanged, match="as another user"):
+        log_in(login, dialogue)
+
+    assert login.principal == "alice"
+
+
+def test_a_login_again_that_fails_changes_nothing() -> None:
+    login = Login()
+    log_in(login, plain("alice"))
+    shake_hands(login, "PLAIN")
+
+    assert say(login, b"\0bob\0guess", error_code=SASL_AUTHENTICATION_FAILED) is Verdict.FAILED
+    assert login.principal == "alice"
+
+
+def test_nobody_becomes_unknown_by_logging_in_again() -> None:
+    login = Login()
+    log_in(login, plain("alice"))
+
+    assert log_in(login, GSSAPI)[1] is Verdict.UNKNOWN
+    assert login.principal == "alice"
+
+
+def test_who_was_unknown_may_tell_his_name() -> None:
+    login = Login()
+    log_in(login, GSSAPI)
+
+    assert log_in(login, plain("alice"))[-1] is Verdict.ACCEPTED
+    assert login.principal == "alice"
+
+
+# -- violations and garbage
+
+
+def test_a_bare_token_that_answers_none_is_unexpected() -> None:
+    login = Login()
+    shake_hands(login, "PLAIN", version=0)
+
+    with pytest.raises(UnexpectedResponse):
+        login.answer_raw(EMPTY)
+
+    assert login.principal is None
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "ask_raw", "answer", "answer_raw"]),
+        st.sampled_from([HANDSHAKE, AUTHENTICATE]),
+        st.integers(0, 3),
+        st.binary(max_size=40)
+        | st.sampled_from([b"\0\x05PLAIN", b"\0\x0dSCRAM-SHA-256", b"\0\0\0\x07\0bob\0pw", b"\0\0\xff\xff\0\0\0\0"]),
+    ),
+    max_size=12,
+)
+
+
+@given(events=EVENTS)
+def test_anything_gives_a_verdict_or_a_protocol_error(events: list[tuple[str, int, int, bytes]]) -> None:
+    login = Login()
+    for event, api_key, version, data in events:
+        try:
+            match event:
+                case "ask":
+                    login.ask(api_key, version, memoryview(data), claim="sub")
+                case "ask_raw":
+                    login.ask_raw(data, claim="sub")
+                case "answer":
+                    assert login.answer(api_key, version, memoryview(data)) in Verdict
+                case _:
+                    assert login.answer_raw(data) in Verdict
+        except ProtocolError:
+            return
+
+
+def test_a_login_shows_and_keeps_no_token() -> None:
+    login = Login()
+    shake_hands(login, "PLAIN")
+    login.ask(AUTHENTICATE, 1, body_of(authenticate_request(b"\0alice\0marked")), claim="sub")
+
+    kept = [getattr(login, name) for name in login.__slots__]
+
+    assert "alice" not in repr(login)
+    assert not any("marked" in str(value) for value in kept)
