@@ -3,6 +3,7 @@ FROM python:3.13-slim AS wheels
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY config config
+COPY kafka_quota_proxy kafka_quota_proxy
 COPY pipeline pipeline
 COPY protocol protocol
 COPY proxy proxy

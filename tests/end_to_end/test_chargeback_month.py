@@ -123,7 +123,8 @@ def test_a_month_is_billed_to_the_byte_that_passed_and_what_is_odd_about_it_is_s
     said = run(
         [
             sys.executable, "-m", "kafka_quota_proxy.pipeline", "chargeback", "--usage", month, "--owners", owners,
-            "--month", "2026-09", "--price", "0.05", "--out", out, "--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2",
+            "--month", "2026-09", "--price", "0.05", "--out", out, "--master", "local[2]",
+            "--conf", "spark.sql.shuffle.partitions=2",
         ],
         cwd=ROOT,
     )  # fmt: skip
