@@ -1,7 +1,10 @@
 """The tests mirror the packages: the tests of ``protocol/fetch.py`` are found in ``tests/protocol/test_fetch.py``."""
 
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 REPOSITORY = Path(__file__).parent.parent
@@ -115,3 +118,40 @@ def test_an_init_module_holds_a_map_and_public_names_only(package: str) -> None:
         assert lines, f"{path} has no docstring"
         assert lines[0].startswith('"""'), f"{path} has no docstring"
         assert not any(line.startswith(("def ", "class ", "async def ")) for line in lines), f"{path} defines something"
+
+
+def rooms() -> dict[str, set[str]]:
+    """Return which rooms each room imports: a folder of ``proxy/`` is one room, and so is each other package."""
+    graph = grimp.build_graph("kafka_quota_proxy")
+    imports: dict[str, set[str]] = defaultdict(set)
+    for importer in graph.modules:
+        for imported in graph.find_modules_directly_imported_by(importer):
+            ends = _room(importer), _room(imported)
+            if all(ends) and ends[0] != ends[1]:
+                imports[ends[0]].add(ends[1])
+    return {**{room: set() for ends in imports.values() for room in ends}, **imports}
+
+
+def _room(module: str) -> str:
+    _, package, folder, *_ = [*module.split("."), "", ""]
+    return f"{package}.{folder}" if package == "proxy" and folder else package
+
+
+def test_ten_rooms_on_eight_floors() -> None:
+    graph = rooms()
+
+    @cache
+    def floor(room: str) -> int:
+        return 1 + max(map(floor, graph[room]), default=0)  # a circle has no floor: RecursionError
+
+    assert len([path for path in (REPOSITORY / "proxy").iterdir() if path.is_dir() and path.name[0].isalpha()]) <= 10
+    assert {path.name for path in (REPOSITORY / "proxy").glob("*.py")} == {"__init__.py", "__main__.py"}
+    assert len(graph) <= 20, sorted(graph)
+    assert max(map(floor, graph)) <= 8, sorted(graph, key=floor)
+    assert sum(map(len, graph.values())) <= 70, graph
+
+
+def test_links_lead_from_the_installed_name_to_the_folders() -> None:
+    package = REPOSITORY / "kafka_quota_proxy"
+
+    assert {name: (package / name).resolve() for name in PACKAGES} == {name: REPOSITORY / name for name in PACKAGES}

@@ -28,10 +28,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_RULES, decide
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_RULES, apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
 from kafka_quota_proxy.proxy.client_quotas.storage.record import read_changes, read_line, write_line, written_changes
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged

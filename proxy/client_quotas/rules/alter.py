@@ -47,6 +47,15 @@ class Change(NamedTuple):
     rule: StoredRule | None
 
 
+def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
+    """Change the rules in place."""
+    for entity, rule in changes:
+        if rule is None:
+            rules.pop(entity, None)
+        else:
+            rules[entity] = rule
+
+
 class Decision(NamedTuple):
     """What is to be told of each entity, and all that is to be changed: at once, or not at all."""
 

@@ -10,10 +10,9 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.terms import Terms, terms_of
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Hidden, in_usual_form
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Hidden, apply, in_usual_form
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, AddressesInForce
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, Ip, IpChanges

@@ -16,7 +16,7 @@ Anything else that is wrong is *damage*: a file is read up to it and not behind 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.record import (
     JOURNAL,
@@ -300,15 +300,6 @@ def restore(snapshots: Sequence[Snapshot | Fault], journals: Sequence[Journal]) 
             damaged.append(journal.file)
             last = None
     return Restored(rules, number, last, tuple(faults), tuple(damaged))
-
-
-def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
-    """Change the rules."""
-    for entity, rule in changes:
-        if rule is None:
-            rules.pop(entity, None)
-        else:
-            rules[entity] = rule
 
 
 def _told(journal: Journal, following: Sequence[Journal]) -> Sequence[tuple[Change, ...]]:

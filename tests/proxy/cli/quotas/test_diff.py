@@ -7,9 +7,8 @@ from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes, read_changes, written_changes
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import decide
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
 from tests.support.quota_rules import some_rules
 
 P, C = "producer_byte_rate", "consumer_byte_rate"

@@ -7,11 +7,10 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeRequest, DescribeResponse
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, decide
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import RefusedError, differences, hosts_in, rules_of
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import apply
 from tests.support.quota_requests import some_alter
 
 P = "producer_byte_rate"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import (
     Fault,
@@ -13,7 +13,6 @@ from kafka_quota_proxy.proxy.client_quotas.storage.journal import (
     Journal,
     Restored,
     Snapshot,
-    apply,
     begun_journal,
     journal_line,
     read_journal,

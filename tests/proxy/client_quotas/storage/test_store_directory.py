@@ -14,10 +14,10 @@ from typing import Final
 
 import pytest
 
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage import store_directory as directory
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored, apply
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored
 from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import NotTakenBackError, StoreDirectory
 
