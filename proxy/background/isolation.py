@@ -51,6 +51,11 @@ class Fallible(Protocol):
 F = TypeVar("F", bound=Fallible)
 
 
+def _place(module: str) -> str:
+    """Return a module's room and its last name, such as ``server.connection``."""
+    return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
+
+
 def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
     """Log an exception that nothing expected, and count it. For any thread.
 
@@ -61,7 +66,7 @@ def report(error: BaseException, what: str = "this program has a fault", *argume
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
-    where = own[0][0].rpartition(".")[2] if own else "elsewhere"
+    where = _place(own[0][0]) if own else "elsewhere"
     line, now_s = (own or frames or [("", 0)])[-1], monotonic()
     with _counting:
         internal_errors[where] = internal_errors.get(where, 0) + 1

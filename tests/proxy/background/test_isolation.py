@@ -167,5 +167,5 @@ def test_an_error_is_counted_under_the_part_of_the_program_that_was_called(caplo
     except ValueError as error:
         report(error, "rules of %s are late", "a topic")
 
-    assert internal_errors == {"quota_topic": 1}
-    assert caplog.messages == ["internal error in quota_topic: rules of a topic are late"]
+    assert internal_errors == {"client_quotas.topic_reader": 1}
+    assert caplog.messages == ["internal error in client_quotas.topic_reader: rules of a topic are late"]

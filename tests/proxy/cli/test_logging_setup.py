@@ -46,7 +46,7 @@ def root_as_before() -> Iterator[None]:
 
 
 def test_text_is_time_level_logger_and_message() -> None:
-    assert TEXT.format(record("no %s", "broker")) == "2026-01-01T00:00:00.250Z WARNING proxy.server.server no broker"
+    assert TEXT.format(record("no %s", "broker")) == "2026-01-01T00:00:00.250Z WARNING server.server no broker"
 
 
 def test_json_is_one_object_with_what_extra_held() -> None:
@@ -55,7 +55,7 @@ def test_json_is_one_object_with_what_extra_held() -> None:
     assert json.loads(line) == {
         "time": "2026-01-01T00:00:00.250Z",
         "level": "warning",
-        "logger": "kafka_quota_proxy.proxy.server.server",
+        "logger": "server.server",
         "message": "no broker",
         "user": "alice",
         "delay_ms": 3,
@@ -104,7 +104,7 @@ def test_a_message_is_one_line_and_in_json_unharmed(message: str) -> None:
 def test_what_cannot_be_shown_still_gives_a_line(formatter: logging.Formatter, wrong: logging.LogRecord) -> None:
     line = formatter.format(wrong)
 
-    assert "kafka_quota_proxy.proxy.server.server" in line
+    assert "server.server" in line
     if formatter is JSON:
         json.loads(line)
 
