@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, State, Ticket
-from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, Asked
+from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, RequestKind
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
 # How long a fetch without data is taken to be worked on.
@@ -250,12 +250,12 @@ class Call:
         self.ticket = Ticket(owner)
 
     def ask(
-        self, asked: Asked, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
+        self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
     ) -> Turn:
         """Ask for a request whether it may pass now. Where it waits its connection is woken when it is its turn.
 
         Args:
-            asked: The request.
+            kind: The request.
             identity: Whose it is.
             size_bytes: Its size.
             is_alone: Whether nothing of the connection is unanswered.
@@ -267,30 +267,30 @@ class Call:
         if state is _WAITING:
             return _WAITS
         if not is_alone:
-            is_served = state is _RUNNING and not asked.is_poll
-            is_control = asked.is_control
+            is_served = state is _RUNNING and not kind.is_poll
+            is_control = kind.is_control
             if not is_served or is_control is not ticket.is_control or line.is_awaited(is_control=is_control):
                 return _WAITS
         else:
-            self._api_key = asked.api_key
+            self._api_key = kind.api_key
             if state is _IDLE:
-                if asked.is_free or (self._awaits_data and asked.waits_for_data):
-                    line.tally.pass_by(asked.api_key)
-                elif (turn := self._begin(asked, identity, may_refuse, now_us)) is not _PASSES:
+                if kind.is_free or (self._awaits_data and kind.waits_for_data):
+                    line.tally.pass_by(kind.api_key)
+                elif (turn := self._begin(kind, identity, may_refuse, now_us)) is not _PASSES:
                     return turn
         on_arrival = line.cost.on_arrival
         if on_arrival is not None:
             line.scheduler.charge(identity, on_arrival(size_bytes))
-        self._sample += 1 if asked.has_answer and not asked.waits_for_data else 2
+        self._sample += 1 if kind.has_answer and not kind.waits_for_data else 2
         return _PASSES
 
-    def _begin(self, asked: Asked, identity: str, may_refuse: bool, now_us: int) -> Turn:
+    def _begin(self, kind: RequestKind, identity: str, may_refuse: bool, now_us: int) -> Turn:
         ticket, line = self.ticket, self.line
         scheduler, dispatcher = line.scheduler, line.dispatcher
         if now_us >= scheduler.next_sweep_ms * 1_000:
             scheduler.sweep_if_due(now_ms=now_us // 1_000)
         ticket.identity = identity
-        ticket.is_control = asked.is_control
+        ticket.is_control = kind.is_control
         lane = dispatcher.normal
         ticket.level = level = scheduler.level(identity, lane.in_flight, lane.limit.limit)
         self._sample = 0
@@ -300,14 +300,14 @@ class Call:
             return _PASSES
         if answer is _WAIT:
             return _WAITS
-        return self._refuse(asked, identity, answer)
+        return self._refuse(kind, identity, answer)
 
-    def refuse_behind(self, asked: Asked, identity: str) -> Turn:
+    def refuse_behind(self, kind: RequestKind, identity: str) -> Turn:
         """Refuse a request because one of the connection was refused that has to come before it."""
-        return self._refuse(asked, identity, Answer.KEEP_ALIVE)
+        return self._refuse(kind, identity, Answer.KEEP_ALIVE)
 
-    def _refuse(self, asked: Asked, identity: str, answer: Answer) -> Turn:
-        self._refusal = asked.api_key, identity, answer
+    def _refuse(self, kind: RequestKind, identity: str, answer: Answer) -> Turn:
+        self._refusal = kind.api_key, identity, answer
         return Turn.REFUSED
 
     def refused(self) -> None:
@@ -316,32 +316,32 @@ class Call:
         line.scheduler.charge(identity, line.cost.on_refusal)
         line.tally.refuse(self.ticket.level, api_key, answer)
 
-    def passed(self, asked: Asked, *, is_whole: bool, now_us: int) -> None:
+    def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
         """Take it that a request is the oldest without an answer now; its last bytes may be still to come.
 
         Those behind it do not matter: the broker works on them later. It need not be told of one that asked alone and
         passed whole, unless it ``may_park`` or ``is_watched``.
         """
-        self._api_key = asked.api_key
+        self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
             self._sample += 1  # how long it takes to come says nothing of the broker
             self._watch(now_us + UPLOAD_GRACE_US)
-        elif asked.is_gathering:
+        elif kind.is_gathering:
             self.park(now_us)
-        elif asked.waits_for_data:
+        elif kind.waits_for_data:
             self._watch(now_us + POLL_GRACE_US)
         elif self.is_watched:
             self._unwatch()
 
     def answered(
-        self, asked: Asked, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
+        self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
         """Take it that the answer of a request begins.
 
         Args:
-            asked: The request.
+            kind: The request.
             identity: Whose it was.
             service: How long the broker had it, and what of that was work.
             request_bytes: Its size.
@@ -355,36 +355,36 @@ class Call:
         elapsed_us = service.elapsed_ns // 1_000
         cost = line.cost.flat
         if cost is None:
-            cost = self._cost(asked, queue_us, service, response_bytes)
-        if asked.is_poll:
+            cost = self._cost(kind, queue_us, service, response_bytes)
+        if kind.is_poll:
             # A broker that is busy may be late with data that is there.
             is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
         # A broker that has too many requests at once is slow with each of them, and works on it no longer.
-        taken_us = service.worked_ns // 1_000 if asked.waits_for_data or asked.is_gathering else elapsed_us
+        taken_us = service.worked_ns // 1_000 if kind.waits_for_data or kind.is_gathering else elapsed_us
         level = ticket.level
         line.scheduler.charge(identity, cost)
         line.scheduler.add_response_time(level, queue_us + taken_us)
         line.tally.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
-    def unanswered(self, asked: Asked, identity: str, service: ServiceTime) -> None:
+    def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
         """Take it that a request of which the broker had something, if not all, will have no answer.
 
         Args:
-            asked: The request.
+            kind: The request.
             identity: Whose it was.
             service: How long the broker had it, as far as that is known.
         """
-        self.line.scheduler.charge(identity, self._cost(asked, self._queue_us(), service, 0))
+        self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
         """Return how long the request was queued whose slot it is."""
         ticket = self.ticket
         return 0 if ticket.state is _IDLE else max(0, ticket.ran_us - ticket.asked_us)
 
-    def _cost(self, asked: Asked, queue_us: int, service: ServiceTime, response_bytes: int) -> int:
+    def _cost(self, kind: RequestKind, queue_us: int, service: ServiceTime, response_bytes: int) -> int:
         elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
-        return self.line.cost.on_completion(Done(asked.api_key, queue_us, elapsed_us, service_us, response_bytes))
+        return self.line.cost.on_completion(Done(kind.api_key, queue_us, elapsed_us, service_us, response_bytes))
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the answer comes."""

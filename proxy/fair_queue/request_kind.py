@@ -1,6 +1,6 @@
 """What kind of request a broker is asked, as far as its time and its turn are concerned.
 
-There is one ``Asked`` for all requests of a kind, so that what follows from the kind is found once.
+There is one ``RequestKind`` for all requests of a kind, so that what follows from the kind is found once.
 
 Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
 """
@@ -74,7 +74,7 @@ def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestKind:
     """A kind of request.
 
     Attributes:
@@ -103,7 +103,9 @@ class Asked:
 
 
 @lru_cache(maxsize=_MOST_KINDS)
-def asked(api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> Asked:
+def request_kind(
+    api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
+) -> RequestKind:
     """Return the kind of a request.
 
     Args:
@@ -116,7 +118,7 @@ def asked(api_key: int, api_version: int, acks: int = 1, is_patient: bool = True
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)
-    return Asked(
+    return RequestKind(
         api_key=api_key,
         has_answer=api_key != ApiKey.PRODUCE or acks != 0,
         may_wait=may_wait(api_key, acks=acks, is_patient=is_patient, wants_data=wants_data),

@@ -10,7 +10,7 @@ Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeT
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kafka_quota_proxy.proxy.fair_queue.request_kind import Asked
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime, charged_ns
 from kafka_quota_proxy.proxy.session.client_account import Account, Payers
@@ -23,7 +23,7 @@ class Sent(NamedTuple):
     """A request that awaits its answer, as far as charging it is concerned; the same for all that are alike."""
 
     payers: Payers
-    asked: Asked
+    asked: RequestKind
     identity: str | None  # whose turn it has to be; None: nobody has to wait for one
 
     def begin(self) -> None:

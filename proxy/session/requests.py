@@ -24,7 +24,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import MAX_REQUEST_BYTES as MAX_Q
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import Call, Line, Turn
-from kafka_quota_proxy.proxy.fair_queue.request_kind import Asked, asked
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, is_exempt
@@ -232,7 +232,7 @@ class Requests(State):
             exempt = is_exempt(api_key, is_broker=self.account.believes_replicas())
             payers = NOBODY if exempt else self.account.payers(client_id, now_ms)
             self._let_go(now_ms)
-            sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
+            sent = Sent(payers, request_kind(api_key, api_version), self._identity(client_id))
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None
             sent.begin()
@@ -314,7 +314,7 @@ class Requests(State):
             return None
         payers = self.account.payers(client_id, now_ms)
         self._let_go(now_ms)
-        sent = Sent(payers, asked(api_key, api_version), self._identity(client_id))
+        sent = Sent(payers, request_kind(api_key, api_version), self._identity(client_id))
         if self._waits(now_ms) or not self._is_alone() or not self._may_ask(sent, size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
@@ -348,7 +348,7 @@ class Requests(State):
         self._let_go(now_ms)
         is_admin = principal in administration.admins
         # Who administers does not wait for a broker that is too busy: his quotas may be what helps it.
-        sent = Sent(payers, asked(api_key, api_version), None if is_admin else self._identity(client_id))
+        sent = Sent(payers, request_kind(api_key, api_version), None if is_admin else self._identity(client_id))
         if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
@@ -474,7 +474,7 @@ class Requests(State):
         payers = self.account.payers(head.client_id, now_ms)
         sent = None
         if payers is not NOBODY or self._call is not None:
-            sent = Sent(payers, asked(head.api_key, head.api_version, acks), self._identity(head.client_id))
+            sent = Sent(payers, request_kind(head.api_key, head.api_version, acks), self._identity(head.client_id))
         habit = Habit(
             api=data[position + 4 : position + 8],
             front=data[position + 12 : front_end] if front_end else b"",
@@ -602,7 +602,7 @@ class Requests(State):
         self.is_blocked = not may and not self._is_refused
         return may
 
-    def _can_refuse(self, asked: Asked, size_bytes: int) -> bool:
+    def _can_refuse(self, asked: RequestKind, size_bytes: int) -> bool:
         """Whether we may answer a request behind which nothing is unanswered.
 
         Unlike the broker's, our answer would come in front of the rest of one that has begun, or into it.
@@ -754,7 +754,7 @@ class Requests(State):
         """Return what a fetch is charged beside its bytes, which begins now; None: it may not pass yet."""
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
-            sent = sent._replace(asked=asked(habit.api_key, habit.api_version, 1, is_patient, wants_data))
+            sent = sent._replace(asked=request_kind(habit.api_key, habit.api_version, 1, is_patient, wants_data))
         if not self._may_ask(sent, size_bytes, now_ms):
             return None
         if sent.payers is not NOBODY:
@@ -863,7 +863,9 @@ class Requests(State):
         account, sent = self.account, None
         may_be_charged = account.is_known or login.principal is not None or login.is_out_of_place
         if may_be_charged and account.listening.quotas.limits_requests:
-            sent = Sent(account.payers(client_id, now_ms), asked(api_key, api_version), self._identity(client_id))
+            sent = Sent(
+                account.payers(client_id, now_ms), request_kind(api_key, api_version), self._identity(client_id)
+            )
             self._let_go(now_ms)
             if self._waits(now_ms) or not self._may_ask(sent, size_bytes, now_ms):
                 return None

@@ -4,7 +4,7 @@ import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.refusals import is_refusable
-from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, asked, may_wait
+from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, may_wait, request_kind
 
 
 def test_what_may_wait() -> None:
@@ -23,14 +23,14 @@ def test_an_api_that_is_not_known_may_wait() -> None:
 
 
 def test_all_requests_of_a_kind_are_one() -> None:
-    assert asked(ApiKey.PRODUCE, 7, 1) is asked(ApiKey.PRODUCE, 7, 1)
-    assert asked(ApiKey.PRODUCE, 7, 1) != asked(ApiKey.PRODUCE, 7, -1)
+    assert request_kind(ApiKey.PRODUCE, 7, 1) is request_kind(ApiKey.PRODUCE, 7, 1)
+    assert request_kind(ApiKey.PRODUCE, 7, 1) != request_kind(ApiKey.PRODUCE, 7, -1)
 
 
 @pytest.mark.parametrize("api_key", [*ApiKey, 30_000])
 @pytest.mark.parametrize("acks", [-1, 0, 1])
 def test_a_kind_says_what_is_known_of_its_api(api_key: int, acks: int) -> None:
-    kind = asked(api_key, 3, acks)
+    kind = request_kind(api_key, 3, acks)
 
     assert kind.api_key == api_key
     assert kind.has_answer is not (api_key == ApiKey.PRODUCE and acks == 0)
@@ -42,9 +42,9 @@ def test_a_kind_says_what_is_known_of_its_api(api_key: int, acks: int) -> None:
 
 
 def test_only_a_patient_poll_waits_for_data() -> None:
-    waiting = {key for key in ApiKey if asked(key, 0).waits_for_data}
+    waiting = {key for key in ApiKey if request_kind(key, 0).waits_for_data}
 
     assert waiting == {ApiKey.FETCH, ApiKey.SHARE_FETCH}
-    assert not asked(ApiKey.FETCH, 0, 1, is_patient=False).waits_for_data
-    assert asked(ApiKey.FETCH, 0, 1, wants_data=False).waits_for_data
-    assert asked(ApiKey.FETCH, 0, 1, is_patient=False).is_poll
+    assert not request_kind(ApiKey.FETCH, 0, 1, is_patient=False).waits_for_data
+    assert request_kind(ApiKey.FETCH, 0, 1, wants_data=False).waits_for_data
+    assert request_kind(ApiKey.FETCH, 0, 1, is_patient=False).is_poll

@@ -9,13 +9,13 @@ from kafka_quota_proxy.config.model import FairCallQueue, IdentityProvider
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import UPLOAD_GRACE_US, Call, Line, Turn, Watched
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
-from kafka_quota_proxy.proxy.fair_queue.request_kind import Asked, asked
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
 from tests.support.stub_broker import eventually, on_uvloop
 
 ONE_SLOT = FairCallQueue(max_in_flight=1)
-PRODUCE = asked(ApiKey.PRODUCE, 7)
-FETCH = asked(ApiKey.FETCH, 11)
+PRODUCE = request_kind(ApiKey.PRODUCE, 7)
+FETCH = request_kind(ApiKey.FETCH, 11)
 
 
 class Client:
@@ -30,7 +30,7 @@ class Client:
         self.turns += 1
         self.has_turn.set()
 
-    def ask(self, kind: Asked = PRODUCE) -> bool:
+    def ask(self, kind: RequestKind = PRODUCE) -> bool:
         turn = self.call.ask(kind, "alice", 100, is_alone=True, may_refuse=False, now_us=1)
         if turn is Turn.PASSES:
             self.call.passed(kind, is_whole=True, now_us=1)

@@ -6,7 +6,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError, Truncated
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.client_quotas.api import Ticket
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.fair_queue.request_kind import asked
+from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
 from kafka_quota_proxy.proxy.session.client_account import NOBODY
 from kafka_quota_proxy.proxy.session.quota_requests import Done, QuotaRequests, Request
 from kafka_quota_proxy.proxy.session.request_charge import Sent
@@ -15,7 +15,7 @@ from tests.support.frames import other_request
 ADMIN = Origin("admin")
 FRAME = other_request(1)
 HEAD = read_request_head(FRAME, 0, 1_000)
-SENT = Sent(NOBODY, asked(48, 0), None)
+SENT = Sent(NOBODY, request_kind(48, 0), None)
 
 
 class OneTicket:
