@@ -86,7 +86,7 @@ class Done(NamedTuple):
     response_bytes: int
 
 
-class Tally:
+class QueueStats:
     """What has become of a listener's requests; counted from its start on, to be read as metrics.
 
     Attributes:
@@ -146,7 +146,7 @@ _WAITING: Final = State.WAITING
 _RUNNING: Final = State.RUNNING
 
 
-class Watched:
+class SlotTimeouts:
     """Who may have to give a slot back before the answer comes, and when. Times in microseconds.
 
     Attributes:
@@ -156,14 +156,14 @@ class Watched:
     __slots__ = ("_at_us", "soonest_us")
 
     def __init__(self) -> None:
-        self._at_us: dict[Call, int] = {}
+        self._at_us: dict[QueuedConnection, int] = {}
         self.soonest_us: int | None = None
 
     def __len__(self) -> int:
-        """Return how many are watched."""
+        """Return how many are timeouts."""
         return len(self._at_us)
 
-    def add(self, call: "Call", at_us: int) -> bool:
+    def add(self, call: "QueuedConnection", at_us: int) -> bool:
         """Watch ``call`` until ``at_us``, and no longer until when it was; return whether that is the soonest now."""
         self._at_us[call] = at_us
         is_soonest = self.soonest_us is None or at_us < self.soonest_us
@@ -171,7 +171,7 @@ class Watched:
             self.soonest_us = at_us
         return is_soonest
 
-    def discard(self, call: "Call") -> None:
+    def discard(self, call: "QueuedConnection") -> None:
         """Watch ``call`` no longer."""
         self._at_us.pop(call, None)
 
@@ -184,7 +184,7 @@ class Watched:
         return self.soonest_us
 
 
-class Line:
+class ListenerQueue:
     """What the connections of one listener to one broker share.
 
     Attributes:
@@ -192,12 +192,12 @@ class Line:
         dispatcher: The broker's: its queue and its slots.
         cost: What is charged to a user.
         identity: Whose cost a request adds to.
-        tally: The listener's: what has become of its requests.
-        watched: The broker's: who may have to give its slot back.
+        stats: The listener's: what has become of its requests.
+        timeouts: The broker's: who may have to give its slot back.
         wake: Called when connections may go on that waited, and when somebody is to be looked at sooner.
     """
 
-    __slots__ = ("cost", "dispatcher", "identity", "scheduler", "tally", "wake", "watched")
+    __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
 
     def __init__(
         self,
@@ -206,30 +206,30 @@ class Line:
         cost: Cost,
         *,
         identity: Identify,
-        tally: Tally,
-        watched: Watched,
+        stats: QueueStats,
+        timeouts: SlotTimeouts,
         wake: Callable[[], None],
     ) -> None:
         self.scheduler = scheduler
         self.dispatcher = dispatcher
         self.cost = cost
         self.identity = identity
-        self.tally = tally
+        self.stats = stats
         self.wake = wake
-        self.watched = watched
+        self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
         """Whether anybody waits for a slot."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
-    def watch(self, call: "Call", at_us: int) -> None:
+    def watch(self, call: "QueuedConnection", at_us: int) -> None:
         """See to it that a slot is given back at ``at_us`` if it still is had."""
-        if self.watched.add(call, at_us):
+        if self.timeouts.add(call, at_us):
             self.wake()
 
 
-class Call:
+class QueuedConnection:
     """The request at the head of one connection, again and again.
 
     Attributes:
@@ -240,7 +240,7 @@ class Call:
 
     __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
-    def __init__(self, line: Line, owner: object) -> None:
+    def __init__(self, line: ListenerQueue, owner: object) -> None:
         self.line = line
         self._api_key = 0  # of the oldest request without an answer
         self._awaits_data = False  # the last fetch did
@@ -275,7 +275,7 @@ class Call:
             self._api_key = kind.api_key
             if state is _IDLE:
                 if kind.is_free or (self._awaits_data and kind.waits_for_data):
-                    line.tally.pass_by(kind.api_key)
+                    line.stats.pass_by(kind.api_key)
                 elif (turn := self._begin(kind, identity, may_refuse, now_us)) is not _PASSES:
                     return turn
         on_arrival = line.cost.on_arrival
@@ -314,7 +314,7 @@ class Call:
         """Take it that the client is told so. Else, for there turned out to be no answer, nobody was refused."""
         line, (api_key, identity, answer) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
-        line.tally.refuse(self.ticket.level, api_key, answer)
+        line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
         """Take it that a request is the oldest without an answer now; its last bytes may be still to come.
@@ -365,7 +365,7 @@ class Call:
         level = ticket.level
         line.scheduler.charge(identity, cost)
         line.scheduler.add_response_time(level, queue_us + taken_us)
-        line.tally.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
+        line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
         """Take it that a request of which the broker had something, if not all, will have no answer.
@@ -390,7 +390,7 @@ class Call:
         """Give the slot back before the answer comes."""
         if self.ticket.state is _RUNNING:
             line = self.line
-            line.tally.park(self._api_key)
+            line.stats.park(self._api_key)
             if line.dispatcher.park(self.ticket, now_us):
                 line.wake()
 
@@ -430,4 +430,4 @@ class Call:
 
     def _unwatch(self) -> None:
         self.is_watched = False
-        self.line.watched.discard(self)
+        self.line.timeouts.discard(self)

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from kafka_quota_proxy.config.model import FairCallQueue
 from kafka_quota_proxy.proxy.background.isolation import attempt, repeated
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Line, Tally, Watched
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueueStats, SlotTimeouts
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.settings import cost, decay_options, dispatcher_options, identities, limit
@@ -26,14 +26,14 @@ class CallScheduler:
         settings: What the file says.
         scheduler: A reload replaces it, and what users have cost goes over.
         identity: Whose cost a request adds to.
-        tally: What has become of its requests.
+        stats: What has become of its requests.
     """
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
         self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
         self.identity = identities(settings)
-        self.tally = Tally()
+        self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
         """Go on under other settings."""
@@ -52,12 +52,12 @@ class CallDesk:
         self._settings = settings
         self._limit = limit(settings)
         self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit)
-        self._watched = Watched()
+        self._timeouts = SlotTimeouts()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0  # when it fires
 
-    def line(self, calls: CallScheduler, before: Line | None) -> Line:
+    def line(self, calls: CallScheduler, before: ListenerQueue | None) -> ListenerQueue:
         """Return what the connections of a listener share who wait here, under the listener's settings.
 
         Args:
@@ -72,13 +72,13 @@ class CallDesk:
             self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
             self.wake()
         if before is None:
-            return Line(
+            return ListenerQueue(
                 calls.scheduler,
                 self.dispatcher,
                 cost(settings),
                 identity=calls.identity,
-                tally=calls.tally,
-                watched=self._watched,
+                stats=calls.stats,
+                timeouts=self._timeouts,
                 wake=self.wake,
             )
         before.scheduler, before.cost, before.identity = calls.scheduler, cost(settings), calls.identity
@@ -104,7 +104,7 @@ class CallDesk:
         self._is_waking = False
         for ticket in self.dispatcher.granted():
             attempt(cast(Waiting, ticket.owner).take_turn)
-        soonest_us = self._watched.soonest_us
+        soonest_us = self._timeouts.soonest_us
         if soonest_us is not None and (self._timer is None or soonest_us < self._timer_us):
             self._arm(soonest_us, monotonic_ns() // 1_000)
 
@@ -113,7 +113,7 @@ class CallDesk:
         """Take back the slots of those who keep them too long, and look again when the next may."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
-        at_us = self._watched.park_due(now_us)
+        at_us = self._timeouts.park_due(now_us)
         if at_us is not None:
             self._arm(at_us, now_us)
         self.wake()

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import ANONYMOUS, Enforcement
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Line
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, Resolution, bounded
@@ -59,7 +59,7 @@ class Listening:
         counters: Counters,
         addresses: Addresses | None = None,
         leader: Leader | None = None,
-        line: Line | None = None,
+        line: ListenerQueue | None = None,
         service: ServiceClock | None = None,
     ) -> None:
         self.policy = policy

@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import MAX_REFUSED_ELEMENTS, Admi
 from kafka_quota_proxy.proxy.client_quotas.api import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Call, Line, Turn
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueuedConnection, Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
@@ -216,14 +216,14 @@ class Requests(State):
             return self._admit_passing_alteration(data, position, head, self.account.listening.policy.authority, now_ms)
         return self._admit_other(head, now_ms)
 
-    def _follow_line(self, line: Line | None, come_bytes: int) -> None:
+    def _follow_line(self, line: ListenerQueue | None, come_bytes: int) -> None:
         """Take a place in the queue in front of the broker, where there is one now."""
         self._come_bytes = come_bytes
         if self._call is not None and self._call.line is not line and not self._in_flight:
             self._leave_queue()
             self._call = None
         if self._call is None and line is not None:
-            self._call = Call(line, self.owner)
+            self._call = QueuedConnection(line, self.owner)
 
     def _admit_other(self, head: RequestHead, now_ms: int) -> Change | None:
         size_bytes, api_key, api_version, correlation_id, client_id, _ = head
@@ -631,7 +631,7 @@ class Requests(State):
             is_used = bool(self._in_flight or self._request_left)
             self._call.pause(is_used=is_used, now_us=self.now_ns // 1_000)
 
-    def _move_up(self, call: Call) -> None:
+    def _move_up(self, call: QueuedConnection) -> None:
         """Take it that the oldest request is answered: the slot goes on with the one behind it, if it needs one."""
         sent, is_whole = None, False
         if self._in_flight:

@@ -9,7 +9,7 @@ from kafka_quota_proxy.protocol import fetch, share_fetch
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.node_endpoints import HiddenEndpoints
 from kafka_quota_proxy.protocol.pieces import Pieces
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Call
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import QueuedConnection
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.line import Place, Waiter
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
@@ -143,7 +143,7 @@ class State:
         self._is_in_line = False  # and that is what it waits for
         self._line_until_ms = 0  # when to look again; 0: when it is woken
         self._waits_since_ms = 0  # the fetch that waits there
-        self._call: Call | None = None  # where there is a queue in front of the broker
+        self._call: QueuedConnection | None = None  # where there is a queue in front of the broker
         self._is_metered = False  # it was charged for requests, or has waited for its turn
         self._is_refused = False  # by it: the request at hand
         self._is_unrefusable = False  # there turned out to be no answer for it

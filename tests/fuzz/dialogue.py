@@ -35,7 +35,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done, Line, Tally, Watched
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done, ListenerQueue, QueueStats, SlotTimeouts
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
@@ -250,7 +250,7 @@ class Stage:
         line = self.wire.listening.line
         if has_ended:
             assert not self.wire.listening.service.served
-            assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.watched)
+            assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.timeouts)
 
     def finish(self) -> None:
         """Answer what is asked, let time pass, and see that nothing stays that could have passed."""
@@ -631,12 +631,20 @@ class _Cost:
         return 1
 
 
-def _line() -> Line:
+def _line() -> ListenerQueue:
     """Return a queue in front of a broker of one slot, for which the neighbours ask as well."""
     dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
     scheduler = DecayScheduler(DecayOptions(), now_ms=0)
     identity = identities(FairCallQueue(identity_provider=IdentityProvider.USER_CLIENT_ID))
-    return Line(scheduler, dispatcher, _Cost(), identity=identity, tally=Tally(), watched=Watched(), wake=lambda: None)
+    return ListenerQueue(
+        scheduler,
+        dispatcher,
+        _Cost(),
+        identity=identity,
+        stats=QueueStats(),
+        timeouts=SlotTimeouts(),
+        wake=lambda: None,
+    )
 
 
 def _addresses() -> Addresses:

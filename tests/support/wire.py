@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     Shaping,
 )
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Line
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
@@ -44,7 +44,7 @@ class Wire:
         max_buckets: int = MAX_BUCKETS,
         addresses: Addresses | None = None,
         leader: Leader | None = None,
-        line: Line | None = None,
+        line: ListenerQueue | None = None,
         kafka: KafkaSettings | None = None,
     ) -> None:
         self.config = ProxyConfig(

@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels, summed
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL, Tally
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
 from kafka_quota_proxy.proxy.server.connection import Port
@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.server.connection import Port
 _PREFIX: Final = "kafka_quota_proxy_call_queue"
 _REQUESTS: Final = "requests"
 _CONTROL: Final = "control"
-# What ``Tally.served`` has of each level.
+# What ``QueueStats.served`` has of each level.
 _SERVED: Final = (
     ("requests", "Requests that were answered.", 1),
     ("wait_seconds", "How long these were in the queue.", 1e6),
@@ -32,7 +32,7 @@ def families(desks: Sequence[Named], ports: Sequence[Port]) -> Iterator[Family]:
     if desks:
         yield from _of_brokers([(name, desk.dispatcher) for name, desk in desks])
     if listeners:
-        yield from _of_tallies([(name, calls.tally) for name, calls in listeners])
+        yield from _of_tallies([(name, calls.stats) for name, calls in listeners])
         yield from _of_users(listeners)
 
 
@@ -66,7 +66,7 @@ def _of_brokers(brokers: Sequence[tuple[str, Dispatcher]]) -> Iterator[Family]:
     )
 
 
-def _of_tallies(tallies: Sequence[tuple[str, Tally]]) -> Iterator[Family]:
+def _of_tallies(tallies: Sequence[tuple[str, QueueStats]]) -> Iterator[Family]:
     for at, (name, help_, per_unit) in enumerate(_SERVED):
         rows = [row for listener, one in tallies for row in _levels(listener, one.served, at, per_unit)]
         yield _counter(name, help_, rows)
@@ -75,19 +75,19 @@ def _of_tallies(tallies: Sequence[tuple[str, Tally]]) -> Iterator[Family]:
         "Requests that were refused.",
         [
             (labels(listener=name, level=str(level), api=_api(api_key), action=answer.name.lower()), count)
-            for name, tally in tallies
-            for (level, api_key, answer), count in tally.refused.copy().items()
+            for name, stats in tallies
+            for (level, api_key, answer), count in stats.refused.copy().items()
         ],
     )
     yield _counter(
         "parked",
         "Requests that gave their slot back before they were answered, for the broker waited and did no work.",
-        [row for name, tally in tallies for row in _apis(name, tally.parked)],
+        [row for name, stats in tallies for row in _apis(name, stats.parked)],
     )
     yield _counter(
         "passed_by",
         "Requests that went past the queue: logins, and polls of who had to wait for data the last time.",
-        [row for name, tally in tallies for row in _apis(name, tally.passed_by)],
+        [row for name, stats in tallies for row in _apis(name, stats.passed_by)],
     )
 
 

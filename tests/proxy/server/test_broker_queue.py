@@ -7,7 +7,13 @@ import pytest
 
 from kafka_quota_proxy.config.model import FairCallQueue, IdentityProvider
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import UPLOAD_GRACE_US, Call, Line, Turn, Watched
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    UPLOAD_GRACE_US,
+    ListenerQueue,
+    QueuedConnection,
+    SlotTimeouts,
+    Turn,
+)
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
@@ -21,8 +27,8 @@ FETCH = request_kind(ApiKey.FETCH, 11)
 class Client:
     """Somebody who waits, and is woken."""
 
-    def __init__(self, line: Line) -> None:
-        self.call = Call(line, self)
+    def __init__(self, line: ListenerQueue) -> None:
+        self.call = QueuedConnection(line, self)
         self.turns = 0
         self.has_turn = asyncio.Event()
 
@@ -37,7 +43,7 @@ class Client:
         return turn is Turn.PASSES
 
 
-def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[CallDesk, Line]:
+def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[CallDesk, ListenerQueue]:
     desk = CallDesk(settings)
     return desk, desk.line(CallScheduler(settings), None)
 
@@ -97,19 +103,19 @@ async def test_who_is_seen_to_is_not_looked_for_each_time_that_somebody_is_woken
     assert timers == [desk._timer] * 3 != [None] * 3
     for client in clients:
         client.call.end(now_us)
-    assert desk._watched.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
+    assert desk._timeouts.park_due(now_us + 10 * UPLOAD_GRACE_US) is None
 
 
 @on_uvloop
 async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
-    park_due = Watched.park_due
+    park_due = SlotTimeouts.park_due
 
-    def counted(self: Watched, now_us: int) -> int | None:
+    def counted(self: SlotTimeouts, now_us: int) -> int | None:
         looks.append(now_us)
         return park_due(self, now_us)
 
-    monkeypatch.setattr(Watched, "park_due", counted)
+    monkeypatch.setattr(SlotTimeouts, "park_due", counted)
     _, line = desk_of(FairCallQueue(max_in_flight=100))
     clients = [Client(line) for _ in range(20)]
     for client in clients:

@@ -17,9 +17,9 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     POLL_GRACE_US,
     UPLOAD_GRACE_US,
     Done,
-    Line,
-    Tally,
-    Watched,
+    ListenerQueue,
+    QueueStats,
+    SlotTimeouts,
 )
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions
@@ -75,17 +75,17 @@ class Crowd:
         enforcement: Enforcement = Enforcement.RESPOND,
     ) -> None:
         self.cost = OneEach()
-        self.watched = Watched()
-        self.tally = Tally()
+        self.timeouts = SlotTimeouts()
+        self.stats = QueueStats()
         self.dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=is_backoff_enabled), FixedLimit(slots))
         self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
-        self.line = Line(
+        self.line = ListenerQueue(
             self.scheduler,
             self.dispatcher,
             self.cost,
             identity=identities(FairCallQueue()),
-            tally=self.tally,
-            watched=self.watched,
+            stats=self.stats,
+            timeouts=self.timeouts,
             wake=lambda: None,
         )
         self.wires = [Wire(*rules, line=self.line, enforcement=enforcement) for _ in range(clients)]
@@ -96,7 +96,7 @@ class Crowd:
     def wait(self, wait_ms: int) -> None:
         for wire in self.wires:
             wire.wait(wait_ms)
-        self.watched.park_due(self.wires[0].now_ms * 1_000)
+        self.timeouts.park_due(self.wires[0].now_ms * 1_000)
 
 
 def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
@@ -381,11 +381,11 @@ def test_what_becomes_of_requests_is_counted() -> None:
     second.broker(fetch_response(2))
     second.client(fetch_request(3))
 
-    tally = crowd.tally
+    stats = crowd.stats
     # How many, how long queued and how long at the broker; waiting for data takes nothing there.
-    assert tally.served == {0: [2, 5_000, 5_300], CONTROL_LEVEL: [1, 0, 5_000]}
-    assert tally.parked == {ApiKey.FETCH: 1}
-    assert tally.passed_by == {ApiKey.FETCH: 1}
+    assert stats.served == {0: [2, 5_000, 5_300], CONTROL_LEVEL: [1, 0, 5_000]}
+    assert stats.parked == {ApiKey.FETCH: 1}
+    assert stats.passed_by == {ApiKey.FETCH: 1}
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
@@ -413,8 +413,8 @@ def test_a_clock_that_jumps_costs_nobody_his_slot_or_his_turn(jump_ms: int, is_a
         third.broker(produce_response(3))
         assert crowd.dispatcher.in_flight == 0
         assert len(crowd.dispatcher.queue) == 0
-    assert sum(count for count, _, _ in crowd.tally.served.values()) == 9
-    assert min(queue_us for _, queue_us, _ in crowd.tally.served.values()) >= 0
+    assert sum(count for count, _, _ in crowd.stats.served.values()) == 9
+    assert min(queue_us for _, queue_us, _ in crowd.stats.served.values()) >= 0
 
 
 # -- what is sent ahead
@@ -822,7 +822,7 @@ def test_each_produce_behind_a_refused_one_is_refused_as_well_even_where_there_i
     assert last.client(whole_produce(4)) == b""
     assert answered(last.to_client()) == [(2, 19, 500), (3, 19, 500), (4, 19, 451)]
     assert last.muted_for_ms == 451  # no longer than for the first
-    assert crowd.tally.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 4}
+    assert crowd.stats.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 4}
     last.wait(451)
     assert last.client(whole_produce(5)) == whole_produce(5)
 
@@ -929,25 +929,25 @@ def test_what_has_no_answer_waits_where_others_are_refused() -> None:
     """CreateTopics before v6, whose clients do not know the error."""
     crowd, last = refused()
     crowd.wait(600)
-    before = crowd.tally.refused.copy()
+    before = crowd.stats.refused.copy()
 
     assert last.client(create(("one", 1), version=5)) == b""
 
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
-    assert crowd.tally.refused == before
+    assert crowd.stats.refused == before
     assert len(crowd.dispatcher.queue) == 1_099  # he is one of them
 
 
 def test_a_fetch_that_claims_to_be_a_replicas_waits_where_others_are_refused() -> None:
     crowd, last = refused()
     crowd.wait(600)
-    before = crowd.tally.refused.copy()
+    before = crowd.stats.refused.copy()
     header = request_header(ApiKey.FETCH, 4, 2, "etl", is_flexible=False)
 
     last.client(framed(header + pack(">iiiibi", 5, 500, 1, 1_000, 0, 0)))
 
-    assert crowd.tally.refused == before
+    assert crowd.stats.refused == before
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
     assert len(crowd.dispatcher.queue) == 1_099
@@ -993,4 +993,4 @@ def test_who_gives_his_slot_back_is_counted_by_what_he_waits_for() -> None:
 
     first.broker(other_response(0))
 
-    assert crowd.tally.parked == {ApiKey.JOIN_GROUP: 1}
+    assert crowd.stats.parked == {ApiKey.JOIN_GROUP: 1}

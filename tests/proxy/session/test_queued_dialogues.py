@@ -161,7 +161,7 @@ def test_each_request_is_answered_once_whole_and_in_order_and_gives_its_slot_bac
         assert ids_of(side.seen) == side.awaited
         assert side.wire.listening.service.served == 0
     assert (crowd.dispatcher.in_flight, crowd.dispatcher.control_in_flight) == (0, 0)
-    assert not crowd.watched
+    assert not crowd.timeouts
     assert len(crowd.dispatcher.queue) == len(crowd.dispatcher.control_queue) == 0
 
 

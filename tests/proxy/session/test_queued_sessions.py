@@ -103,7 +103,7 @@ def let_pass(crowd: Crowd, wait_ms: int) -> None:
             wire.session.now_ns = wire.now_ms * 1_000_000
             wire.session.handle_timer(now_ms=wire.now_ms)
         wire.now_ms = end_ms
-    crowd.watched.park_due(end_ms * 1_000)
+    crowd.timeouts.park_due(end_ms * 1_000)
 
 
 @settings(max_examples=100, deadline=None)

@@ -101,14 +101,14 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
 
 def test_a_listener_shows_what_became_of_its_requests() -> None:
     server = server_of(FairCallQueue())
-    tally = calls_of(server).tally
-    tally.serve(0, 1_000, 2_000_000)
-    tally.serve(0, 500_000, 2_000_000)
-    tally.serve(CONTROL_LEVEL, 0, 250_000)
-    tally.refuse(3, ApiKey.PRODUCE, Answer.KEEP_ALIVE)
-    tally.park(ApiKey.FETCH)
-    tally.pass_by(ApiKey.FETCH)
-    tally.pass_by(30_000)
+    stats = calls_of(server).stats
+    stats.serve(0, 1_000, 2_000_000)
+    stats.serve(0, 500_000, 2_000_000)
+    stats.serve(CONTROL_LEVEL, 0, 250_000)
+    stats.refuse(3, ApiKey.PRODUCE, Answer.KEEP_ALIVE)
+    stats.park(ApiKey.FETCH)
+    stats.pass_by(ApiKey.FETCH)
+    stats.pass_by(30_000)
 
     found = scraped(server)
 
