@@ -11,9 +11,9 @@ decoded or copied, so that the cost of a frame does not grow with its records.
     fetch           limits and replica_id of a request; what a response is charged
     api_versions    announce only the versions that we can read
     throttle_time   where a response tells its client how long to wait; write it there
-    walk            a whole frame from field to field, in either encoding, no more elements than anyone needs
-    mutations       what CreateTopics, CreatePartitions and DeleteTopics ask for, and the same with less of it
-    refusals        answers of our own, of a kind that each client tries again after
+    field_reader    a whole frame, field by field, in either encoding, up to a number of elements
+    topic_mutations topics in CreateTopics, CreatePartitions and DeleteTopics; the same with fewer topics
+    refusal_responses   responses of our own that make each client try again
     client_quotas   DescribeClientQuotas and AlterClientQuotas, read and written on both sides
     metadata_query  how many partitions topics have: asked, and read
 

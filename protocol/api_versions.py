@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import TrailingBytes
+from kafka_quota_proxy.protocol.field_reader import framed
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
@@ -25,7 +26,6 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
     write_uvarint,
 )
-from kafka_quota_proxy.protocol.walk import framed
 
 UNSUPPORTED_VERSION: Final = 35
 
@@ -61,7 +61,7 @@ _MAX_VERSION: Final = Struct(">h")
 _MAX_VERSION_IN_ENTRY: Final = 4
 
 
-class Versions(NamedTuple):
+class VersionRange(NamedTuple):
     """The lowest and the highest of an API that is answered."""
 
     lowest: int
@@ -77,7 +77,7 @@ class _Found(NamedTuple):
     throttle_time: int | None
 
 
-def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
+def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
     """Clip the highest versions that a broker announces.
 
     Args:
@@ -102,7 +102,7 @@ def narrow(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILING
     return bytes(out) if out else frame
 
 
-def highest(frame: bytes, api_version: int, api_key: int) -> int | None:
+def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
     """Return the highest version of an API that a broker announces in a whole response; None where it has it not.
 
     Raises:
@@ -121,7 +121,7 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
     return _walk(frame, api_version).throttle_time
 
 
-def announce(frame: bytes, api_version: int, own: Mapping[int, Versions]) -> bytes:
+def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
     """Tell of the versions that are answered here, whatever the broker says of these APIs, also where it has them not.
 
     An error stays as it is: it names no versions but those of ApiVersions.

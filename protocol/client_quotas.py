@@ -23,18 +23,18 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES, write_string
-from kafka_quota_proxy.protocol.walk import (
+from kafka_quota_proxy.protocol.field_reader import (
     MAX_ELEMENTS,
     NO_TAGS,
-    Walk,
+    FieldReader,
     framed,
     read_whole_head,
     response_header,
-    walk_response,
+    response_reader,
     written_count,
     written_nullable,
 )
+from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES, write_string
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 ALTER: Final = int(ApiKey.ALTER_CLIENT_QUOTAS)
@@ -144,7 +144,9 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
         ProtocolError: The frame is not such a request, or has too many elements.
     """
     head = read_whole_head(frame)
-    walk = Walk(frame, head.body, is_flexible=is_flexible(DESCRIBE, head.api_version), most_elements=most_elements)
+    walk = FieldReader(
+        frame, head.body, is_flexible=is_flexible(DESCRIBE, head.api_version), most_elements=most_elements
+    )
     components = tuple(_read_component(walk) for _ in range(walk.count()))
     is_strict = walk.boolean()
     walk.end()
@@ -158,7 +160,7 @@ def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> Al
         ProtocolError: The frame is not such a request, or has too many elements.
     """
     head = read_whole_head(frame)
-    walk = Walk(frame, head.body, is_flexible=is_flexible(ALTER, head.api_version), most_elements=most_elements)
+    walk = FieldReader(frame, head.body, is_flexible=is_flexible(ALTER, head.api_version), most_elements=most_elements)
     alterations = []
     for _ in range(walk.count()):
         entity = _read_entity(walk)
@@ -213,7 +215,7 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
     Raises:
         ProtocolError: The frame is not such a response, or has too many elements.
     """
-    walk = walk_response(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
+    walk = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
     throttle_time_ms, error_code = walk.int32(), walk.int16()
     error_message = _nullable_text(walk.nullable_string())
     entries = None
@@ -231,7 +233,7 @@ def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
     Raises:
         ProtocolError: The frame is not such a response, or has too many elements.
     """
-    walk = walk_response(frame, ALTER, api_version)
+    walk = response_reader(frame, ALTER, api_version)
     throttle_time_ms = walk.int32()
     results = []
     for _ in range(walk.count()):
@@ -283,7 +285,7 @@ def write_alter_response(response: AlterResponse, *, correlation_id: int, api_ve
 # -- parts
 
 
-def _read_component(walk: Walk) -> Component:
+def _read_component(walk: FieldReader) -> Component:
     entity_type = _text(walk.string())
     match_type = _INT8.unpack(walk.take(1))[0]
     match = _nullable_text(walk.nullable_string())
@@ -291,7 +293,7 @@ def _read_component(walk: Walk) -> Component:
     return Component(entity_type, match_type, match)
 
 
-def _read_entity(walk: Walk) -> EntityParts:
+def _read_entity(walk: FieldReader) -> EntityParts:
     parts = []
     for _ in range(walk.count()):
         parts.append((_text(walk.string()), _nullable_text(walk.nullable_string())))
@@ -299,14 +301,14 @@ def _read_entity(walk: Walk) -> EntityParts:
     return tuple(parts)
 
 
-def _read_op(walk: Walk) -> Op:
+def _read_op(walk: FieldReader) -> Op:
     key, value = _text(walk.string()), _FLOAT64.unpack(walk.take(8))[0]
     remove = walk.boolean()
     walk.tags()
     return Op(key, None if remove else value)
 
 
-def _read_described(walk: Walk) -> Described:
+def _read_described(walk: FieldReader) -> Described:
     entity, values = _read_entity(walk), []
     for _ in range(walk.count()):
         values.append((_text(walk.string()), _FLOAT64.unpack(walk.take(8))[0]))

@@ -12,9 +12,9 @@ Source: DescribeClusterRequest.json, DescribeClusterResponse.json (0 to 2) in Ap
 
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol.brokers import (
+from kafka_quota_proxy.protocol.broker_list import (
+    AdvertisedAddresses,
     BrokerList,
-    Told,
     frame_so_far,
     need_more,
     read_broker_list,
@@ -73,7 +73,7 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
         return None
 
 
-def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, told: Told) -> bytes:
+def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, told: AdvertisedAddresses) -> bytes:
     """Return the front of the frame anew, from ``start`` to the end of the endpoints; the rest may follow unchanged.
 
     No client is told of a controller: there are no ports in front of them.

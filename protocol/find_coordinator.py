@@ -13,7 +13,13 @@ Source: FindCoordinatorRequest.json, FindCoordinatorResponse.json (0 to 6) in Ap
 from struct import Struct
 from typing import Final
 
-from kafka_quota_proxy.protocol.brokers import MAX_FRONT_BYTES, Broker, Told, frame_so_far, read_broker
+from kafka_quota_proxy.protocol.broker_list import (
+    MAX_FRONT_BYTES,
+    AdvertisedAddresses,
+    Broker,
+    frame_so_far,
+    read_broker,
+)
 from kafka_quota_proxy.protocol.errors import HeadTooLong, TrailingBytes
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
@@ -73,7 +79,7 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 
 
 def replace_coordinators(
-    data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], told: Told
+    data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], told: AdvertisedAddresses
 ) -> bytes:
     """Return the whole frame anew.
 

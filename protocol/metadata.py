@@ -12,9 +12,9 @@ Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka.
 
 from typing import Final
 
-from kafka_quota_proxy.protocol.brokers import (
+from kafka_quota_proxy.protocol.broker_list import (
+    AdvertisedAddresses,
     BrokerList,
-    Told,
     frame_so_far,
     need_more,
     read_broker_list,
@@ -83,7 +83,7 @@ def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: i
         return None
 
 
-def replace_brokers(data: bytes, start: int, brokers: BrokerList, told: Told) -> bytes:
+def replace_brokers(data: bytes, start: int, brokers: BrokerList, told: AdvertisedAddresses) -> bytes:
     """Return the front of the frame anew, from ``start`` to ``brokers.end``; the rest may follow unchanged."""
     return replaced_front(data, start, brokers.begin, brokers.end, written(data, brokers, told))
 

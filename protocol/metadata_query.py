@@ -25,17 +25,17 @@ from uuid import UUID
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.errors import TooManyElements
-from kafka_quota_proxy.protocol.mutations import NO_ERROR, Topic
-from kafka_quota_proxy.protocol.primitives import write_string
-from kafka_quota_proxy.protocol.walk import (
+from kafka_quota_proxy.protocol.field_reader import (
     NO_TAGS,
     NULL_UUID,
-    Walk,
+    FieldReader,
     framed,
-    walk_response,
+    response_reader,
     written_count,
     written_nullable,
 )
+from kafka_quota_proxy.protocol.primitives import write_string
+from kafka_quota_proxy.protocol.topic_mutations import NO_ERROR, Topic
 
 FIRST_VERSION: Final = 1
 # The first version in which a topic can be asked for by its id (KIP-516); v10 and v11 have the field, for later.
@@ -102,7 +102,7 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     Raises:
         ProtocolError: The frame is not such a response.
     """
-    walk = walk_response(frame, _METADATA, api_version)
+    walk = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}
     try:
         _read_topics(walk, set(topics), api_version, counts)
@@ -117,7 +117,7 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     return counts
 
 
-def _read_topics(walk: Walk, wanted: set[Topic], api_version: int, counts: dict[Topic, int]) -> None:
+def _read_topics(walk: FieldReader, wanted: set[Topic], api_version: int, counts: dict[Topic, int]) -> None:
     _skip_front(walk, api_version)
     for _ in range(walk.count()):
         error_code, names, partitions = _read_topic(walk, api_version)
@@ -137,7 +137,7 @@ def _written_topic(topic: Topic, api_version: int) -> bytes:
     return topic_id + write_string(topic, is_compact=flexible) + (NO_TAGS if flexible else b"")
 
 
-def _skip_front(walk: Walk, api_version: int) -> None:
+def _skip_front(walk: FieldReader, api_version: int) -> None:
     """Step over what stands in front of the topics."""
     if api_version >= _FIRST_THROTTLE:
         walk.skip(4)
@@ -152,7 +152,7 @@ def _skip_front(walk: Walk, api_version: int) -> None:
     walk.skip(4)
 
 
-def _read_topic(walk: Walk, api_version: int) -> tuple[int, list[Topic], int]:
+def _read_topic(walk: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
     """Read a topic's error_code, its name and its id as far as it has them, and how many partitions are listed."""
     error_code = walk.int16()
     names: list[Topic] = []

@@ -9,7 +9,7 @@ all of it is compact. They come at the very end of a response, behind records of
 * of one that streams, whose size has been passed on, they are hidden in place: clients skip a tag that they do not
   know, and ask for Metadata.
 
-Nearly always there are none, and nearly always that is seen at a glance: see ``names_nobody``.
+Nearly always there are none, and nearly always that is seen at a glance: see ``has_no_endpoints``.
 
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.
@@ -21,9 +21,9 @@ from struct import Struct
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
-from kafka_quota_proxy.protocol.brokers import BrokerList, Told, read_broker_list, written
+from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses, BrokerList, read_broker_list, written
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
-from kafka_quota_proxy.protocol.pieces import Pieces
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_uvarint,
@@ -64,7 +64,7 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {
 }  # acquisition_lock_timeout_ms
 
 
-def names_nobody(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
+def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
     """Whether a response of Kafka, at ``position``, certainly names no leader: nearly always. Else it is looked at.
 
     With endpoints a frame ends in a port (1 to 65535 in four bytes), a rack (null is 0) and no tags (0). Without them,
@@ -105,7 +105,7 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
     return at + 2 + length == end
 
 
-def replace_endpoints(frame: bytes, found: "Endpoints", told: Told) -> bytes:
+def replace_endpoints(frame: bytes, found: "Endpoints", told: AdvertisedAddresses) -> bytes:
     """Return a whole frame with the hosts and ports of ``told``, and without the brokers that it does not have."""
     array = written(frame, found.array, told)
     begin, middle = found.array.begin, array
@@ -138,7 +138,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
     return walk.endpoints
 
 
-class HiddenEndpoints:
+class EndpointHider:
     """A response that streams, and comes out with as many bytes and no endpoints."""
 
     __slots__ = ("_held", "_pieces", "_skip_bytes", "_walk")
@@ -146,7 +146,7 @@ class HiddenEndpoints:
     def __init__(self, api_key: int, api_version: int) -> None:
         self._walk = _ResponseWalk(api_key, api_version)
         self._held = b""  # of a thing that has not come as a whole
-        self._pieces: Pieces | None = None  # that, and what has come of it since
+        self._pieces: PartialFrame | None = None  # that, and what has come of it since
         self._skip_bytes = 0  # of records that are still to pass
 
     def feed(self, chunk: bytes) -> bytes:
@@ -184,7 +184,7 @@ class HiddenEndpoints:
         end = min(walk.at, len(data))
         self._skip_bytes = walk.at - end
         self._held = data[end:]
-        self._pieces = Pieces(self._held, len(self._held)) if self._held else None
+        self._pieces = PartialFrame(self._held, len(self._held)) if self._held else None
         if len(self._held) > MAX_HELD_BYTES:
             raise HeadTooLong(f"a field of a response has not ended after {len(self._held)} bytes")
         for at, replacement in walk.hidings:

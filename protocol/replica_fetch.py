@@ -358,7 +358,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
     return ReplicaResponse(throttle_time_ms, error_code, session_id, partitions, topic_tags, topics_at, at, end)
 
 
-def whole_batches(data: Buffer, begin: int, end: int) -> int:
+def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
     """Return where the last of the batches that are whole ends: at ``end``, or before it.
 
     Args:
@@ -383,7 +383,7 @@ def whole_batches(data: Buffer, begin: int, end: int) -> int:
     return at
 
 
-def first_batch_bytes(data: Buffer, begin: int, end: int) -> int:
+def first_batch_size(data: Buffer, begin: int, end: int) -> int:
     """Return the size of the batch at ``begin``, or of the message of magic 0 or 1, as it says: perhaps beyond ``end``.
 
     0 if too little of it is there to say so, or what it says cannot be.
@@ -393,7 +393,9 @@ def first_batch_bytes(data: Buffer, begin: int, end: int) -> int:
     return max(_BATCH_FRONT_BYTES + int(_BATCH_LENGTH.unpack_from(data, begin)[0]), 0)
 
 
-def cut(data: bytes, partition: ResponsePartition, records_end: int, api_version: int) -> tuple[Buffer, ...]:
+def truncate_partition(
+    data: bytes, partition: ResponsePartition, records_end: int, api_version: int
+) -> tuple[Buffer, ...]:
     """Return an entry of a response with its records up to ``records_end``, and all else as it was.
 
     Args:
@@ -415,7 +417,7 @@ def cut(data: bytes, partition: ResponsePartition, records_end: int, api_version
     )
 
 
-def empty(
+def empty_partition(
     partition: int, *, high_watermark: int, last_stable_offset: int, log_start_offset: int, api_version: int
 ) -> bytes:
     """Return an entry of a response without an error and without records, as a broker writes it for a follower.
@@ -456,7 +458,7 @@ def write_response(
     return _framed([front, *topics, data[response.tail_at : response.end]])
 
 
-def answer(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
+def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
     """Return a response that no broker sent: not throttled, and of no session.
 
     Args:

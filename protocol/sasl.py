@@ -143,7 +143,7 @@ def has_error_code(data: Buffer, position: int) -> bool:
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
-def is_out_of_place(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
+def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
     """Whether a broker has taken a request of one of the two for no part of a login: ``ILLEGAL_SASL_STATE``.
 
     Args:

@@ -142,7 +142,7 @@ _WAITS_AS_TOLD: Final[dict[int, int]] = {
 }
 
 
-def waits_as_told(api_key: int, api_version: int) -> bool:
+def client_throttles_itself(api_key: int, api_version: int) -> bool:
     """Whether a client that reads such a response waits by itself for its ``throttle_time_ms``.
 
     Source: ``shouldClientThrottle`` of the classes in org.apache.kafka.common.requests.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
-from kafka_quota_proxy.protocol.api_versions import Versions
+from kafka_quota_proxy.protocol.api_versions import VersionRange
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
@@ -23,7 +23,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import Changes
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import refuse_describe
@@ -39,8 +39,8 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
 # Of what is answered here, whatever the broker has.
-VERSIONS: Final[Mapping[int, Versions]] = MappingProxyType(
-    {api_key: Versions(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
+VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
+    {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
 )
 QuotaRequest = DescribeRequest | AlterRequest
 

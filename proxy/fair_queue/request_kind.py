@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.refusals import is_refusable
+from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 
 # These a broker answers at once. All others may wait: for data, for the members of a group, for followers, for the
 # controller. So may what is not known here.

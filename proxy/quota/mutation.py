@@ -24,14 +24,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.mutations import (
+from kafka_quota_proxy.protocol.topic_mutations import (
     BROKER_DEFAULT,
-    FIRST_STRICT,
+    FIRST_REFUSABLE_VERSION,
     NO_ERROR,
-    Mutation,
     MutationRequest,
-    Result,
     Topic,
+    TopicMutation,
+    TopicResult,
 )
 from kafka_quota_proxy.proxy.quota.client import Bucket
 
@@ -99,7 +99,7 @@ def decide(
         may_refuse: Whether a version that is strict in Kafka is so here; else it is permissive.
         now_ms: The time.
     """
-    is_strict = may_refuse and request.api_version >= FIRST_STRICT[request.api_key]
+    is_strict = may_refuse and request.api_version >= FIRST_REFUSABLE_VERSION[request.api_key]
     passed: dict[Topic, int] = {}
     refused: set[Topic] = set()
     recorded = 0
@@ -140,7 +140,7 @@ def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
     return max(0, throttle.throttle_time_ms - (now_ms - throttle.recorded_ms))
 
 
-def settle(decision: MutationDecision, results: Collection[Result], bucket: Bucket, *, now_ms: int) -> int:
+def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
     """Correct what was recorded by what the broker answered.
 
     Args:
@@ -152,7 +152,7 @@ def settle(decision: MutationDecision, results: Collection[Result], bucket: Buck
     Returns:
         How many permits more, or below 0 fewer, than were recorded first. A topic without a result costs what it did.
     """
-    told: dict[Topic | None, Result] = {}
+    told: dict[Topic | None, TopicResult] = {}
     for result in results:
         told[result.name] = told[result.topic_id] = result
     difference = 0
@@ -181,7 +181,7 @@ def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partiti
     return costs
 
 
-def _cost(api_key: int, mutation: Mutation, known: Mapping[Topic, int], default_partitions: int) -> int | None:
+def _cost(api_key: int, mutation: TopicMutation, known: Mapping[Topic, int], default_partitions: int) -> int | None:
     if api_key == ApiKey.CREATE_TOPICS:
         asked = mutation.partitions
         return default_partitions if asked == BROKER_DEFAULT else max(asked, 0)

@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata, node_endpoints
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
-from kafka_quota_proxy.protocol.brokers import Broker
+from kafka_quota_proxy.protocol.broker_list import Broker
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Change
 
 # What is told of brokers, whether these are all that are alive, and the id of their cluster, where it is told. Called
@@ -80,7 +80,7 @@ class Addresses:
             ProtocolError: It is no such response.
         """
         end = position + frame_bytes
-        if node_endpoints.names_nobody(data, position, frame_bytes, api_key, api_version):
+        if node_endpoints.has_no_endpoints(data, position, frame_bytes, api_key, api_version):
             return change
         frame = data[position:end]
         if change:

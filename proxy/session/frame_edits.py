@@ -47,7 +47,7 @@ def response_change(
     api_version: int,
     wait_ms: int,
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
-    own: Mapping[int, api_versions.Versions] | None = None,
+    own: Mapping[int, api_versions.VersionRange] | None = None,
 ) -> Change | None:
     """Return what to change in a response: its throttle time, or the versions that it announces.
 
@@ -77,9 +77,9 @@ def response_change(
             return None
         frame = data[position : position + frame_bytes]
         if api_key == ApiKey.API_VERSIONS:
-            announced = api_versions.narrow(frame, api_version, ceilings)
+            announced = api_versions.limit_versions(frame, api_version, ceilings)
             if own:
-                announced = api_versions.announce(announced, api_version, own)
+                announced = api_versions.advertise_versions(announced, api_version, own)
             told = throttle_time.write_throttle_time(announced, api_key, api_version, wait_ms)
             return position, position + frame_bytes, told
         offset = throttle_time.throttle_time_offset(frame, api_key, api_version)

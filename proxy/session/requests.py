@@ -16,9 +16,9 @@ from kafka_quota_proxy.protocol.errors import (
     UnknownVersion,
 )
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
-from kafka_quota_proxy.protocol.mutations import FIRST_STRICT, is_mutation
-from kafka_quota_proxy.protocol.pieces import Pieces, lacking
-from kafka_quota_proxy.protocol.refusals import refuse
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.protocol.refusal_responses import refusal_response
+from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, is_mutation
 from kafka_quota_proxy.proxy.client_quotas.api import MAX_REFUSED_ELEMENTS, Administration, read_request, refusal
 from kafka_quota_proxy.proxy.client_quotas.api import MAX_REQUEST_BYTES as MAX_QUOTA_REQUEST_BYTES
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
@@ -162,7 +162,9 @@ class Requests(State):
                 raise HeadTooLong(f"the head of a request has not ended after {end - position} bytes")
             if self._client_at:
                 self._client_data, self._client_at = data[position:], 0
-            self._client_pieces = Pieces(self._client_data, lacking(self._client_data, most_bytes=most_bytes))
+            self._client_pieces = PartialFrame(
+                self._client_data, bytes_to_wait_for(self._client_data, most_bytes=most_bytes)
+            )
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Change] | None:
         """Say how long the next request is and with which change it passes, and remember it; None: not now."""
@@ -208,7 +210,7 @@ class Requests(State):
             return self._admit_consumer(data, position, head, now_ms, is_like_the_next=True)
         if api_key in LOGIN_APIS:
             return self._admit_login(data, position, head, now_ms)
-        if api_key in FIRST_STRICT and self.account.listening.quotas.limits(QuotaKind.MUTATION):
+        if api_key in FIRST_REFUSABLE_VERSION and self.account.listening.quotas.limits(QuotaKind.MUTATION):
             return self._admit_mutation(data, position, head, now_ms)
         if api_key in QUOTA_APIS and self.account.listening.policy.administration is not None:
             return self._admit_quota_request(data, position, head, self.account.listening.policy.administration, now_ms)
@@ -655,7 +657,7 @@ class Requests(State):
         frame_end = position + 4 + size_bytes
         is_behind = now_ms < self._refuses_until_ms
         left_ms = self.account.muted_until_ms - now_ms if is_behind else REFUSED_FOR_MS
-        answer = refuse(data[position:frame_end], throttle_time_ms=left_ms)
+        answer = refusal_response(data[position:frame_end], throttle_time_ms=left_ms)
         if answer is None:
             self._is_unrefusable = True
             return None

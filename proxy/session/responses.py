@@ -8,7 +8,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol import api_versions, sasl
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.api_versions import CEILINGS, Versions
+from kafka_quota_proxy.protocol.api_versions import CEILINGS, VersionRange
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     FrameTooSmall,
@@ -16,9 +16,9 @@ from kafka_quota_proxy.protocol.errors import (
     UnexpectedResponse,
 )
 from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
-from kafka_quota_proxy.protocol.node_endpoints import HiddenEndpoints, names_nobody
-from kafka_quota_proxy.protocol.pieces import Pieces, lacking
-from kafka_quota_proxy.protocol.throttle_time import waits_as_told
+from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import PassingAlteration
 from kafka_quota_proxy.proxy.quota.client import Bucket
@@ -79,7 +79,7 @@ class Responses(Requests):
             if (
                 wait_ms
                 or api_key in _CHANGED
-                or (self._reads_responses and not names_nobody(data, position, frame_bytes, api_key, api_version))
+                or (self._reads_responses and not has_no_endpoints(data, position, frame_bytes, api_key, api_version))
             ):
                 change = self._response_change(data, position, answer, now_ms)
                 if change is None:
@@ -119,7 +119,7 @@ class Responses(Requests):
                 most_bytes = None if is_read_whole else MAX_HELD_RESPONSE_BYTES
                 front = self._broker_data = data[position:]
                 self._broker_at = 0
-                self._broker_pieces = Pieces(front, lacking(front, most_bytes=most_bytes))
+                self._broker_pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
         elif self._broker_data:
             self._broker_data = b""
         if self.is_blocked:
@@ -140,7 +140,7 @@ class Responses(Requests):
             self._learn_versions(data, position, answer)
         if wait_ms or api_key == API_VERSIONS:
             own = self._own_versions() if api_key == API_VERSIONS else None
-            told_ms = 0 if is_delayed and waits_as_told(api_key, api_version) else wait_ms
+            told_ms = 0 if is_delayed and client_throttles_itself(api_key, api_version) else wait_ms
             throttle = response_change(data, position, frame_bytes, api_key, api_version, told_ms, ceilings, own)
             if throttle is None:
                 return None
@@ -151,7 +151,7 @@ class Responses(Requests):
             self.account.mute(int.from_bytes(change[2]), now_ms=now_ms)
         return told
 
-    def _own_versions(self) -> Mapping[int, Versions] | None:
+    def _own_versions(self) -> Mapping[int, VersionRange] | None:
         """Return what of his the client, who may not have logged in by now, is answered here."""
         administration = self.account.listening.policy.administration
         is_answered = administration is not None and administration.is_answered_here(self.account.principal)
@@ -173,7 +173,7 @@ class Responses(Requests):
         if not may_name_leaders(api_key, api_version):
             return change
         if streams(api_key, frame_bytes, come_bytes):
-            self._hidden = HiddenEndpoints(api_key, api_version)
+            self._hidden = EndpointHider(api_key, api_version)
             return change
         if come_bytes < frame_bytes:
             return None
@@ -191,7 +191,7 @@ class Responses(Requests):
             told = addresses.moved(frame, 0, len(frame), FETCH, api_version, NOTHING)
             if told:
                 frame = frame[: told[0]] + told[2] + frame[told[1] :]
-        has_waited = is_delayed and waits_as_told(exchange.api_key, api_version)
+        has_waited = is_delayed and client_throttles_itself(exchange.api_key, api_version)
         if wait_ms and frame and not has_waited:  # for other quotas; the longest is told
             throttle = response_change(frame, 0, len(frame), exchange.api_key, api_version, wait_ms)
             if throttle:
@@ -223,7 +223,7 @@ class Responses(Requests):
         if position + frame_bytes <= len(data):
             frame = data[position : position + frame_bytes]
             with suppress(ProtocolError):  # an answer that is none passes as it is
-                newest = api_versions.highest(frame, api_version, ApiKey.METADATA)
+                newest = api_versions.highest_version(frame, api_version, ApiKey.METADATA)
                 if newest is not None:
                     self.account.listening.finds_ids = newest >= FIRST_TOPIC_ID
 
@@ -255,7 +255,7 @@ class Responses(Requests):
             )
         self.answered = api_key if self._exchange is None or api_key != EXCHANGED else self._exchange.api_key
         wait_ms = put_off_ms = 0
-        is_login = api_key in LOGIN_APIS and not sasl.is_out_of_place(data, position, api_key, api_version)
+        is_login = api_key in LOGIN_APIS and not sasl.is_illegal_sasl_state(data, position, api_key, api_version)
         if is_login and sent is not None:
             sent.forget()  # a login is below the layer that charges
             self._end_service()

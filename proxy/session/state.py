@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol import fetch, share_fetch
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.node_endpoints import HiddenEndpoints
-from kafka_quota_proxy.protocol.pieces import Pieces
+from kafka_quota_proxy.protocol.node_endpoints import EndpointHider
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import QueuedConnection
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.line import Place, Waiter
@@ -163,16 +163,16 @@ class State:
         # of its frame, ..._pieces has that and what comes behind it, until there is enough to look at it again.
         self._client_data = b""
         self._client_at = 0
-        self._client_pieces: Pieces | None = None
+        self._client_pieces: PartialFrame | None = None
         self._request_left = 0  # bytes of a request's body that are still to pass
         self._acks0: tuple[Bucket, int, Sent | None] | None = None  # to be charged when that body has passed
         self._broker_data = b""
         self._broker_at = 0
-        self._broker_pieces: Pieces | None = None
+        self._broker_pieces: PartialFrame | None = None
         self._response_left = 0
         self._reads_responses = listening.addresses is not None  # whatever they answer
         self._answer: Answer | None = None  # begun and charged, and more of it is needed
-        self._hidden: HiddenEndpoints | None = None  # of a response that streams
+        self._hidden: EndpointHider | None = None  # of a response that streams
 
     # -- what the shell asks --
 

@@ -9,10 +9,10 @@ pass, and wait afterwards (``proxy.quota.mutation``).
 
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol import metadata_query, mutations
+from kafka_quota_proxy.protocol import metadata_query, topic_mutations
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.protocol.mutations import MutationRequest, Topic
+from kafka_quota_proxy.protocol.topic_mutations import MutationRequest, Topic
 from kafka_quota_proxy.proxy.quota import mutation
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
@@ -72,7 +72,7 @@ class Mutations:
         Raises:
             ProtocolError: It is no such request.
         """
-        request = mutations.read_request(frame)
+        request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
             learned = _Learned(head.correlation_id, frozenset(), {})
@@ -91,11 +91,12 @@ class Mutations:
         throttle = mutation.record(decision, bucket, now_ms=now_ms)
         if decision.refused and not decision.permits:
             wait_ms = self._slow_down(bucket, throttle.throttle_time_ms, now_ms)
-            return Answered(mutations.answer(request, throttle_time_ms=wait_ms))
+            return Answered(topic_mutations.refuse_all_topics(request, throttle_time_ms=wait_ms))
         self._passed = _Passed(request, bucket, decision, throttle)
         self.api_key = head.api_key
         return Forward(
-            mutations.write_request(frame, request, decision.refused) if decision.refused else b"", is_answer_read=True
+            topic_mutations.without_topics(frame, request, decision.refused) if decision.refused else b"",
+            is_answer_read=True,
         )
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
@@ -110,11 +111,11 @@ class Mutations:
             return frame
         request, bucket, decision, throttle = self._passed
         self._passed = None
-        response = mutations.read_response(frame, request.api_key, request.api_version)
+        response = topic_mutations.read_response(frame, request.api_key, request.api_version)
         mutation.settle(decision, response.results, bucket, now_ms=now_ms)
         left_ms = mutation.throttle_time_ms(throttle, now_ms=now_ms)
         wait_ms = self._slow_down(bucket, left_ms, now_ms)
-        return mutations.write_response(frame, request, decision.refused, throttle_time_ms=wait_ms)
+        return topic_mutations.with_refused_topics(frame, request, decision.refused, throttle_time_ms=wait_ms)
 
     @property
     def charged(self) -> Bucket | None:

@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_alter_request,
     write_describe_request,
 )
-from kafka_quota_proxy.protocol.walk import framed
+from kafka_quota_proxy.protocol.field_reader import framed
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule

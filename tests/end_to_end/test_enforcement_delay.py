@@ -17,7 +17,7 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from kafka_quota_proxy.protocol.throttle_time import waits_as_told
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from tests.end_to_end.support import tools
 from tests.end_to_end.support.artifacts import KAFKA_1_1
 from tests.end_to_end.support.clients import QUIET, create_topic
@@ -195,7 +195,7 @@ def test_java_sits_out_the_throttle_times_that_it_is_taken_to_sit_out(kafka_4: K
     says = {(int(api_key), int(version)): word == "true" for api_key, version, word in lines}
 
     assert len(says) > 250
-    assert {key: waits_as_told(*key) for key in says} == says
+    assert {key: client_throttles_itself(*key) for key in says} == says
 
 
 class Flood(NamedTuple):

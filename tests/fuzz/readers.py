@@ -32,15 +32,15 @@ from kafka_quota_proxy.protocol import (
 )
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
-from kafka_quota_proxy.protocol.brokers import MAX_CLUSTER_ID_BYTES
+from kafka_quota_proxy.protocol.broker_list import MAX_CLUSTER_ID_BYTES
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head, read_response_head
 from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
-    HiddenEndpoints,
+    EndpointHider,
     find_endpoints,
-    names_nobody,
+    has_no_endpoints,
     replace_endpoints,
 )
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
@@ -245,9 +245,9 @@ def _write_fetch_response(data: bytes, position: int, version: int) -> None:
         return
     entries, kept = [], said.partitions[::2]
     for one in kept:
-        end = replica_fetch.whole_batches(data, one.records, one.records_end)
+        end = replica_fetch.end_of_whole_batches(data, one.records, one.records_end)
         assert one.records <= end <= one.records_end
-        entries.append(replica_fetch.Entry(one.topic, replica_fetch.cut(data, one, end, version)))
+        entries.append(replica_fetch.Entry(one.topic, replica_fetch.truncate_partition(data, one, end, version)))
     after = replica_fetch.write_response(data, position, said, entries, version)
     assert int.from_bytes(after[:4]) == len(after) - 4
     again = replica_fetch.read_response(after, 0, len(after), version)
@@ -258,14 +258,14 @@ def _write_fetch_response(data: bytes, position: int, version: int) -> None:
 def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> None:
     del size, margin
     with suppress(ProtocolError):
-        narrowed = api_versions.narrow(frame, version)
+        narrowed = api_versions.limit_versions(frame, version)
         assert len(narrowed) == len(frame)
-        assert api_versions.narrow(narrowed, version) == narrowed
+        assert api_versions.limit_versions(narrowed, version) == narrowed
         for entry in api_versions._walk(narrowed, version).entries:
             key, low, high = (int.from_bytes(narrowed[entry + at : entry + at + 2], signed=True) for at in (0, 2, 4))
             assert high <= CEILINGS.get(key, high) or low > CEILINGS[key]
-        told = api_versions.announce(narrowed, version, VERSIONS)
-        assert api_versions.announce(told, version, VERSIONS) == told
+        told = api_versions.advertise_versions(narrowed, version, VERSIONS)
+        assert api_versions.advertise_versions(told, version, VERSIONS) == told
         assert int.from_bytes(told[:4]) == len(told) - 4 or told == narrowed
 
 
@@ -333,7 +333,7 @@ def _check_told(brokers: tuple[Any, ...]) -> None:
 def _replace_endpoints(frame: bytes, api_key: int, version: int) -> None:
     try:
         for come_bytes in (len(frame), len(frame) // 2):
-            names_nobody(b"before" + frame[:come_bytes], 6, len(frame), api_key, version)
+            has_no_endpoints(b"before" + frame[:come_bytes], 6, len(frame), api_key, version)
         found = find_endpoints(frame, api_key, version)
     except ProtocolError:
         return
@@ -380,7 +380,7 @@ def streams(source: Source) -> int:
 
 
 def _streamed(pieces: list[bytes], api_key: int, version: int) -> tuple[bytes, str]:
-    hidden = HiddenEndpoints(api_key, version)
+    hidden = EndpointHider(api_key, version)
     out = b""
     try:
         for piece in pieces:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from tests.fuzz import client_quotas, dialogue, mutations, readers, replicas
+from tests.fuzz import client_quotas, dialogue, readers, replicas, topic_mutations
 from tests.fuzz.source import Source
 
 
@@ -42,7 +42,7 @@ TARGETS: Final[dict[str, Target]] = {
     "dialogue_rewriting": Target(partial(_dialogue, dialogue.REWRITING), 12),
     "dialogue_login": Target(partial(_dialogue, dialogue.LOGIN), 10),
     "replicas": Target(partial(_readers, replicas.play), 10),
-    "mutations": Target(partial(_readers, mutations.play), 6),
+    "mutations": Target(partial(_readers, topic_mutations.play), 6),
     "client_quotas": Target(partial(_readers, client_quotas.play), 4),
     "garbage": Target(partial(_readers, readers.garbage), 3),
     "requests": Target(partial(_readers, readers.requests), 9),

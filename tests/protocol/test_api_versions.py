@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from kafka_quota_proxy.protocol.api_versions import CEILINGS, Versions, announce, narrow, throttle_time_offset
+from kafka_quota_proxy.protocol.api_versions import (
+    CEILINGS,
+    VersionRange,
+    advertise_versions,
+    limit_versions,
+    throttle_time_offset,
+)
 from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from tests.protocol.support import kafka_python_messages, kio_messages
@@ -49,7 +55,7 @@ def changed_bytes(before: bytes, after: bytes) -> int:
 def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: bool) -> None:
     frame = kio_response(version, BROKER, tagged=tagged)
 
-    narrowed = narrow(frame, version)
+    narrowed = limit_versions(frame, version)
 
     assert announced(narrowed, version) == NARROWED
     assert changed_bytes(frame, narrowed) == 2
@@ -62,7 +68,7 @@ def test_a_response_of_kafka_python_is_narrowed(version: int) -> None:
     entries = [entry(version=version, api_key=key, min_version=low, max_version=high) for key, low, high in BROKER]
     message = kafka_python_messages.example(cls, version, {"error_code": 0, "api_keys": entries})
 
-    narrowed = narrow(kafka_python_messages.response_frame(message), version)
+    narrowed = limit_versions(kafka_python_messages.response_frame(message), version)
 
     read = cls.decode(narrowed, version=version, header=True, framed=True)
     assert [(e.api_key, e.min_version, e.max_version) for e in read.api_keys] == NARROWED
@@ -72,7 +78,7 @@ def test_a_response_of_kafka_python_is_narrowed(version: int) -> None:
 def test_a_broker_that_announces_no_more_than_we_read_is_passed_as_it_is(version: int) -> None:
     frame = kio_response(version, [(0, 0, 13), (1, 0, 18), (2, 1, 99)])
 
-    assert narrow(frame, version) is frame
+    assert limit_versions(frame, version) is frame
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -80,7 +86,7 @@ def test_an_api_whose_lowest_version_is_above_the_ceiling_is_left_alone(version:
     """To announce 14 to 13 would be an API without versions; what a client does then is its own guess."""
     frame = kio_response(version, [(0, 14, 15), (1, 18, 19)])
 
-    assert announced(narrow(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
+    assert announced(limit_versions(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,14 +97,14 @@ def test_no_version_is_announced_that_the_broker_or_the_ceiling_forbids(version:
     ceilings: Mapping[int, int] = data.draw(st.dictionaries(st.integers(0, 5), versions))
     frame = kio_response(version, entries)
 
-    narrowed = announced(narrow(frame, version, ceilings), version)
+    narrowed = announced(limit_versions(frame, version, ceilings), version)
 
     for (key, low, high), after in zip(entries, narrowed, strict=True):
         ceiling = ceilings.get(key, 0x7FFF)
         assert after == (key, low, high if ceiling < low else min(high, ceiling))
 
 
-OWN = {48: Versions(0, 1), 49: Versions(0, 1)}
+OWN = {48: VersionRange(0, 1), 49: VersionRange(0, 1)}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
 ) -> None:
     frame = kio_response(version, entries, tagged=tagged)
 
-    more = announce(frame, version, OWN)
+    more = advertise_versions(frame, version, OWN)
 
     assert announced(more, version) == told
     assert all(
@@ -129,7 +135,7 @@ def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
     assert throttle_time_offset(more, version) == (
         None if (at := throttle_time_offset(frame, version)) is None else at + len(more) - len(frame)
     )
-    assert announce(more, version, OWN) == more
+    assert advertise_versions(more, version, OWN) == more
 
 
 @pytest.mark.parametrize(
@@ -144,31 +150,31 @@ def test_what_is_answered_here_is_told_whatever_the_broker_has_of_it(
     ],
 )  # fmt: skip
 def test_each_layout_is_written_as_it_is_read(version: int, frame: str, told: str) -> None:
-    assert announce(bytes.fromhex(frame), version, OWN) == bytes.fromhex(told)
+    assert advertise_versions(bytes.fromhex(frame), version, OWN) == bytes.fromhex(told)
 
 
 def test_an_array_that_grows_may_need_a_longer_number() -> None:
     frame = kio_response(3, [(key, 0, 0) for key in range(100, 226)])
 
-    assert len(announced(announce(frame, 3, OWN), 3)) == 128
+    assert len(announced(advertise_versions(frame, 3, OWN), 3)) == 128
 
 
 @pytest.mark.parametrize("version", [0, 3, 99])
 def test_an_error_tells_of_no_more_versions(version: int) -> None:
     frame = kio_messages.framed(struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 3))
 
-    assert announce(frame, version, OWN) == frame
+    assert advertise_versions(frame, version, OWN) == frame
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, 99])
 @given(frame=st.binary(max_size=60))
 def test_any_bytes_are_told_as_a_response_or_not_at_all(version: int, frame: bytes) -> None:
     try:
-        more = announce(frame, version, OWN)
+        more = advertise_versions(frame, version, OWN)
     except ProtocolError:
         return
     assert len(more) >= len(frame)
-    assert announce(more, version, OWN) == more
+    assert advertise_versions(more, version, OWN) == more
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 5, 99])
@@ -180,7 +186,7 @@ def test_a_refusal_is_in_the_oldest_format_whatever_was_asked(
     payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
     frame = kio_messages.framed(payload)
 
-    narrowed = narrow(frame, version)
+    narrowed = limit_versions(frame, version)
 
     assert announced(narrowed, 0) == (NARROWED if entries == BROKER else entries)
     assert throttle_time_offset(frame, version) is None
@@ -193,7 +199,7 @@ def test_unknown_tags_survive_byte_for_byte(version: int) -> None:
     front = struct.pack(">ih", 7, 0) + b"\x02"
     frame = kio_messages.framed(front + entry + struct.pack(">i", 3) + tags)
 
-    narrowed = narrow(frame, version)
+    narrowed = limit_versions(frame, version)
 
     assert narrowed == frame.replace(struct.pack(">hhh", 1, 0, 19), struct.pack(">hhh", 1, 0, 18))
     assert throttle_time_offset(frame, version) == len(frame) - len(tags) - 4
@@ -213,7 +219,7 @@ def test_unknown_tags_survive_byte_for_byte(version: int) -> None:
 )
 def test_nonsense_is_refused_at_once(version: int, payload: bytes, error: type[ProtocolError]) -> None:
     with pytest.raises(error):
-        narrow(kio_messages.framed(payload), version)
+        limit_versions(kio_messages.framed(payload), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -222,14 +228,14 @@ def test_a_response_cut_anywhere_is_refused(version: int) -> None:
 
     for size in range(len(frame)):
         with pytest.raises(ProtocolError):
-            narrow(frame[:size], version)
+            limit_versions(frame[:size], version)
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, 5, 99])
 @given(frame=st.binary(max_size=60))
 def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) -> None:
     try:
-        narrowed = narrow(frame, version)
+        narrowed = limit_versions(frame, version)
     except ProtocolError:
         return
     assert len(narrowed) == len(frame)

@@ -40,7 +40,7 @@ from kafka_quota_proxy.protocol.errors import (
     TrailingBytes,
     Truncated,
 )
-from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed
 from tests.protocol.support.codecs import Codec, codecs
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
 

@@ -187,7 +187,7 @@ def _check_endpoints(frame: bytes, api_key: int, version: int, expected: tuple[U
     found = node_endpoints.find_endpoints(frame, api_key, version)
     read = found.array.brokers if found else ()
     assert [one[:3] for one in read] == [(one.node_id, one.host, one.port) for one in expected]
-    hidden = node_endpoints.HiddenEndpoints(api_key, version)
+    hidden = node_endpoints.EndpointHider(api_key, version)
     half = len(frame) // 2
     out = hidden.feed(frame[:half]) + hidden.feed(frame[half:]) + hidden.end()
     assert len(out) == len(frame)

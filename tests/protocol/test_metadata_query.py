@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.field_reader import MAX_RESPONSE_ELEMENTS, framed
 from kafka_quota_proxy.protocol.metadata_query import (
     FIRST_TOPIC_ID,
     FIRST_VERSION,
@@ -17,8 +18,7 @@ from kafka_quota_proxy.protocol.metadata_query import (
     read_partition_counts,
     write_request,
 )
-from kafka_quota_proxy.protocol.mutations import Topic
-from kafka_quota_proxy.protocol.walk import MAX_RESPONSE_ELEMENTS, framed
+from kafka_quota_proxy.protocol.topic_mutations import Topic
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import node_endpoints
-from kafka_quota_proxy.protocol.brokers import Told
+from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses
 from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
 from kafka_quota_proxy.protocol.node_endpoints import (
     FIRST_VERSION,
     MAX_HELD_BYTES,
-    HiddenEndpoints,
+    EndpointHider,
     find_endpoints,
-    names_nobody,
+    has_no_endpoints,
     replace_endpoints,
 )
 from kafka_quota_proxy.protocol.primitives import skip_tags
@@ -27,7 +27,7 @@ from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH, SHARE_ACKNOWLEDGE = 0, 1, 3, 78, 79
-TOLD: Final[Told] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
+TOLD: Final[AdvertisedAddresses] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9216)}
 VERSIONS = [(key, version) for key, version in kio_messages.api_versions() if version >= FIRST_VERSION.get(key, 0x8000)]
 
 _NODES = st.lists(
@@ -97,7 +97,7 @@ def test_a_frame_that_has_endpoints_is_looked_at(
 ) -> None:
     frame = kio_messages.response_frame(_response(api_key, version, nodes, topics=topics))
 
-    assert not (nodes and names_nobody(b"before" + frame + b"behind", 6, len(frame), api_key, version))
+    assert not (nodes and has_no_endpoints(b"before" + frame + b"behind", 6, len(frame), api_key, version))
 
 
 @pytest.mark.parametrize(("api_key", "version"), [pair for pair in VERSIONS if pair[0] in (PRODUCE, FETCH)])
@@ -107,7 +107,7 @@ def test_most_frames_are_not_looked_at(api_key: int, version: int, records: byte
     values = {"throttle_time": kio_messages.milliseconds(0)}
     frame = kio_messages.response_frame(replace(message, **values))
 
-    assert names_nobody(b"before" + frame + b"behind", 6, len(frame), api_key, version)
+    assert has_no_endpoints(b"before" + frame + b"behind", 6, len(frame), api_key, version)
 
 
 def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], records: bytes) -> bytes:
@@ -127,10 +127,10 @@ def test_at_a_glance_at_its_front_no_endpoints_are_missed(
     frame = _fetched(version, nodes, records or b"r")
     whatever = kio_messages.response_frame(_response(FETCH, version, nodes, topics=topics))
 
-    leaves_none = names_nobody(b"before" + frame[: min(at, len(frame) - 1)], 6, len(frame), FETCH, version)
+    leaves_none = has_no_endpoints(b"before" + frame[: min(at, len(frame) - 1)], 6, len(frame), FETCH, version)
 
     assert leaves_none is (not nodes and min(at, len(frame) - 1) >= 77)
-    assert not (nodes and names_nobody(whatever[:-1], 0, len(whatever), FETCH, version))
+    assert not (nodes and has_no_endpoints(whatever[:-1], 0, len(whatever), FETCH, version))
 
 
 @pytest.mark.parametrize("size_bytes", [12, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_150, 2_097_151, 2_097_152])
@@ -138,18 +138,18 @@ def test_where_anything_else_may_follow_records_it_is_looked_at(size_bytes: int)
     frame = _fetched(17, [], bytes(size_bytes))
     front = frame[:80]
 
-    assert names_nobody(front, 0, len(frame), FETCH, 17)
+    assert has_no_endpoints(front, 0, len(frame), FETCH, 17)
     for more_bytes in (-3, -1, 1, 7):
-        assert not names_nobody(front, 0, len(frame) + more_bytes, FETCH, 17)
+        assert not has_no_endpoints(front, 0, len(frame) + more_bytes, FETCH, 17)
     for at in (8, 19, 36, 67):  # tags of the header, topics, partitions, aborted transactions
-        assert not names_nobody(front[:at] + b"\3" + front[at + 1 :], 0, len(frame), FETCH, 17)
+        assert not has_no_endpoints(front[:at] + b"\3" + front[at + 1 :], 0, len(frame), FETCH, 17)
     for api_key, version in ((FETCH, 19), (PRODUCE, 13), (SHARE_FETCH, 1), (METADATA, 13)):
-        assert not names_nobody(front, 0, len(frame), api_key, version)
+        assert not has_no_endpoints(front, 0, len(frame), api_key, version)
 
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_VERSION.items())
 def test_older_versions_have_none(api_key: int, first: int) -> None:
-    assert names_nobody(b"\xff" * 50, 0, 50, api_key, first - 1)
+    assert has_no_endpoints(b"\xff" * 50, 0, 50, api_key, first - 1)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
@@ -187,7 +187,7 @@ def _assert_hidden(frame: bytes, message: Untyped) -> None:
 
 
 def _streamed(frame: bytes, api_key: int, version: int, cuts: list[int]) -> bytes:
-    hidden = HiddenEndpoints(api_key, version)
+    hidden = EndpointHider(api_key, version)
     edges = [0, *sorted({cut for cut in cuts if cut < len(frame)}), len(frame)]
     return b"".join(hidden.feed(frame[begin:end]) for begin, end in pairwise(edges)) + hidden.end()
 
@@ -206,7 +206,7 @@ def test_endpoints_of_any_length_are_hidden_in_a_share_group_s_response(length: 
 def test_records_pass_as_they_come(api_key: int) -> None:
     version = max(version for key, version in VERSIONS if key == api_key)
     frame = kio_messages.response_frame(_response(api_key, version, [], records=bytes(300_000)))
-    hidden = HiddenEndpoints(api_key, version)
+    hidden = EndpointHider(api_key, version)
     hidden.feed(frame[:1_000])
     chunk = frame[1_000:200_000]
 
@@ -220,7 +220,7 @@ def test_what_is_held_is_bounded(api_key: int) -> None:
     endless = (2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\xff\xff\x7f" + 200_000 * b"\x01\x02xx"
 
     with pytest.raises(HeadTooLong):
-        HiddenEndpoints(api_key, version).feed(endless[: MAX_HELD_BYTES + 100])
+        EndpointHider(api_key, version).feed(endless[: MAX_HELD_BYTES + 100])
 
 
 def test_a_field_that_comes_in_small_pieces_is_not_read_anew_with_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,14 +20,14 @@ from kafka_quota_proxy.protocol.replica_fetch import (
     ReplicaFetch,
     ReplicaResponse,
     ResponsePartition,
-    answer,
     charged_bytes,
-    cut,
-    empty,
-    first_batch_bytes,
+    empty_partition,
+    end_of_whole_batches,
+    first_batch_size,
+    make_response,
     read_request,
     read_response,
-    whole_batches,
+    truncate_partition,
     write_request,
     write_response,
 )
@@ -297,7 +297,7 @@ def test_a_response_is_read_and_written_anew_as_a_codec_would_write_it(codec: Co
     assert write_response(data, len(BEFORE), response, entries, version) == codec.frame(meant)
     code = random.choice([0, FETCH_SESSION_ID_NOT_FOUND])
     ours = codec.changed(meant, throttle_time_ms=0, error_code=code, node_endpoints=codec.empty_array())
-    assert answer(7, entries, version, error_code=code) == codec.frame(ours)
+    assert make_response(7, entries, version, error_code=code) == codec.frame(ours)
     # V40: the charge is of only these entries.
     assert charged_bytes(entries, version) == 4 + codec.body_bytes(ours)
 
@@ -312,7 +312,7 @@ def mixed_entries(
         ours, (topic, theirs) = response.partitions[index], partitions[index]
         if random.random() < 0.3:
             marks = {name: random.randrange(-1, 2**63) for name in ("high_watermark", *MARKS)}
-            made: tuple[Buffer, ...] = (empty(ours.partition, api_version=codec.version, **marks),)
+            made: tuple[Buffer, ...] = (empty_partition(ours.partition, api_version=codec.version, **marks),)
             theirs = codec.partition(
                 partition_index=ours.partition,
                 error_code=0,
@@ -324,7 +324,7 @@ def mixed_entries(
         else:
             records = theirs.records
             size_bytes = random.choice([0, len(records or b""), random.randrange(len(records or b"") + 1)])
-            made = cut(data, ours, ours.records + size_bytes, codec.version)
+            made = truncate_partition(data, ours, ours.records + size_bytes, codec.version)
             theirs = codec.changed(theirs, records=records if records is None else records[:size_bytes])
         entries.append(Entry(topic, made))
         meant.append(Element(topic, theirs))
@@ -344,7 +344,9 @@ def test_a_response_of_which_nothing_is_changed_is_the_same(codec: Codec, seed: 
 
     data, response = read_whole_response(frame, codec.version)
 
-    entries = [Entry(one.topic, cut(data, one, one.records_end, codec.version)) for one in response.partitions]
+    entries = [
+        Entry(one.topic, truncate_partition(data, one, one.records_end, codec.version)) for one in response.partitions
+    ]
     assert write_response(data, len(BEFORE), response, entries, codec.version) == frame
 
 
@@ -366,7 +368,10 @@ def test_unknown_tags_of_a_response_are_kept(version: int) -> None:
 
     assert response.throttle_time_ms == 3
     for size_bytes in (300, 299, 127, 126, 1, 0):
-        entries = [Entry(one.topic, cut(data, one, one.records + size_bytes, version)) for one in response.partitions]
+        entries = [
+            Entry(one.topic, truncate_partition(data, one, one.records + size_bytes, version))
+            for one in response.partitions
+        ]
         assert write_response(data, len(BEFORE), response, entries, version) == frame(bytes(size_bytes))
 
 
@@ -385,10 +390,10 @@ def test_records_that_are_blanked_are_none_and_not_null(version: int) -> None:
     data_null, null = one_partition(version, None)
     data_none, none = one_partition(version, b"")
 
-    blanked = b"".join(cut(data, partition, partition.records, version))
+    blanked = b"".join(truncate_partition(data, partition, partition.records, version))
 
-    assert blanked == b"".join(cut(data_none, none, none.records, version))
-    assert b"".join(cut(data_null, null, null.records, version)) == data_null[null.begin : null.end]
+    assert blanked == b"".join(truncate_partition(data_none, none, none.records, version))
+    assert b"".join(truncate_partition(data_null, null, null.records, version)) == data_null[null.begin : null.end]
 
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
@@ -396,7 +401,7 @@ def test_records_are_not_copied_before_a_frame_is_put_together(version: int) -> 
     data, partition = one_partition(version, bytes(10_000))
 
     for size_bytes in (10_000, 9_000):
-        parts = cut(data, partition, partition.records + size_bytes, version)
+        parts = truncate_partition(data, partition, partition.records + size_bytes, version)
         assert [part.obj is data for part in parts if isinstance(part, memoryview)] in ([True], [True] * 3)
         assert sum(len(part) for part in parts if isinstance(part, bytes)) <= 4
 
@@ -407,14 +412,14 @@ def test_records_are_not_copied_before_a_frame_is_put_together(version: int) -> 
 def test_an_empty_response_is_charged_what_kafka_charges(version: int, charge: int) -> None:
     """V39: constant charges of an empty Fetch response; the frame has one byte more than that from v12 on."""
     assert charged_bytes([], version) == charge
-    frame = answer(7, [], version)
+    frame = make_response(7, [], version)
     assert int.from_bytes(frame[:4]) == charge + (1 if version >= 12 else 0)
     assert fetch.charged_bytes(len(frame) - 4, version) == charge
 
 
 @pytest.mark.parametrize("version", range(7, NEWEST + 1))
 def test_an_answer_may_say_that_a_session_is_not_found(version: int) -> None:
-    frame = answer(-7, [], version, error_code=FETCH_SESSION_ID_NOT_FOUND)
+    frame = make_response(-7, [], version, error_code=FETCH_SESSION_ID_NOT_FOUND)
 
     assert frame[4:8] == pack(">i", -7)
     _, response = read_whole_response(frame, version)
@@ -542,7 +547,10 @@ def test_a_frame_that_lies_gives_values_or_an_error(codec: Codec, at: int, lie: 
             assert read_whole_request(unchanged(lying, request), codec.version)
         else:
             response = read_response(lying, 0, len(lying), codec.version)
-            entries = [Entry(one.topic, cut(lying, one, one.records, codec.version)) for one in response.partitions]
+            entries = [
+                Entry(one.topic, truncate_partition(lying, one, one.records, codec.version))
+                for one in response.partitions
+            ]
             assert read_whole_response(write_response(lying, 0, response, entries, codec.version), codec.version)
     except ProtocolError:
         return
@@ -572,18 +580,18 @@ def test_only_whole_batches_are_taken(magic: int, sizes: list[int], cut_at: int,
     data = bytes(begin) + b"".join(batches)
     end = min(begin + cut_at, len(data))
 
-    whole = whole_batches(data, begin, end)
+    whole = end_of_whole_batches(data, begin, end)
 
     assert whole == max(edge for edge in edges if edge <= end)
-    assert whole_batches(data[:end], begin, end) == whole
-    assert whole_batches(memoryview(data), begin, end) == whole
+    assert end_of_whole_batches(data[:end], begin, end) == whole
+    assert end_of_whole_batches(memoryview(data), begin, end) == whole
 
 
 def test_batches_of_all_magics_lie_behind_each_other() -> None:
     data = b"".join(batch_bytes(magic, 10) for magic in (2, 0, 1, 2))
 
-    assert whole_batches(data, 0, len(data)) == len(data)
-    assert whole_batches(data, 0, len(data) - 1) == len(data) - len(batch_bytes(2, 10))
+    assert end_of_whole_batches(data, 0, len(data)) == len(data)
+    assert end_of_whole_batches(data, 0, len(data) - 1) == len(data) - len(batch_bytes(2, 10))
 
 
 @pytest.mark.parametrize("length", [-(2**31), -13, -12, -1, 0, 1, 13, 100, 2**31 - 1])
@@ -591,16 +599,16 @@ def test_a_batch_of_an_impossible_length_is_not_whole(length: int) -> None:
     first = batch_bytes(2, 10)
     data = first + pack(">qi", 1, length) + bytes(60)
 
-    assert whole_batches(data, 0, len(data)) == len(first)
-    assert whole_batches(data, len(first), len(data)) == len(first)
+    assert end_of_whole_batches(data, 0, len(data)) == len(first)
+    assert end_of_whole_batches(data, len(first), len(data)) == len(first)
 
 
 def test_the_shortest_message_is_whole() -> None:
     """Source: ``LegacyRecord.RECORD_OVERHEAD_V0`` in Apache Kafka: 14 bytes, of which neither key nor value is any."""
     data = pack(">qi", 0, 14) + bytes(14)
 
-    assert whole_batches(data, 0, len(data)) == 26
-    assert whole_batches(data, 0, 25) == 0
+    assert end_of_whole_batches(data, 0, len(data)) == 26
+    assert end_of_whole_batches(data, 0, 25) == 0
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -608,17 +616,17 @@ def test_the_first_batch_says_how_long_it_is_although_it_is_cut_off(magic: int) 
     batch = batch_bytes(magic, 10)
 
     for end in range(len(batch) + 20):
-        size_bytes = first_batch_bytes(b"?" * 5 + batch + bytes(20), 5, 5 + end)
+        size_bytes = first_batch_size(b"?" * 5 + batch + bytes(20), 5, 5 + end)
         assert size_bytes == (len(batch) if end >= 12 else 0)
 
 
 @pytest.mark.parametrize(("length", "size_bytes"), [(-(2**31), 0), (-13, 0), (-12, 0), (2**31 - 1, 2**31 + 11)])
 def test_the_first_batch_may_say_anything(length: int, size_bytes: int) -> None:
-    assert first_batch_bytes(pack(">qi", 0, length), 0, 12) == size_bytes
+    assert first_batch_size(pack(">qi", 0, length), 0, 12) == size_bytes
 
 
 @given(data=st.binary(max_size=200), begin=st.integers(0, 200), end=st.integers(0, 200))
 def test_any_records_end_within_their_bounds(data: bytes, begin: int, end: int) -> None:
     begin, end = sorted((min(begin, len(data)), min(end, len(data))))
 
-    assert begin <= whole_batches(data, begin, end) <= end
+    assert begin <= end_of_whole_batches(data, begin, end) <= end

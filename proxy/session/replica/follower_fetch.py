@@ -135,7 +135,7 @@ class Follower:
         if fetch.session_epoch > 0:
             self._left_session = fetch.session_id
             return Answered(
-                replica_fetch.answer(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
+                replica_fetch.make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND)
             )
         # Of a partition that is named twice the last counts, in the place of the first, as to the leader.
         asked = Asked(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
@@ -147,7 +147,7 @@ class Follower:
                 self._held_since_ms = since_ms
                 return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
             self._held_since_ms = 0
-            return Answered(replica_fetch.answer(correlation_id, self._put_back(asked), api_version))
+            return Answered(replica_fetch.make_response(correlation_id, self._put_back(asked), api_version))
         self._held_since_ms = 0
         is_trimmed = bool(asked.charges)
         if is_trimmed:

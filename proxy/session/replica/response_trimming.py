@@ -72,13 +72,13 @@ class Trimming:
                 seen.least_bytes = min(max(2 * seen.asked_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
             return self.whole(one)
         end = self._end(one, charges) if is_lagging else one.records_end
-        entry = Entry(one.topic, replica_fetch.cut(self._data, one, end, self._asked.api_version))
+        entry = Entry(one.topic, replica_fetch.truncate_partition(self._data, one, end, self._asked.api_version))
         size_bytes = end - one.records
         if size_bytes:
             seen.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
         if is_lagging and size_bytes:
-            seen.least_bytes = replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
+            seen.least_bytes = replica_fetch.first_batch_size(self._data, one.records, one.records_end)
             seen.turn = self._turn
         return entry
 
@@ -115,8 +115,8 @@ class Trimming:
             return one.records_end  # a batch that is cut short tells the follower to ask for more
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
         # Whoever is let through at all gets a batch, as from the leader.
-        first_end = one.records + replica_fetch.first_batch_bytes(self._data, one.records, one.records_end)
-        whole = replica_fetch.whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
+        first_end = one.records + replica_fetch.first_batch_size(self._data, one.records, one.records_end)
+        whole = replica_fetch.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
         # Where not even the first is whole, as from no leader of Kafka's: blanked it would be asked for again at once.
         return whole if whole > one.records else one.records_end
 
@@ -151,7 +151,7 @@ def empty_entry(key: Key, seen: Seen, api_version: int) -> Entry:
     return Entry(
         topic,
         (
-            replica_fetch.empty(
+            replica_fetch.empty_partition(
                 partition,
                 high_watermark=seen.high_watermark,
                 last_stable_offset=seen.last_stable_offset,

@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from random import Random
 
-from kafka_quota_proxy.protocol.refusals import refuse
-from kafka_quota_proxy.protocol.walk import read_whole_head
+from kafka_quota_proxy.protocol.field_reader import read_whole_head
+from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Ticket
 from kafka_quota_proxy.proxy.session import requests
@@ -35,7 +35,7 @@ def refuse_at_times() -> None:
         return ask(self, ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
 
     def refuse_and_tell(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-        answer = refuse(frame, throttle_time_ms=throttle_time_ms)
+        answer = refusal_response(frame, throttle_time_ms=throttle_time_ms)
         if answer is not None:
             head = read_whole_head(frame)
             sys.stdout.write(f"refused {head.client_id.decode()} {head.api_key}\n")

@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metadata
-from kafka_quota_proxy.protocol.brokers import Told
+from kafka_quota_proxy.protocol.broker_list import AdvertisedAddresses
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
-TOLD: Final[Told] = {0: (b"proxy", 9193), 3: (b"2001:db8::1", 9196), 7: ("prüf.example".encode(), 65_535)}
+TOLD: Final[AdvertisedAddresses] = {
+    0: (b"proxy", 9193),
+    3: (b"2001:db8::1", 9196),
+    7: ("prüf.example".encode(), 65_535),
+}
 FIND: Final[dict[int, Callable[[bytes, int, int], object]]] = {
     METADATA: metadata.find_brokers,
     DESCRIBE_CLUSTER: describe_cluster.find_endpoints,
@@ -40,7 +44,7 @@ def decoded(frame: bytes, kind: Untyped) -> Untyped:
     return message
 
 
-def rewritten(frame: bytes, api_key: int, version: int, told: Told = TOLD) -> bytes:
+def rewritten(frame: bytes, api_key: int, version: int, told: AdvertisedAddresses = TOLD) -> bytes:
     """Rewrite a whole frame, with bytes of others before and behind."""
     data, start = b"before" + frame + b"behind", 6
     if api_key == METADATA:

@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol.errors import (
     TooManyElements,
     UnknownVersion,
 )
-from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed
 from kafka_quota_proxy.proxy.client_quotas.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,

@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.refusals import is_refusable
+from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, may_wait, request_kind
 
 

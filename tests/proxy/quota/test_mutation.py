@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.mutations import BROKER_DEFAULT, FIRST_STRICT, Mutation, MutationRequest, Result, Topic
+from kafka_quota_proxy.protocol.topic_mutations import (
+    BROKER_DEFAULT,
+    FIRST_REFUSABLE_VERSION,
+    MutationRequest,
+    Topic,
+    TopicMutation,
+    TopicResult,
+)
 from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import (
@@ -50,7 +57,7 @@ def bucket_of(limit: float | None = 10.0, *, samples: int = 10, max_throttle_tim
 def request_of(
     topics: Sequence[tuple[Topic, int]], *, api_key: ApiKey = CREATE, version: int | None = None
 ) -> MutationRequest:
-    mutations = tuple(Mutation(topic, partitions, 0, 0) for topic, partitions in topics)
+    mutations = tuple(TopicMutation(topic, partitions, 0, 0) for topic, partitions in topics)
     return MutationRequest(api_key, STRICT[api_key] if version is None else version, 7, mutations, False, 0, 0)
 
 
@@ -103,7 +110,7 @@ def test_v38_a_quota_is_strict_and_takes_any_number_while_there_are_tokens() -> 
     assert rec(bucket, 110, now_ms) == 11_000
 
 
-@pytest.mark.parametrize(("api_key", "first"), FIRST_STRICT.items())
+@pytest.mark.parametrize(("api_key", "first"), FIRST_REFUSABLE_VERSION.items())
 def test_v38_versions_that_know_the_error_are_strict_and_older_ones_permissive(api_key: int, first: int) -> None:
     """V38, testNewStrictQuotaForStrictController and its neighbours: the versions are those of KIP-599."""
     assert first == STRICT[ApiKey(api_key)]
@@ -296,8 +303,8 @@ def test_a_client_is_told_what_is_left_of_its_wait(after_ms: int, left_ms: int) 
 # -- what the answer says
 
 
-def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: UUID | None = None) -> Result:
-    return Result(name, topic_id, error_code, partitions, 0, 0)
+def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: UUID | None = None) -> TopicResult:
+    return TopicResult(name, topic_id, error_code, partitions, 0, 0)
 
 
 def tokens(bucket: Bucket) -> int:

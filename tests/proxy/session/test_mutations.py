@@ -11,7 +11,7 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
-from kafka_quota_proxy.protocol.mutations import THROTTLING_QUOTA_EXCEEDED, read_response
+from kafka_quota_proxy.protocol.topic_mutations import THROTTLING_QUOTA_EXCEEDED, read_response
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.controller import Controller, create, delete, grow
 from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header

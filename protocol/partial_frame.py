@@ -13,7 +13,7 @@ _TINY_BYTES: Final = 1_024
 _SIZE_BYTES: Final = 4
 
 
-def lacking(front: bytes, *, most_bytes: int | None = None) -> int:
+def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
     """Return for how many bytes more to wait, one at least.
 
     Args:
@@ -29,18 +29,18 @@ def lacking(front: bytes, *, most_bytes: int | None = None) -> int:
     return max(1, left if most_bytes is None else min(left, come, most_bytes + 1 - come))
 
 
-class Pieces:
+class PartialFrame:
     """What has come of a frame, until there is enough.
 
     Attributes:
-        lacks_bytes: How much is still to come; below 1: nothing.
+        missing_bytes: How much is still to come; below 1: nothing.
     """
 
-    __slots__ = ("_pieces", "lacks_bytes")
+    __slots__ = ("_pieces", "missing_bytes")
 
-    def __init__(self, front: bytes, lacks_bytes: int) -> None:
+    def __init__(self, front: bytes, missing_bytes: int) -> None:
         self._pieces: list[bytes | bytearray] = [front]
-        self.lacks_bytes = lacks_bytes
+        self.missing_bytes = missing_bytes
 
     def __len__(self) -> int:
         """Return how many bytes have come."""
@@ -55,8 +55,8 @@ class Pieces:
             last += data
         else:
             self._pieces.append(bytearray(data))  # an object for each two bytes would take many times as much
-        self.lacks_bytes -= len(data)
-        return b"" if self.lacks_bytes > 0 else self.join()
+        self.missing_bytes -= len(data)
+        return b"" if self.missing_bytes > 0 else self.join()
 
     def join(self) -> bytes:
         """Return all that has come."""

@@ -5,24 +5,24 @@ from struct import pack
 
 import pytest
 
-from kafka_quota_proxy.protocol.pieces import SMALL_BYTES, Pieces, lacking
+from kafka_quota_proxy.protocol.partial_frame import SMALL_BYTES, PartialFrame, bytes_to_wait_for
 
 FRAME = pack(">i", 99_996) + bytes(99_996)
 
 
 def test_pieces_are_one_when_nothing_lacks() -> None:
     large = bytes(5_000)
-    pieces = Pieces(b"ab", 5_003)
+    pieces = PartialFrame(b"ab", 5_003)
 
     assert pieces.add(b"c") == b""
     assert pieces.add(b"d") == b""
     assert pieces.add(large) == b""
-    assert (pieces.lacks_bytes, len(pieces)) == (1, 5_004)
+    assert (pieces.missing_bytes, len(pieces)) == (1, 5_004)
     assert pieces.add(b"e and the next") == b"abcd" + large + b"e and the next"
 
 
 def test_they_take_as_much_memory_as_they_say_however_small_they_are() -> None:
-    pieces = Pieces(b"", 65_536)
+    pieces = PartialFrame(b"", 65_536)
     tracemalloc.start()
 
     for _ in range(32_000):
@@ -35,16 +35,17 @@ def test_they_take_as_much_memory_as_they_say_however_small_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("come_bytes", "lacks_bytes"), [(0, 1), (3, 1), (SMALL_BYTES - 1, 1), (SMALL_BYTES, SMALL_BYTES), (30_000, 30_000),
-                                    (50_000, 50_000), (50_001, 49_999), (99_999, 1), (100_000, 1)],
+    ("come_bytes", "missing_bytes"),
+    [(0, 1), (3, 1), (SMALL_BYTES - 1, 1), (SMALL_BYTES, SMALL_BYTES), (30_000, 30_000),
+     (50_000, 50_000), (50_001, 49_999), (99_999, 1), (100_000, 1)],
 )  # fmt: skip
-def test_a_look_waits_for_as_much_again_or_for_the_end(come_bytes: int, lacks_bytes: int) -> None:
-    assert lacking(FRAME[:come_bytes], most_bytes=200_000) == lacks_bytes
+def test_a_look_waits_for_as_much_again_or_for_the_end(come_bytes: int, missing_bytes: int) -> None:
+    assert bytes_to_wait_for(FRAME[:come_bytes], most_bytes=200_000) == missing_bytes
 
 
 def test_a_look_comes_as_soon_as_there_is_too_much() -> None:
-    assert lacking(FRAME[:30_000], most_bytes=40_000) == 10_001
+    assert bytes_to_wait_for(FRAME[:30_000], most_bytes=40_000) == 10_001
 
 
 def test_what_is_of_use_as_a_whole_only_is_looked_at_once() -> None:
-    assert lacking(FRAME[:SMALL_BYTES]) == len(FRAME) - SMALL_BYTES
+    assert bytes_to_wait_for(FRAME[:SMALL_BYTES]) == len(FRAME) - SMALL_BYTES

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TooManyElements, TrailingBytes, Truncated
-from kafka_quota_proxy.protocol.primitives import write_string, write_uvarint
-from kafka_quota_proxy.protocol.walk import (
+from kafka_quota_proxy.protocol.field_reader import (
     MAX_ELEMENTS,
-    Walk,
+    FieldReader,
     framed,
     read_whole_head,
     response_header,
-    walk_response,
+    response_reader,
     written_count,
     written_nullable,
 )
+from kafka_quota_proxy.protocol.primitives import write_string, write_uvarint
 
 BOTH = pytest.mark.parametrize("is_flexible", [False, True])
 METADATA, API_VERSIONS = 3, 18
@@ -28,25 +28,25 @@ METADATA, API_VERSIONS = 3, 18
 def test_a_string_that_was_written_is_read(is_flexible: bool, value: bytes | None, before: bytes) -> None:
     data = before + written_nullable(value, is_flexible=is_flexible)
 
-    walk = Walk(data, len(before), is_flexible=is_flexible)
+    walk = FieldReader(data, len(before), is_flexible=is_flexible)
 
     assert walk.nullable_string() == value
     assert walk.at == len(data)
     if value is None:
         with pytest.raises(MalformedLength):
-            Walk(data, len(before), is_flexible=is_flexible).string()
+            FieldReader(data, len(before), is_flexible=is_flexible).string()
     else:
-        assert Walk(data, len(before), is_flexible=is_flexible).string() == value
+        assert FieldReader(data, len(before), is_flexible=is_flexible).string() == value
 
 
 @pytest.mark.parametrize(("data", "is_flexible"), [(pack(">h", -2), False), (write_uvarint(0x8001), True)])
 def test_a_string_of_an_impossible_length_is_refused(data: bytes, is_flexible: bool) -> None:
     with pytest.raises(MalformedLength):
-        Walk(data + bytes(0x8000), 0, is_flexible=is_flexible).nullable_string()
+        FieldReader(data + bytes(0x8000), 0, is_flexible=is_flexible).nullable_string()
 
 
 def test_fixed_fields_are_read_in_order() -> None:
-    walk = Walk(b"\x01" + pack(">hi", -2, -3) + b"abcd", 0, is_flexible=False)
+    walk = FieldReader(b"\x01" + pack(">hi", -2, -3) + b"abcd", 0, is_flexible=False)
 
     assert (walk.boolean(), walk.int16(), walk.int32(), walk.take(3)) == (True, -2, -3, b"abc")
     with pytest.raises(Truncated):
@@ -56,7 +56,7 @@ def test_fixed_fields_are_read_in_order() -> None:
 @BOTH
 @pytest.mark.parametrize(("count", "is_null"), [(-1, True), (0, False), (3, False)])
 def test_an_array_that_is_null_is_told_from_an_empty_one(is_flexible: bool, count: int, is_null: bool) -> None:
-    walk = Walk(written_count(count, is_flexible=is_flexible) + bytes(3), 0, is_flexible=is_flexible)
+    walk = FieldReader(written_count(count, is_flexible=is_flexible) + bytes(3), 0, is_flexible=is_flexible)
 
     assert walk.is_null_array() is is_null
     assert (walk.count(), walk.is_flexible) == (max(count, 0), is_flexible)
@@ -66,7 +66,7 @@ def test_an_array_that_is_null_is_told_from_an_empty_one(is_flexible: bool, coun
 def test_bytes_and_arrays_of_numbers_are_stepped_over(is_flexible: bool) -> None:
     length = write_uvarint(6) if is_flexible else pack(">i", 5)
     array = written_count(2, is_flexible=is_flexible) + bytes(8)
-    walk = Walk(length + b"hello" + array, 0, is_flexible=is_flexible)
+    walk = FieldReader(length + b"hello" + array, 0, is_flexible=is_flexible)
 
     walk.skip_bytes()
     walk.skip_fixed(4)
@@ -77,7 +77,7 @@ def test_bytes_and_arrays_of_numbers_are_stepped_over(is_flexible: bool) -> None
 @BOTH
 def test_all_arrays_together_have_no_more_elements_than_anyone_needs(is_flexible: bool) -> None:
     half = written_count(MAX_ELEMENTS // 2, is_flexible=is_flexible)
-    walk = Walk(
+    walk = FieldReader(
         half + half + written_count(1, is_flexible=is_flexible) + bytes(MAX_ELEMENTS), 0, is_flexible=is_flexible
     )
 
@@ -91,12 +91,12 @@ def test_tags_count_as_elements() -> None:
     tags = write_uvarint(count) + b"\x05\x00" * count
 
     with pytest.raises(TooManyElements):
-        Walk(tags, 0, is_flexible=True).tags()
+        FieldReader(tags, 0, is_flexible=True).tags()
 
 
 def test_tags_are_stepped_over_where_the_encoding_has_them() -> None:
     data = b"\x01\x05\x02hi" + b"\x00"
-    flexible, old = Walk(data, 0, is_flexible=True), Walk(data, 0, is_flexible=False)
+    flexible, old = FieldReader(data, 0, is_flexible=True), FieldReader(data, 0, is_flexible=False)
 
     flexible.tags()
     old.tags()
@@ -114,7 +114,7 @@ def test_a_response_has_the_header_of_its_version(api_key: int, version: int, ta
     frame = framed([response_header(-7, api_key, version), b"body"])
 
     assert frame == pack(">ii", 8 + len(tags), -7) + tags + b"body"
-    walk = walk_response(frame, api_key, version)
+    walk = response_reader(frame, api_key, version)
     assert walk.take(4) == b"body"
     assert walk.is_flexible == (version in (9, 3))
 
@@ -124,7 +124,7 @@ def test_a_response_has_the_header_of_its_version(api_key: int, version: int, ta
 )
 def test_a_response_that_is_not_one_whole_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(ProtocolError):
-        walk_response(frame, METADATA, 9)
+        response_reader(frame, METADATA, 9)
 
 
 def test_a_request_is_there_as_a_whole_and_alone() -> None:

@@ -32,18 +32,18 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
-from kafka_quota_proxy.protocol.walk import (
+from kafka_quota_proxy.protocol.field_reader import (
     NO_TAGS,
     NULL_UUID,
-    Walk,
+    FieldReader,
     framed,
     read_whole_head,
     response_header,
-    walk_response,
+    response_reader,
     written_count,
     written_nullable,
 )
+from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
 
 # A topic's name in UTF-8, or its id.
 Topic = bytes | UUID
@@ -56,7 +56,7 @@ THROTTLING_QUOTA_EXCEEDED: Final = 89
 THROTTLING_QUOTA_EXCEEDED_MESSAGE: Final = b"The throttling quota has been exceeded."
 
 # The first versions whose clients know that error, and are refused with it (KIP-599).
-FIRST_STRICT: Final[dict[int, int]] = {
+FIRST_REFUSABLE_VERSION: Final[dict[int, int]] = {
     ApiKey.CREATE_TOPICS: 6,
     ApiKey.CREATE_PARTITIONS: 3,
     ApiKey.DELETE_TOPICS: 5,
@@ -82,7 +82,7 @@ _NO_DETAILS: Final = Struct(">ih").pack(-1, -1)
 _MAX_INT32: Final = 2**31 - 1
 
 
-class Mutation(NamedTuple):
+class TopicMutation(NamedTuple):
     """What is asked of one topic.
 
     Attributes:
@@ -115,13 +115,13 @@ class MutationRequest(NamedTuple):
     api_key: int
     api_version: int
     correlation_id: int
-    topics: tuple[Mutation, ...]
+    topics: tuple[TopicMutation, ...]
     validate_only: bool
     topics_at: int
     topics_end: int
 
 
-class Result(NamedTuple):
+class TopicResult(NamedTuple):
     """What became of one topic.
 
     Attributes:
@@ -153,7 +153,7 @@ class MutationResponse(NamedTuple):
     """
 
     throttle_time_ms: int
-    results: tuple[Result, ...]
+    results: tuple[TopicResult, ...]
     throttle_at: int
     results_at: int
     results_end: int
@@ -161,7 +161,7 @@ class MutationResponse(NamedTuple):
 
 def is_mutation(api_key: int, api_version: int) -> bool:
     """Whether it is a request of one of the three, of a version known here."""
-    return api_key in FIRST_STRICT and api_version <= HIGHEST_VERSION[api_key]
+    return api_key in FIRST_REFUSABLE_VERSION and api_version <= HIGHEST_VERSION[api_key]
 
 
 def read_request(frame: bytes) -> MutationRequest:
@@ -172,13 +172,13 @@ def read_request(frame: bytes) -> MutationRequest:
     """
     head = read_whole_head(frame)
     api_key, api_version = head.api_key, head.api_version
-    walk = Walk(frame, head.body, is_flexible=is_flexible(api_key, api_version))
+    walk = FieldReader(frame, head.body, is_flexible=is_flexible(api_key, api_version))
     read_topic = _READ_TOPIC[api_key]
     topics = []
     for _ in range(walk.count()):
         begin = walk.at
         topic, partitions = read_topic(walk, api_version)
-        topics.append(Mutation(topic, partitions, begin, walk.at))
+        topics.append(TopicMutation(topic, partitions, begin, walk.at))
     topics_end = walk.at
     walk.skip(4)  # timeout_ms
     has_validate_only = api_key == ApiKey.CREATE_PARTITIONS or (
@@ -191,7 +191,7 @@ def read_request(frame: bytes) -> MutationRequest:
     )
 
 
-def write_request(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
+def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
     """Write a request anew, without what it asks of some topics.
 
     Args:
@@ -222,7 +222,7 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
     Raises:
         ProtocolError: The frame is not such a response, or has too many elements.
     """
-    walk = walk_response(frame, api_key, api_version)
+    walk = response_reader(frame, api_key, api_version)
     throttle_at = walk.at
     throttle_time_ms = walk.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
     results_at = walk.at
@@ -232,11 +232,11 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
     return MutationResponse(throttle_time_ms, tuple(results), throttle_at, results_at, results_end)
 
 
-def write_response(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
+def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
     """Write a response anew, with the topics that were left out of its request.
 
     Args:
-        frame: The broker's whole response to what ``write_request`` wrote.
+        frame: The broker's whole response to what ``without_topics`` wrote.
         request: As it came from the client.
         refused: What was left out of it: these have ``THROTTLING_QUOTA_EXCEEDED``.
         throttle_time_ms: The least to tell the client; the broker's own outlasts it where it is larger.
@@ -262,11 +262,11 @@ def write_response(frame: bytes, request: MutationRequest, refused: Set[Topic], 
     )
 
 
-def answer(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
+def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
     """Return a response that no broker sent: every topic has ``THROTTLING_QUOTA_EXCEEDED``.
 
     Args:
-        request: The client's; its clients know the error from ``FIRST_STRICT`` on.
+        request: The client's; its clients know the error from ``FIRST_REFUSABLE_VERSION`` on.
         throttle_time_ms: What to tell the client, if the version has the field.
     """
     api_key, api_version = request.api_key, request.api_version
@@ -286,7 +286,7 @@ def answer(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
 # -- requests
 
 
-def _read_created(walk: Walk, api_version: int) -> tuple[Topic, int]:
+def _read_created(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
     name = walk.string()
     num_partitions = walk.int32()
     walk.skip(2)
@@ -303,7 +303,7 @@ def _read_created(walk: Walk, api_version: int) -> tuple[Topic, int]:
     return name, assigned or num_partitions
 
 
-def _read_grown(walk: Walk, api_version: int) -> tuple[Topic, int]:
+def _read_grown(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
     name = walk.string()
     count = walk.int32()
     for _ in range(walk.count()):
@@ -313,7 +313,7 @@ def _read_grown(walk: Walk, api_version: int) -> tuple[Topic, int]:
     return name, count
 
 
-def _read_deleted(walk: Walk, api_version: int) -> tuple[Topic, int]:
+def _read_deleted(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
     if api_version < _DELETE_FIRST_ID:
         return walk.string(), 0
     name = walk.nullable_string()
@@ -322,7 +322,7 @@ def _read_deleted(walk: Walk, api_version: int) -> tuple[Topic, int]:
     return topic_id if name is None else name, 0
 
 
-_READ_TOPIC: Final[dict[int, Callable[[Walk, int], tuple[Topic, int]]]] = {
+_READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] = {
     ApiKey.CREATE_TOPICS: _read_created,
     ApiKey.CREATE_PARTITIONS: _read_grown,
     ApiKey.DELETE_TOPICS: _read_deleted,
@@ -332,7 +332,7 @@ _READ_TOPIC: Final[dict[int, Callable[[Walk, int], tuple[Topic, int]]]] = {
 # -- responses
 
 
-def _read_result(walk: Walk, api_key: int, api_version: int) -> Result:
+def _read_result(walk: FieldReader, api_key: int, api_version: int) -> TopicResult:
     begin = walk.at
     # Null in no version but DeleteTopics v6, and then it is written as everywhere else.
     name = walk.nullable_string()
@@ -349,10 +349,10 @@ def _read_result(walk: Walk, api_key: int, api_version: int) -> Result:
         walk.skip(2)
         _skip_configs(walk)
     walk.tags()
-    return Result(name, topic_id, error_code, partitions, begin, walk.at)
+    return TopicResult(name, topic_id, error_code, partitions, begin, walk.at)
 
 
-def _skip_configs(walk: Walk) -> None:
+def _skip_configs(walk: FieldReader) -> None:
     """Step over the configs of a topic (flexible): some 30 of each, where all else of it is one of each."""
     data, count = walk.data, walk.count()
     at = walk.at

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.protocol.brokers import MAX_FRONT_BYTES
+from kafka_quota_proxy.protocol.broker_list import MAX_FRONT_BYTES
 from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
 from tests.protocol.support import kio_messages
 from tests.protocol.support.broker_lists import (

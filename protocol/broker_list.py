@@ -26,7 +26,7 @@ from kafka_quota_proxy.protocol.primitives import (
 )
 
 # What clients are told instead: host (UTF-8) and port, by node id.
-Told = Mapping[int, tuple[bytes, int]]
+AdvertisedAddresses = Mapping[int, tuple[bytes, int]]
 
 # The front of a response is kept until its brokers have come. 1 MiB has room for some 10,000.
 MAX_FRONT_BYTES: Final = 1024 * 1024
@@ -103,7 +103,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
     return value.decode("utf-8", "backslashreplace") if 0 < len(value) <= MAX_CLUSTER_ID_BYTES else None
 
 
-def written(data: Buffer, brokers: BrokerList, told: Told) -> bytes:
+def written(data: Buffer, brokers: BrokerList, told: AdvertisedAddresses) -> bytes:
     """Return the array anew, with the hosts and ports of ``told`` and without the brokers that it does not have."""
     known = [broker for broker in brokers.brokers if broker.node_id in told]
     parts = [write_uvarint(len(known) + 1) if brokers.is_compact else _INT32.pack(len(known))]

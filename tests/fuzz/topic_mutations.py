@@ -21,21 +21,21 @@ from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.metadata_query import FIRST_VERSION, LATEST_VERSION, read_partition_counts
-from kafka_quota_proxy.protocol.mutations import (
+from kafka_quota_proxy.protocol.refusal_responses import refusal_response
+from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
+from kafka_quota_proxy.protocol.topic_mutations import (
     BROKER_DEFAULT,
-    FIRST_STRICT,
+    FIRST_REFUSABLE_VERSION,
     THROTTLING_QUOTA_EXCEEDED,
     MutationRequest,
     Topic,
-    answer,
     is_mutation,
     read_request,
     read_response,
-    write_request,
-    write_response,
+    refuse_all_topics,
+    with_refused_topics,
+    without_topics,
 )
-from kafka_quota_proxy.protocol.refusals import refuse
-from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
 from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
@@ -46,7 +46,7 @@ from tests.protocol.support.codecs import KafkaPython
 MAX_FRAMES: Final = 64
 _START_MS: Final = 1_767_225_600_000
 _THROTTLE_TIME_MS: Final = 0x5EAF00D
-_KEYS: Final = tuple(sorted(FIRST_STRICT))
+_KEYS: Final = tuple(sorted(FIRST_REFUSABLE_VERSION))
 _TOPICS: Final[tuple[Topic, ...]] = (b"a", b"moving", "ü".encode(), b"", UUID(int=7), UUID(int=2**127))
 _COUNTS: Final = (1, 3, 0, BROKER_DEFAULT, -(2**31), 2**31 - 1, 10, 1_000)
 _LIMITS: Final = (None, 10.0, 0.01, 1e9)
@@ -139,7 +139,7 @@ def _answer(source: Source, frame: bytes, request: MutationRequest, refused: Set
     """Leave topics out of a request, and answer for all of them."""
     some = {mutation.topic for mutation in request.topics if source.byte() & 1}
     for left_out in (refused, some):
-        written = write_request(frame, request, left_out)
+        written = without_topics(frame, request, left_out)
         assert int.from_bytes(written[:4]) == len(written) - 4
         again = read_request(written)
         assert [mutation[:2] for mutation in again.topics] == [
@@ -147,7 +147,7 @@ def _answer(source: Source, frame: bytes, request: MutationRequest, refused: Set
         ]
         assert again[:3] == request[:3]
         assert again.validate_only == request.validate_only
-    told = answer(request, throttle_time_ms=_THROTTLE_TIME_MS)
+    told = refuse_all_topics(request, throttle_time_ms=_THROTTLE_TIME_MS)
     assert told[4:8] == pack(">i", request.correlation_id)
     results = read_response(told, request.api_key, request.api_version).results
     assert [result.error_code for result in results] == [THROTTLING_QUOTA_EXCEEDED] * len(results)
@@ -164,7 +164,7 @@ def _of(request: MutationRequest, name: bytes | None, topic_id: UUID | None) -> 
 
 
 def _put_in(response: bytes, request: MutationRequest, refused: Set[Topic]) -> None:
-    written = write_response(response, request, refused, throttle_time_ms=_THROTTLE_TIME_MS)
+    written = with_refused_topics(response, request, refused, throttle_time_ms=_THROTTLE_TIME_MS)
     before = read_response(response, request.api_key, request.api_version)
     after = read_response(written, request.api_key, request.api_version)
     assert len(after.results) == len(before.results) + len(refused)
@@ -235,7 +235,7 @@ def _refuse(source: Source, bucket: Bucket, now_ms: int) -> None:
     if choice & 0x10:
         frame = damaged(frame, source)
     try:
-        told = refuse(frame, throttle_time_ms=_THROTTLE_TIME_MS)
+        told = refusal_response(frame, throttle_time_ms=_THROTTLE_TIME_MS)
     except ProtocolError:
         return
     if told is None:

@@ -38,20 +38,20 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from kafka_quota_proxy.protocol import fetch, mutations
+from kafka_quota_proxy.protocol import fetch, topic_mutations
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.errors import TooManyElements
-from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.protocol.primitives import write_string
-from kafka_quota_proxy.protocol.walk import (
+from kafka_quota_proxy.protocol.field_reader import (
     NO_TAGS,
-    Walk,
+    FieldReader,
     framed,
     read_whole_head,
     response_header,
     written_count,
     written_nullable,
 )
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.protocol.primitives import write_string
 
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 NOT_ENOUGH_REPLICAS: Final = 19
@@ -86,7 +86,7 @@ _MAX_INT32: Final = 2**31 - 1
 Refuse = Callable[[bytes, RequestHead, int], bytes | None]
 
 
-def refuse(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
+def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     """Return the answer to a request that is not passed on.
 
     Args:
@@ -113,7 +113,7 @@ def refuse(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
 
 def _produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version, flexible = head.api_version, is_flexible(head.api_key, head.api_version)
-    walk = Walk(frame, head.body, is_flexible=flexible)
+    walk = FieldReader(frame, head.body, is_flexible=flexible)
     if version >= _PRODUCE_FIRST_TRANSACTIONAL:
         walk.nullable_string()
     acks = walk.int16()
@@ -168,7 +168,7 @@ def _fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | No
 def _join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     """Answer as a coordinator that is loading: with the member's own id, so that it stays who it is."""
     version, flexible = head.api_version, is_flexible(head.api_key, head.api_version)
-    walk = Walk(frame, head.body, is_flexible=flexible)
+    walk = FieldReader(frame, head.body, is_flexible=flexible)
     walk.string()
     walk.skip(8 if version >= _JOIN_FIRST_REBALANCE_TIMEOUT else 4)
     member_id = walk.string()
@@ -187,7 +187,7 @@ def _join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes
 
 def _offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     version, flexible = head.api_version, is_flexible(head.api_key, head.api_version)
-    walk = Walk(frame, head.body, is_flexible=flexible)
+    walk = FieldReader(frame, head.body, is_flexible=flexible)
     _skip_member(walk, version)
     # committed_offset, committed_leader_epoch, commit_timestamp.
     offset_bytes = 8 + (4 if version >= _COMMIT_FIRST_LEADER_EPOCH else 0) + (8 if version == _COMMIT_TIMESTAMP else 0)
@@ -211,7 +211,7 @@ def _offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> by
     return framed([*parts, _tags(flexible)])
 
 
-def _skip_member(walk: Walk, version: int) -> None:
+def _skip_member(walk: FieldReader, version: int) -> None:
     """Step over what stands in front of the topics of an OffsetCommit."""
     walk.string()
     if version >= _COMMIT_FIRST_MEMBER:
@@ -224,10 +224,10 @@ def _skip_member(walk: Walk, version: int) -> None:
 
 
 def _mutation(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    return mutations.answer(mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
+    return topic_mutations.refuse_all_topics(topic_mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
 
 
-def _same_topic(walk: Walk, *, has_id: bool) -> bytes:
+def _same_topic(walk: FieldReader, *, has_id: bool) -> bytes:
     """Read a topic's name or id; return it as it is written, in requests and responses alike."""
     return walk.take(16) if has_id else write_string(walk.string(), is_compact=walk.is_flexible)
 
@@ -252,7 +252,7 @@ _REFUSALS: Final[dict[int, Refuse]] = {
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Whether ``refuse`` has an answer to a request, as far as its front tells.
+    """Whether ``refusal_response`` has an answer to a request, as far as its front tells.
 
     Args:
         api_key: Of the request.
@@ -261,4 +261,8 @@ def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
     """
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
-    return acks != 0 if api_key == ApiKey.PRODUCE else api_version >= mutations.FIRST_STRICT.get(api_key, 0)
+    return (
+        acks != 0
+        if api_key == ApiKey.PRODUCE
+        else api_version >= topic_mutations.FIRST_REFUSABLE_VERSION.get(api_key, 0)
+    )

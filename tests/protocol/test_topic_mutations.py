@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.errors import ProtocolError, TooManyElements, TrailingBytes, Truncated
-from kafka_quota_proxy.protocol.mutations import (
-    FIRST_STRICT,
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.topic_mutations import (
+    FIRST_REFUSABLE_VERSION,
     THROTTLING_QUOTA_EXCEEDED,
     THROTTLING_QUOTA_EXCEEDED_MESSAGE,
     Topic,
-    answer,
     is_mutation,
     read_request,
     read_response,
-    write_request,
-    write_response,
+    refuse_all_topics,
+    with_refused_topics,
+    without_topics,
 )
-from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed, written_count
 from tests.protocol.support.codecs import Codec, KafkaPython, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
 
@@ -86,8 +86,8 @@ def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Cod
     left_out = {mutation.topic for mutation in request.topics if random.random() < 0.5}
     kept = [element for element in elements if topic_of(codec, element) not in left_out]
     meant = codec.changed(message, **{array_name(codec): kept})
-    assert write_request(frame, request, left_out) == codec.frame(meant, correlation_id=-3, client_id=client_id)
-    assert write_request(frame, request, set()) is frame
+    assert without_topics(frame, request, left_out) == codec.frame(meant, correlation_id=-3, client_id=client_id)
+    assert without_topics(frame, request, set()) is frame
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -96,7 +96,7 @@ def test_a_topic_that_comes_twice_is_left_out_twice(version: int) -> None:
     message = codec.made(topic_names=["a", "b", "a"], timeout_ms=3)
     frame = codec.frame(message)
 
-    written = write_request(frame, read_request(frame), {b"a"})
+    written = without_topics(frame, read_request(frame), {b"a"})
 
     assert written == codec.frame(codec.made(topic_names=["b"], timeout_ms=3))
 
@@ -107,7 +107,7 @@ def test_tags_that_nobody_knows_pass_with_their_entry() -> None:
     both = with_tag(codec.frame(codec.made(topics=[topic_a, topic_b], timeout_ms=3)))
     only_b = with_tag(codec.frame(codec.made(topics=[topic_b], timeout_ms=3)))
 
-    assert write_request(both, read_request(both), {b"a"}) == only_b
+    assert without_topics(both, read_request(both), {b"a"}) == only_b
 
 
 def with_tag(frame: bytes) -> bytes:
@@ -208,7 +208,7 @@ def test_topics_that_were_left_out_come_back_in_the_order_of_the_request(
     # Some of those that passed come twice in the request, and once in the response, as with Kafka.
     request = read_request(request_of(codec, [*topics, *random.sample(topics, len(topics) // 3)]))
 
-    written = write_response(codec.frame(response), request, refused, throttle_time_ms=throttle_time_ms)
+    written = with_refused_topics(codec.frame(response), request, refused, throttle_time_ms=throttle_time_ms)
 
     merged = [refused_element(codec, topic) if topic in refused else answered[topic] for topic in topics]
     meant = codec.changed(
@@ -227,7 +227,7 @@ def test_a_topic_that_was_named_in_two_ways_has_each_of_its_results_once() -> No
     frame = codec.frame(codec.made(responses=results, throttle_time_ms=3))
     request = read_request(request_of(codec, [topic_id, b"a"]))
 
-    assert write_response(frame, request, set(), throttle_time_ms=0) == frame
+    assert with_refused_topics(frame, request, set(), throttle_time_ms=0) == frame
 
 
 def named(codec: Codec, random: Random, topic: Topic) -> Untyped:
@@ -245,7 +245,7 @@ def test_a_whole_answer_of_our_own_refuses_each_topic_once(codec: Codec) -> None
     if (codec.api_key, codec.version) == (DELETE, 6):
         topics.insert(1, UUID(int=3))
 
-    written = answer(read_request(request_of(codec, topics)), throttle_time_ms=1_500)
+    written = refuse_all_topics(read_request(request_of(codec, topics)), throttle_time_ms=1_500)
 
     elements = [refused_element(codec, topic) for topic in dict.fromkeys(topics)]
     if isinstance(codec, KafkaPython):
@@ -260,7 +260,7 @@ def test_a_whole_answer_of_our_own_refuses_each_topic_once(codec: Codec) -> None
 @pytest.mark.parametrize(
     ("broker_ms", "own_ms", "told_ms"), [(0, 1_500, 1_500), (1_500, 0, 1_500), (3_000, 1_000, 3_000)]
 )
-@pytest.mark.parametrize(("api_key", "first_strict"), FIRST_STRICT.items())
+@pytest.mark.parametrize(("api_key", "first_strict"), FIRST_REFUSABLE_VERSION.items())
 def test_v36_the_larger_of_two_throttles_is_told(
     api_key: int, first_strict: int, broker_ms: int, own_ms: int, told_ms: int
 ) -> None:
@@ -269,7 +269,7 @@ def test_v36_the_larger_of_two_throttles_is_told(
     request = read_request(request_of(codec, [b"a"]))
     frame = codec.frame(codec.made(**{RESULTS[api_key]: [], "throttle_time_ms": broker_ms}))
 
-    written = write_response(frame, request, set(), throttle_time_ms=own_ms)
+    written = with_refused_topics(frame, request, set(), throttle_time_ms=own_ms)
 
     assert read_response(written, api_key, first_strict).throttle_time_ms == told_ms
 
@@ -280,7 +280,7 @@ def test_v36_the_larger_of_two_throttles_is_told(
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
 def test_a_frame_that_ends_early_or_late_is_refused(api_key: int, version: int) -> None:
     asked = request_of(KafkaPython("response", api_key, version), [b"a", b"b"])
-    told = answer(read_request(asked), throttle_time_ms=3)
+    told = refuse_all_topics(read_request(asked), throttle_time_ms=3)
 
     for size in range(4, len(asked)):
         with pytest.raises(ProtocolError):
@@ -306,7 +306,7 @@ def test_a_frame_that_ends_early_or_late_is_refused(api_key: int, version: int) 
 def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, at: int, insert: bytes) -> None:
     response = KafkaPython("response", api_key, version)
     asked = request_of(response, [b"a", b"b"])
-    told = answer(read_request(asked), throttle_time_ms=3)
+    told = refuse_all_topics(read_request(asked), throttle_time_ms=3)
     header = asked[4:17]
     damaged = asked[: 17 + at] + insert + asked[17 + at + 1 :]
     for body in (header + data, damaged[4:]):
@@ -316,13 +316,13 @@ def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, 
         except ProtocolError:
             continue
         if is_mutation(request.api_key, request.api_version):
-            assert len(write_request(frame, request, {b"a"})) <= len(frame) + 4
-            answer(request, throttle_time_ms=3)
+            assert len(without_topics(frame, request, {b"a"})) <= len(frame) + 4
+            refuse_all_topics(request, throttle_time_ms=3)
     for body in (told[4:8] + data, told[4 : 8 + at] + insert + told[8 + at + 1 :]):
         frame = pack(">i", len(body)) + body
         try:
             read_response(frame, api_key, version)
-            write_response(frame, read_request(asked), {b"a"}, throttle_time_ms=3)
+            with_refused_topics(frame, read_request(asked), {b"a"}, throttle_time_ms=3)
         except ProtocolError:
             continue
 

@@ -41,7 +41,7 @@ _INT32: Final = Struct(">i")
 _CORRELATION_ID_AT: Final = 4
 
 
-class Walk:
+class FieldReader:
     """Steps through ``data``; ``at`` is where it has come to.
 
     Raises (all methods): Truncated at the end of the data, MalformedVarint, MalformedLength; TooManyElements where the
@@ -161,7 +161,9 @@ def read_whole_head(frame: bytes) -> RequestHead:
     return head
 
 
-def walk_response(frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS) -> Walk:
+def response_reader(
+    frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
+) -> FieldReader:
     """Return a walk through the body of a whole response.
 
     Raises:
@@ -173,7 +175,7 @@ def walk_response(frame: bytes, api_key: int, api_version: int, *, most_elements
     skip(frame, _CORRELATION_ID_AT, 4)
     at = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
     flexible = is_flexible(api_key, api_version)
-    return Walk(frame, at, is_flexible=flexible, most_elements=most_elements)
+    return FieldReader(frame, at, is_flexible=flexible, most_elements=most_elements)
 
 
 def written_count(count: int, *, is_flexible: bool) -> bytes:

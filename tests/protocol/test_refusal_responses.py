@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.mutations import FIRST_STRICT, answer, read_request
-from kafka_quota_proxy.protocol.refusals import refuse
-from kafka_quota_proxy.protocol.walk import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.refusal_responses import refusal_response
+from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, read_request, refuse_all_topics
 from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs
 from tests.protocol.support.kio_messages import Untyped
 
 PRODUCE, FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 COMMIT, JOIN = int(ApiKey.OFFSET_COMMIT), int(ApiKey.JOIN_GROUP)
-REFUSED: Final = (PRODUCE, FETCH, COMMIT, JOIN, *map(int, FIRST_STRICT))
+REFUSED: Final = (PRODUCE, FETCH, COMMIT, JOIN, *map(int, FIRST_REFUSABLE_VERSION))
 SEEDS = st.integers(0, 2**64)
 SOME = settings(max_examples=max(settings().max_examples // 5, 10))
 NOT_ENOUGH_REPLICAS, COORDINATOR_LOAD_IN_PROGRESS = 19, 14
@@ -74,7 +74,7 @@ def test_a_produce_has_not_enough_replicas_for_each_partition(codec: Codec, seed
 
     check(
         codec,
-        refuse(frame, throttle_time_ms=700),
+        refusal_response(frame, throttle_time_ms=700),
         -5,
         responses=same_topics(codec, message.topic_data, "responses.partition_responses", partition),
         throttle_time_ms=700,
@@ -85,7 +85,7 @@ def test_a_produce_has_not_enough_replicas_for_each_partition(codec: Codec, seed
 def test_a_produce_without_a_response_has_no_answer(codec: Codec) -> None:
     _, frame = made(codec, Random(1), acks=0)  # noqa: S311
 
-    assert refuse(frame, throttle_time_ms=700) is None
+    assert refusal_response(frame, throttle_time_ms=700) is None
 
 
 @pytest.mark.parametrize("codec", codecs("request", FETCH), ids=repr)
@@ -94,7 +94,7 @@ def test_a_produce_without_a_response_has_no_answer(codec: Codec) -> None:
 def test_a_fetch_is_empty_and_ends_its_session(codec: Codec, seed: int, throttle_time_ms: int) -> None:
     _, frame = made(codec, Random(seed), **replica(codec, -1))  # noqa: S311
 
-    written = refuse(frame, throttle_time_ms=throttle_time_ms)
+    written = refusal_response(frame, throttle_time_ms=throttle_time_ms)
 
     # A throttle time of 0 would make a client take it for an invalid answer.
     check(codec, written, -5, responses=[], throttle_time_ms=max(1, throttle_time_ms), error_code=0, session_id=0)
@@ -114,7 +114,7 @@ def replica(codec: Codec, replica_id: int) -> dict[str, object]:
 def test_a_follower_is_never_refused(codec: Codec) -> None:
     _, frame = made(codec, Random(1), **replica(codec, 3))  # noqa: S311
 
-    assert refuse(frame, throttle_time_ms=700) is None
+    assert refusal_response(frame, throttle_time_ms=700) is None
 
 
 @pytest.mark.parametrize("codec", codecs("request", JOIN), ids=repr)
@@ -125,7 +125,7 @@ def test_a_group_is_joined_later_as_the_same_member(codec: Codec, seed: int) -> 
 
     check(
         codec,
-        refuse(frame, throttle_time_ms=700),
+        refusal_response(frame, throttle_time_ms=700),
         -5,
         throttle_time_ms=700,
         error_code=COORDINATOR_LOAD_IN_PROGRESS,
@@ -150,23 +150,25 @@ def test_offsets_are_committed_later(codec: Codec, seed: int) -> None:
 
     check(
         codec,
-        refuse(frame, throttle_time_ms=700),
+        refusal_response(frame, throttle_time_ms=700),
         -5,
         topics=same_topics(codec, message.topics, "topics.partitions", partition),
         throttle_time_ms=700,
     )
 
 
-@pytest.mark.parametrize("codec", [codec for key in FIRST_STRICT for codec in codecs("request", key)], ids=repr)
+@pytest.mark.parametrize(
+    "codec", [codec for key in FIRST_REFUSABLE_VERSION for codec in codecs("request", key)], ids=repr
+)
 @SOME
 @given(seed=SEEDS)
 def test_mutations_are_refused_to_those_who_know_the_error(codec: Codec, seed: int) -> None:
     _, frame = made(codec, Random(seed))  # noqa: S311
 
-    written = refuse(frame, throttle_time_ms=700)
+    written = refusal_response(frame, throttle_time_ms=700)
 
-    is_strict = codec.version >= FIRST_STRICT[codec.api_key]
-    assert written == (answer(read_request(frame), throttle_time_ms=700) if is_strict else None)
+    is_strict = codec.version >= FIRST_REFUSABLE_VERSION[codec.api_key]
+    assert written == (refuse_all_topics(read_request(frame), throttle_time_ms=700) if is_strict else None)
 
 
 # -- what has no answer
@@ -177,11 +179,11 @@ def test_no_other_api_is_refused(api_key: int) -> None:
     for key, version in kio_messages.api_versions():
         if key == api_key:
             message = kio_messages.example(kio_messages.request_class(key, version))
-            assert refuse(kio_messages.request_frame(message), throttle_time_ms=700) is None
+            assert refusal_response(kio_messages.request_frame(message), throttle_time_ms=700) is None
     for cls, version in kafka_python_messages.messages("request"):
         if api_key == cls.API_KEY:
             old = kafka_python_messages.example(cls, version)
-            assert refuse(kafka_python_messages.request_frame(old), throttle_time_ms=700) is None
+            assert refusal_response(kafka_python_messages.request_frame(old), throttle_time_ms=700) is None
 
 
 @pytest.mark.parametrize("api_key", REFUSED)
@@ -190,7 +192,7 @@ def test_no_version_that_is_not_known_is_refused(api_key: int) -> None:
     _, frame = made(codec, Random(1))  # noqa: S311
     newer = frame[:6] + pack(">h", HIGHEST_VERSION[api_key] + 1) + frame[8:]
 
-    assert refuse(newer, throttle_time_ms=700) is None
+    assert refusal_response(newer, throttle_time_ms=700) is None
 
 
 @pytest.mark.parametrize("version", range(HIGHEST_VERSION[PRODUCE] + 1))
@@ -204,7 +206,7 @@ def test_more_partitions_than_anyone_needs_are_not_refused_one_by_one(version: i
     topics = written_count(1, is_flexible=flexible) + name + written_count(count, is_flexible=flexible)
     frame = framed([front, pack(">hi", 1, 3), topics, partition * count, b"\0\0" if flexible else b""])
 
-    assert refuse(frame, throttle_time_ms=700) is None
+    assert refusal_response(frame, throttle_time_ms=700) is None
 
 
 # -- bytes that are not what they should be
@@ -220,7 +222,7 @@ def test_any_bytes_are_refused_or_have_no_answer(api_key: int, version: int, dat
     at = random.randrange(8, len(frame))
     for body in (frame[4:14] + data, frame[4:at] + data[:3] + frame[at + 1 :], frame[4:at]):
         try:
-            written = refuse(pack(">i", len(body)) + body, throttle_time_ms=700)
+            written = refusal_response(pack(">i", len(body)) + body, throttle_time_ms=700)
         except ProtocolError:
             continue
         if written is not None:
