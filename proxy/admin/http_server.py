@@ -18,9 +18,9 @@ from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from kafka_quota_proxy.config.model import Admin
+from kafka_quota_proxy.proxy.admin.admin_port import AdminPort
 from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.registry import Families, Reloads
-from kafka_quota_proxy.proxy.admin.port import AdminPort
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotaPage, Reply
 from kafka_quota_proxy.proxy.background.isolation import report as report_error

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler, Standing
 from kafka_quota_proxy.proxy.server.broker import Upstream
-from kafka_quota_proxy.proxy.server.broker_queue import CallScheduler
+from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 
 _TOP: Final = 10
@@ -37,7 +37,7 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
     ]
 
 
-def _asked(calls: CallScheduler, principal: str | None, client_id: str, host: str) -> list[Standing]:
+def _asked(calls: ListenerPriorities, principal: str | None, client_id: str, host: str) -> list[Standing]:
     if principal is None:
         return calls.scheduler.top(_TOP)
     return [calls.scheduler.standing(calls.identity(principal, client_id, host))]

@@ -23,7 +23,7 @@ from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from kafka_quota_proxy.proxy.background.isolation import alone, repeated, report
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, Port
+from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState
 from kafka_quota_proxy.proxy.server.connection_limits import (
     CONNECTION_CREATION_RATE,
     LOGIN_TIMEOUT,
@@ -97,7 +97,7 @@ class Acceptor:
     def __init__(
         self,
         bound: socket.socket,
-        port: Port,
+        port: ListenerState,
         accept: Callable[[], ClientConnection],
         quota: Callable[[], ListenerQuota],
         tasks: asyncio.TaskGroup,
@@ -183,7 +183,7 @@ class Acceptor:
     def _enter(self, arrival: Arrival) -> None:
         """Find a place for a connection, unless its address is known and comes too fast."""
         if self._port.listener.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
-            self._port.late_close.keep(arrival.client, keep_ms)
+            self._port.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
             return
         place = self._port.occupancy.enter(self._port.listener.max_connections)
@@ -219,7 +219,7 @@ class Acceptor:
         finally:
             if not is_handed_over:
                 place.leave()
-                port.late_close.keep(client, keep_ms)
+                port.refused_sockets.keep(client, keep_ms)
         if cause is not None:
             self._refuse(cause, source[0])
 

@@ -7,8 +7,8 @@ from kafka_quota_proxy.proxy.quota.address_limits import canonical
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk
-from kafka_quota_proxy.proxy.server.same_broker import NOWHERE, Identity, Way
+from kafka_quota_proxy.proxy.server.broker_identity import NOWHERE, BrokerIdentity, UpstreamLocation
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
@@ -21,7 +21,7 @@ class Broker:
         self.quotas = quotas
         self.service = ServiceClock()
         self.leader = leader  # as which followers see it
-        self.calls: CallDesk | None = None  # the queue in front of it, if there ever was one
+        self.calls: BrokerQueue | None = None  # the queue in front of it, if there ever was one
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
         """Go on as both: ``other`` has turned out to be the same broker. Requests in flight there still end there."""
@@ -76,7 +76,7 @@ class Upstream:
         self.shaping = shaping
         self.is_bootstrap = is_bootstrap
         self.broker = make()
-        self.identity: Identity | None = None
+        self.identity: BrokerIdentity | None = None
         self.peers = NOWHERE
         self.is_reachable = False
         self.failures = 0  # dials that failed since the last that did not
@@ -88,9 +88,9 @@ class Upstream:
         return self.broker.quotas
 
     @property
-    def way(self) -> Way:
+    def way(self) -> UpstreamLocation:
         """What is known of where it leads."""
-        return Way(self.address, self.peers, self.identity)
+        return UpstreamLocation(self.address, self.peers, self.identity)
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:

@@ -13,7 +13,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.background.isolation import alone, repeated
 from kafka_quota_proxy.proxy.server.broker import Upstream, local_address, numeric
-from kafka_quota_proxy.proxy.server.connection import BrokerConnection, ClientConnection, Dialling
+from kafka_quota_proxy.proxy.server.connection import BrokerConnection, ClientConnection, PendingDial
 from kafka_quota_proxy.proxy.server.tls.contexts import broker_fault
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 
@@ -29,7 +29,7 @@ _WARN_EVERY_S: Final = 10.0
 _REFUSAL_S: Final = 0.2
 
 
-class Dialler:
+class BrokerDialer:
     """Dials, not too many at once to one address.
 
     Args:
@@ -42,7 +42,7 @@ class Dialler:
         self._local_addr = local_address(source)
         self._lines: dict[Address, _Line] = {}  # of brokers that are being dialled
 
-    def start(self, connection: ClientConnection) -> Dialling:
+    def start(self, connection: ClientConnection) -> PendingDial:
         """Begin to dial the broker of a client's connection, or wait for a turn; the connection hears the outcome."""
         address = connection.gate.upstream.address
         line = self._lines.setdefault(address, _Line(address))
@@ -143,7 +143,7 @@ class _Line:
 
 
 class _Dial:
-    """See ``proxy.server.connection.Dialling``."""
+    """See ``proxy.server.connection.PendingDial``."""
 
     __slots__ = ("_line", "connection", "task")
 

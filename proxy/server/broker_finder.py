@@ -24,10 +24,10 @@ from kafka_quota_proxy.proxy.background.isolation import alone
 from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
 from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 from kafka_quota_proxy.proxy.server.broker import Upstream
-from kafka_quota_proxy.proxy.server.broker_discovery import ask
-from kafka_quota_proxy.proxy.server.brokers import Brokers
-from kafka_quota_proxy.proxy.server.connection import Gate
-from kafka_quota_proxy.proxy.server.same_broker import Identity, node_at
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
+from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
+from kafka_quota_proxy.proxy.server.cluster_query import ask
+from kafka_quota_proxy.proxy.server.connection import Route
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class BrokerFinder:
         source: The address of this machine to ask from; None: the system's choice.
     """
 
-    def __init__(self, brokers: Brokers, node_ids: Mapping[Address, int | None], source: str | None) -> None:
+    def __init__(self, brokers: BrokerRegistry, node_ids: Mapping[Address, int | None], source: str | None) -> None:
         self._brokers = brokers
         self._node_ids = node_ids
         self._source = source
@@ -56,7 +56,7 @@ class BrokerFinder:
         self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def listen(self, gate: Gate) -> None:
+    def listen(self, gate: Route) -> None:
         """Hear what the broker behind ``gate`` answers to its clients."""
         upstream = gate.upstream
         self._binds.setdefault(upstream, set()).add(gate.port.listener.bind)
@@ -113,7 +113,7 @@ class BrokerFinder:
     def _conclude(self, upstream: Upstream, cluster_id: str, node_id: int | None) -> None:
         known = upstream.identity
         if node_id is not None:
-            self._brokers.identify(upstream, Identity(cluster_id, node_id))
+            self._brokers.identify(upstream, BrokerIdentity(cluster_id, node_id))
         elif known is not None and known.cluster_id != cluster_id:
             self._brokers.identify(upstream, None)
         elif known is None and upstream not in self._unknown and self._has_another(upstream, cluster_id):

@@ -19,7 +19,7 @@ class Waiting(Protocol):
         """Go on: it has a slot now."""
 
 
-class CallScheduler:
+class ListenerPriorities:
     """A listener's: who of its users is in which level.
 
     Attributes:
@@ -45,7 +45,7 @@ class CallScheduler:
             self.scheduler.take_over(before)
 
 
-class CallDesk:
+class BrokerQueue:
     """The queue and the slots of one broker, which all listeners in front of it share."""
 
     def __init__(self, settings: FairCallQueue) -> None:
@@ -57,7 +57,7 @@ class CallDesk:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0  # when it fires
 
-    def line(self, calls: CallScheduler, before: ListenerQueue | None) -> ListenerQueue:
+    def line(self, calls: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
         """Return what the connections of a listener share who wait here, under the listener's settings.
 
         Args:
@@ -84,7 +84,7 @@ class CallDesk:
         before.scheduler, before.cost, before.identity = calls.scheduler, cost(settings), calls.identity
         return before
 
-    def absorb(self, other: "CallDesk") -> None:
+    def absorb(self, other: "BrokerQueue") -> None:
         """Count what ``other`` has counted: it has turned out to be the same broker's.
 
         Who waits or runs there does so to the end, with its slots; who comes from now on comes here.

@@ -1,8 +1,8 @@
 """All brokers of one cluster, and the ports of each listener in front of them.
 
-``Fleet.see`` is the one door through which news of brokers come: from a session, before the response that told of them
-goes on to its client, and from asking the cluster every few seconds. A broker that joins has its port before any client
-hears of it, because the port is bound in the same step.
+All news of brokers goes through ``BrokerCluster.see``. It comes from sessions, before the response that names the
+brokers goes on to its client, and from a query of the cluster every few seconds. A broker that joins has its port
+before any client hears of the broker, because the port is bound in the same step.
 
 A cluster that wants a login does not answer us. Until it has answered a client, every port of the listener is open and
 leads to a bootstrap server: clients remember ports from before a restart of the proxy, and most of them (Java before
@@ -25,11 +25,11 @@ from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.acceptor import BACKLOG, Acceptor
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.broker_discovery import ask
-from kafka_quota_proxy.proxy.server.brokers import Brokers
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, Gate, Port
-from kafka_quota_proxy.proxy.server.membership import Membership
-from kafka_quota_proxy.proxy.server.same_broker import Identity
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
+from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
+from kafka_quota_proxy.proxy.server.cluster_members import ClusterMembers
+from kafka_quota_proxy.proxy.server.cluster_query import ask
+from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState, Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import Policy
@@ -41,19 +41,21 @@ _ASK_AGAIN_S: Final = 1.0
 _WARN_EVERY_S: Final = 60.0
 
 
-class Front:
+class ClusterListener:
     """One listener in front of a cluster: the bootstrap port's clients, and a port for each broker."""
 
-    def __init__(self, port: Port, bind_host: str, cluster: Cluster, policy: Policy, fleet: "Fleet") -> None:
+    def __init__(
+        self, port: ListenerState, bind_host: str, cluster: Cluster, policy: Policy, fleet: "BrokerCluster"
+    ) -> None:
         self.port = port
-        self.gates: dict[int, Gate] = {}
+        self.gates: dict[int, Route] = {}
         self._policy = policy
-        self._membership = Membership(cluster)
+        self._membership = ClusterMembers(cluster)
         self._addresses = Addresses(lambda brokers, is_all, cluster_id: fleet.see(brokers, is_all, cluster_id))
         self._bind_host = bind_host
         self._fleet = fleet
         self._sockets: dict[int, socket.socket] = {}
-        self._stand_ins: dict[int, Gate] = {}  # of ports whose broker is not known yet
+        self._stand_ins: dict[int, Route] = {}  # of ports whose broker is not known yet
         self._unopened: set[int] = set()
         self._turn = 0
 
@@ -90,7 +92,7 @@ class Front:
         """Return what limits how fast connections come to the bootstrap port: it is like one more broker's."""
         return self._fleet.door.arrivals.listener(self.port.name)
 
-    def leads(self, upstream: Upstream) -> Iterator[Gate]:
+    def leads(self, upstream: Upstream) -> Iterator[Route]:
         """Yield the gates that lead there."""
         for gate in (*self.gates.values(), *self._stand_ins.values()):
             yield from gate.leads(upstream)
@@ -179,11 +181,11 @@ class Front:
     def _unbind(self, node_id: int) -> None:
         self._fleet.end(self._sockets.pop(node_id))
 
-    def _gate(self, upstream: Upstream) -> Gate:
-        return Gate(self.port, upstream, self.policy, self._addresses)
+    def _gate(self, upstream: Upstream) -> Route:
+        return Route(self.port, upstream, self.policy, self._addresses)
 
 
-class Fleet:
+class BrokerCluster:
     """The brokers of one cluster, whose quotas all listeners in front of it share.
 
     Attributes:
@@ -199,7 +201,7 @@ class Fleet:
         rules: SharedRules,
         shaping: Shaping | None,
         throttle: Throttle,
-        ways: Brokers,
+        ways: BrokerRegistry,
         tls: TlsContext | None = None,
     ) -> None:
         self.brokers: dict[int, Upstream] = {}
@@ -215,7 +217,7 @@ class Fleet:
             ways.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
             for server in servers
         ]
-        self.fronts: list[Front] = []
+        self.fronts: list[ClusterListener] = []
         self._serving: dict[socket.socket, Acceptor] = {}
         self._is_closed = False
         self._tasks: asyncio.TaskGroup
@@ -240,9 +242,9 @@ class Fleet:
         """Whether some broker is."""
         return any(upstream.is_reachable for upstream in self.upstreams)
 
-    def front(self, port: Port, bind_host: str, cluster: Cluster, policy: Policy) -> Front:
+    def front(self, port: ListenerState, bind_host: str, cluster: Cluster, policy: Policy) -> ClusterListener:
         """Add a listener."""
-        front = Front(port, bind_host, cluster, policy, self)
+        front = ClusterListener(port, bind_host, cluster, policy, self)
         self.fronts.append(front)
         return front
 
@@ -323,7 +325,7 @@ class Fleet:
     def serve(
         self,
         bound: socket.socket,
-        port: Port,
+        port: ListenerState,
         accept: Callable[[], ClientConnection],
         quota: Callable[[], ListenerQuota],
     ) -> None:
@@ -334,8 +336,8 @@ class Fleet:
         """Take no more clients there."""
         self._serving.pop(bound).close()
 
-    def _identity(self, node_id: int) -> Identity | None:
-        return None if self.cluster_id is None else Identity(self.cluster_id, node_id)
+    def _identity(self, node_id: int) -> BrokerIdentity | None:
+        return None if self.cluster_id is None else BrokerIdentity(self.cluster_id, node_id)
 
     def _quotas(self) -> BrokerQuotas:
         return BrokerQuotas(self._config(), shaping=self._shaping, rules=self._rules)

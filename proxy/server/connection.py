@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolate
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.server.broker import Upstream
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.connection_limits import (
     CONNECTIONS_QUOTA,
     IDLE_TIMEOUT,
@@ -39,9 +39,9 @@ from kafka_quota_proxy.proxy.server.connection_limits import (
     limit_that_has_come,
     look_at_ms,
 )
-from kafka_quota_proxy.proxy.server.late_answers import LateAnswers
 from kafka_quota_proxy.proxy.server.latency import Latency
-from kafka_quota_proxy.proxy.server.refused_sockets import LateClose
+from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
+from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
@@ -63,7 +63,7 @@ _PARTINGS: Final = 15
 _QUIET_NS: Final = 10_000_000_000
 
 
-class Dialling(Protocol):
+class PendingDial(Protocol):
     """A dial that has not ended."""
 
     @property
@@ -74,27 +74,27 @@ class Dialling(Protocol):
         """Dial no more; the connection hears no outcome."""
 
 
-class Port:
+class ListenerState:
     """A listener: what all its connections share, whichever broker they lead to.
 
     ``greet`` is what stands between a new connection and its ``ClientConnection``, such as TLS; None: nothing does.
     """
 
     def __init__(
-        self, *, listener: Listener, counters: Counters, dial: Callable[["ClientConnection"], Dialling]
+        self, *, listener: Listener, counters: Counters, dial: Callable[["ClientConnection"], PendingDial]
     ) -> None:
         self.listener = listener  # a reload replaces it
         self.name = listener.name
         self.counters = counters
         self.dial = dial
         self.greet: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = None
-        self.calls: CallScheduler | None = None  # None: requests go on as they come
+        self.calls: ListenerPriorities | None = None  # None: requests go on as they come
         self.follow(listener)
         self.latency = Latency()
         self.connections: set[ClientConnection] = set()
         self.occupancy = Occupancy()  # of connections from when they are accepted until their transport is gone
-        self.late_close = LateClose()  # of those who are not served
-        self.late_answers = LateAnswers()  # to those who are gone
+        self.refused_sockets = RefusedSockets()  # of those who are not served
+        self.orphans = OrphanedConnections()  # to those who are gone
         self.broker_count = 0  # transports to brokers
         self.watch: Watch[ClientConnection] = Watch(now_ms=monotonic_ns() // 1_000_000)
         self.spread = Spread()
@@ -107,7 +107,7 @@ class Port:
         if settings is None:
             self.calls = None
         elif self.calls is None:
-            self.calls = CallScheduler(settings)
+            self.calls = ListenerPriorities(settings)
         else:
             self.calls.update(settings)
 
@@ -127,7 +127,7 @@ class Port:
         return is_news
 
 
-class Gate:
+class Route:
     """The way from a port to one broker: what the connections of that way share.
 
     Args:
@@ -139,7 +139,9 @@ class Gate:
 
     __slots__ = ("listening", "port", "upstream")
 
-    def __init__(self, port: Port, upstream: Upstream, policy: Policy, addresses: Addresses | None = None) -> None:
+    def __init__(
+        self, port: ListenerState, upstream: Upstream, policy: Policy, addresses: Addresses | None = None
+    ) -> None:
         self.port = port
         self.upstream = upstream
         broker = upstream.broker
@@ -174,7 +176,7 @@ class Gate:
             self.listening.line = None  # who waits is still let through in his turn
         else:
             if broker.calls is None:
-                broker.calls = CallDesk(calls.settings)
+                broker.calls = BrokerQueue(calls.settings)
             self.listening.line = broker.calls.line(calls, before)
         if (before is None) != (calls is None):
             self.listening.quotas.renew()
@@ -187,7 +189,7 @@ class Gate:
         listening.line = None  # who waits in the other's queue is still let through in his turn
         self.seat()
 
-    def leads(self, upstream: Upstream) -> "Iterator[Gate]":
+    def leads(self, upstream: Upstream) -> "Iterator[Route]":
         """Yield itself, if it leads there."""
         if self.upstream is upstream:
             yield self
@@ -226,7 +228,7 @@ class ClientConnection(asyncio.Protocol):
         "session",
     )
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Route) -> None:
         self.gate = gate
         self.port = gate.port
         self.session = Session(gate.listening, owner=self)
@@ -238,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
         self._reads_broker = True
         self._client_is_full = False
         self._broker_is_full = False
-        self._dial: Dialling | None = None  # while the broker is being dialled
+        self._dial: PendingDial | None = None  # while the broker is being dialled
         self._has_client_ended = False
         self._is_closed = False
         self._flows = False  # both sides are there and are being read
@@ -437,7 +439,7 @@ class ClientConnection(asyncio.Protocol):
                 if transport is not self._broker or unanswered is None:
                     transport.close()
         if unanswered is not None and self._broker is not None:
-            self.port.late_answers.keep(self._broker, unanswered, is_paused=not self._reads_broker)
+            self.port.orphans.keep(self._broker, unanswered, is_paused=not self._reads_broker)
             self._forget_broker()
 
     def fail(self) -> None:

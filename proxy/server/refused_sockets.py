@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.background.isolation import repeated
 MAX_KEPT: Final = 500
 
 
-class LateClose:
+class RefusedSockets:
     """The unserved sockets of one listener. In Kafka any number is kept; here the oldest makes room."""
 
     def __init__(self) -> None:

@@ -46,19 +46,19 @@ from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatche
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.broker_dialer import Dialler, probe
+from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer, probe
 from kafka_quota_proxy.proxy.server.broker_finder import BrokerFinder
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk
-from kafka_quota_proxy.proxy.server.brokers import Brokers
-from kafka_quota_proxy.proxy.server.cluster_listeners import Fleet, Front
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, Gate, Port
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
+from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster, ClusterListener
+from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState, Route
 from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, who_holds_too_much
 from kafka_quota_proxy.proxy.server.drain import Drain
 from kafka_quota_proxy.proxy.server.memory import resident_bytes
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
-from kafka_quota_proxy.proxy.server.tls_handshake import TlsDoor
+from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.usage.log import usage_log
@@ -90,21 +90,21 @@ class Server:
         self.config = self.started_with = config
         self._file = config  # with every rule, as it stands there; ``config`` has those that hold now
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
-        self.ports: list[Port] = []
-        self.fleets: dict[frozenset[Address], Fleet] = {}
+        self.ports: list[ListenerState] = []
+        self.clusters: dict[frozenset[Address], BrokerCluster] = {}
         self.throttle = Throttle(config.replication, config.kafka)
         self.is_listening = False
-        self.brokers = Brokers(self._on_moved)
+        self.brokers = BrokerRegistry(self._on_moved)
         self._brokers: dict[Address, Upstream] = {}  # of the listeners that lead to one broker
         self._finder = BrokerFinder(self.brokers, _node_ids(config), config.upstream_bind)
-        self._doors: list[Gate | Front] = []  # of each listener
-        self._tls_doors: list[TlsDoor] = []
+        self._doors: list[Route | ClusterListener] = []  # of each listener
+        self._tls_doors: list[TlsHandshakes] = []
         self.watcher: ReplicationWatcher | None = None  # where limits on replication are set
         self._following: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
         self._tasks: asyncio.TaskGroup
-        self._dialler: Dialler
+        self._dialler: BrokerDialer
         self._throttle_log = ThrottleLog()
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
@@ -113,10 +113,12 @@ class Server:
         self.config = config = self._with_changed()
         self._rules = SharedRules(config)
         for listener in config.listeners:
-            port = Port(listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client))
+            port = ListenerState(
+                listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client)
+            )
             self.ports.append(port)
             if listener.client_tls is not None:
-                tls_door = TlsDoor(port, listener.client_tls, self._tls_context(listener.client_tls))
+                tls_door = TlsHandshakes(port, listener.client_tls, self._tls_context(listener.client_tls))
                 self._tls_doors.append(tls_door)
                 port.greet = tls_door.greet
             self._doors.append(self._door(listener, port))
@@ -124,14 +126,14 @@ class Server:
     @property
     def upstreams(self) -> list[Upstream]:
         """All ways to brokers behind the proxy that are known; more than one may lead to a broker."""
-        return [*self._brokers.values(), *(one for fleet in self.fleets.values() for one in fleet.upstreams)]
+        return [*self._brokers.values(), *(one for fleet in self.clusters.values() for one in fleet.upstreams)]
 
     @property
     def quotas(self) -> list[BrokerQuotas]:
         """Those of all brokers, each once, and of the bootstrap ports."""
-        return [broker.quotas for broker in self.brokers] + [fleet.door for fleet in tuple(self.fleets.values())]
+        return [broker.quotas for broker in self.brokers] + [fleet.door for fleet in tuple(self.clusters.values())]
 
-    def upstreams_behind(self, port: Port) -> list[Upstream]:
+    def upstreams_behind(self, port: ListenerState) -> list[Upstream]:
         """Return the brokers that a listener leads to."""
         return self._doors[self.ports.index(port)].upstreams
 
@@ -141,7 +143,7 @@ class Server:
 
         A broker to which there is more than one way is there by the first.
         """
-        fleets = tuple(self.fleets.values())
+        fleets = tuple(self.clusters.values())
         ways = [*self._brokers.values(), *(one for fleet in fleets for one in tuple(fleet.brokers.values()))]
         named = {way.broker: str(way.address) for way in reversed(ways)}
         return [(named[broker], broker.quotas) for broker in reversed(named)] + [
@@ -149,14 +151,14 @@ class Server:
         ]
 
     @property
-    def desks_by_name(self) -> list[tuple[str, CallDesk]]:
+    def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
         """The queues in front of brokers by the brokers' addresses, likewise."""
         named = {way.broker: str(way.address) for way in reversed(self.upstreams)}
         return [(named[broker], broker.calls) for broker in reversed(named) if broker.calls is not None]
 
     def is_reachable(self) -> bool:
         """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""
-        fleets = self.fleets.values()
+        fleets = self.clusters.values()
         return all(one.is_reachable for one in self._brokers.values()) and all(fleet.is_reachable for fleet in fleets)
 
     def apply(self, config: ProxyConfig) -> None:
@@ -210,7 +212,7 @@ class Server:
             changed = self._rules.change(config, changes)
         for address, upstream in self._brokers.items():
             upstream.shaping = shapings[address]
-        for servers, fleet in self.fleets.items():
+        for servers, fleet in self.clusters.items():
             fleet.shaping = shapings[servers]
             fleet.door.update(config, shaping=fleet.shaping, changed=changed)
         for broker in self.brokers:
@@ -281,15 +283,15 @@ class Server:
     def _see(self, view: ClusterView) -> None:
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
-    def _door(self, listener: Listener, port: Port) -> Gate | Front:
+    def _door(self, listener: Listener, port: ListenerState) -> Route | ClusterListener:
         """Return what lets a listener's clients in; listeners in front of the same brokers share their quotas."""
         policy = self._policy(self.config, listener)
         tls = self._tls_context(listener.upstream_tls) if listener.upstream_tls else None
         if listener.cluster is not None:
             servers = frozenset(listener.cluster.bootstrap_servers)
-            fleet = self.fleets.get(servers)
+            fleet = self.clusters.get(servers)
             if fleet is None:
-                fleet = self.fleets[servers] = Fleet(
+                fleet = self.clusters[servers] = BrokerCluster(
                     listener.cluster.bootstrap_servers,
                     lambda: self.config,
                     self._rules,
@@ -309,7 +311,7 @@ class Server:
 
             upstream = self.brokers.add(Upstream(address, make, tls=tls, shaping=listener.shaping))
             self._brokers[address] = upstream
-        gate = Gate(port, upstream, policy)
+        gate = Route(port, upstream, policy)
         self._finder.listen(gate)
         return gate
 
@@ -378,7 +380,7 @@ class Server:
         gc.collect()
         gc.freeze()
         source = self.config.upstream_bind
-        self._dialler = Dialler(self._tasks, source)
+        self._dialler = BrokerDialer(self._tasks, source)
         acceptors: list[Acceptor] = []
         for listener, port, door, sockets in zip(self.config.listeners, self.ports, self._doors, bound, strict=True):
             acceptors += (Acceptor(one, port, door.accept, door.arrivals, self._tasks) for one in sockets)
@@ -392,7 +394,7 @@ class Server:
             self._keep_up(self._expire),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             *(self._keep_up(partial(self._probe, upstream, source)) for upstream in self._brokers.values()),
-            *(self._keep_up(partial(fleet.run, self._tasks)) for fleet in self.fleets.values()),
+            *(self._keep_up(partial(fleet.run, self._tasks)) for fleet in self.clusters.values()),
             *([self._keep_up(beside)] if beside else []),
         ]
         if self.usage is not None:
@@ -405,13 +407,13 @@ class Server:
         await self._stopping.wait()
         for acceptor in acceptors:
             acceptor.close()
-        for fleet in self.fleets.values():
+        for fleet in self.clusters.values():
             fleet.close()
         for port in self.ports:
-            port.late_close.close()
+            port.refused_sockets.close()
         await self._drain()
         for port in self.ports:
-            port.late_answers.close()
+            port.orphans.close()
         self._dialler.cancel()
         self._finder.close()
         self._follow_cluster(None)
@@ -505,7 +507,7 @@ class Server:
             leader, identity = upstream.broker.leader, upstream.identity
             node_id = leader.node_id if leader else None
             add(identity.node_id if identity else node_id, upstream.quotas, upstream in enforcing)
-        for fleet in self.fleets.values():
+        for fleet in self.clusters.values():
             # Clients pass by ways that come and go, so all of its fronts count for each of its brokers.
             enforces = any(front.policy.enforcement is not Enforcement.OBSERVE for front in fleet.fronts)
             for node_id, quotas in fleet.quotas_by_node_id():
@@ -573,7 +575,7 @@ def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:
     return node_ids
 
 
-def _tell_of_unknown_users(port: Port) -> None:
+def _tell_of_unknown_users(port: ListenerState) -> None:
     """Say it once for each mechanism; how often it happens is a metric."""
     while port.counters.newly_unknown:
         log.warning(
@@ -583,7 +585,7 @@ def _tell_of_unknown_users(port: Port) -> None:
         )  # fmt: skip
 
 
-def _lose_the_lost(port: Port) -> None:
+def _lose_the_lost(port: ListenerState) -> None:
     """Close paused clients whose connection is broken.
 
     One that closed its side in order is still owed its answers, unless the broker has yet to be dialled.

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable
 
 from kafka_quota_proxy.config.model import ClientTls
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, Port
+from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, client_fault
 from kafka_quota_proxy.proxy.server.tls.principal import user_of_certificate
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
@@ -13,10 +13,10 @@ from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 log = logging.getLogger(__name__)
 
 
-class TlsDoor:
+class TlsHandshakes:
     """Lets in the clients of one listener. ``shaking`` are those whose handshake goes on; they have no session yet."""
 
-    def __init__(self, port: Port, settings: ClientTls, context: TlsContext) -> None:
+    def __init__(self, port: ListenerState, settings: ClientTls, context: TlsContext) -> None:
         self.shaking: set[TlsTransport] = set()
         self._port = port
         self._rules = settings.principal_mapping_rules

@@ -113,10 +113,10 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
     "kafka_quota_proxy.proxy.server.connection._PARTING_S": 0.15,
-    "kafka_quota_proxy.proxy.server.late_answers.LONGEST_S": 0.05,
-    "kafka_quota_proxy.proxy.admin.port._WAIT_TIMEOUT_S": 0.1,
-    "kafka_quota_proxy.proxy.admin.port._DEADLINE_S": 0.3,
-    "kafka_quota_proxy.proxy.admin.port._REST_S": 0.02,
+    "kafka_quota_proxy.proxy.server.orphaned_connections.LONGEST_S": 0.05,
+    "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
+    "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
+    "kafka_quota_proxy.proxy.admin.admin_port._REST_S": 0.02,
     "kafka_quota_proxy.proxy.server.acceptor._REST_S": 0.02,
     "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
     "kafka_quota_proxy.proxy.client_quotas.manager._SUMMED_UP_AFTER_S": 0.02,
@@ -206,11 +206,11 @@ class Bed:
             {connection for port in ports for connection in port.connections} == {self.witness}
             and sum(port.occupancy.total for port in ports) == 1
             and sum(port.broker_count for port in ports) == 1
-            and not any(len(port.late_close) or len(port.late_answers) for port in ports)
+            and not any(len(port.refused_sockets) or len(port.orphans) for port in ports)
             and not any(door.shaking for door in self.server._tls_doors)
             and not self.server._dialler._lines
             and not any(
-                desk.dispatcher.in_flight or len(desk.dispatcher.queue) for _, desk in self.server.desks_by_name
+                desk.dispatcher.in_flight or len(desk.dispatcher.queue) for _, desk in self.server.queues_by_name
             )
             and open_sockets() <= sockets
         )
@@ -218,12 +218,12 @@ class Bed:
     def left(self) -> str:
         """Return what is left, for who reads of it."""
         ports = [
-            (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.late_close))
+            (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.refused_sockets))
             for port in self.server.ports
-            if port.connections or port.occupancy.total or port.broker_count or len(port.late_close)
+            if port.connections or port.occupancy.total or port.broker_count or len(port.refused_sockets)
         ]
         shaking = [len(door.shaking) for door in self.server._tls_doors]
-        desks = [(desk.dispatcher.in_flight, len(desk.dispatcher.queue)) for _, desk in self.server.desks_by_name]
+        desks = [(desk.dispatcher.in_flight, len(desk.dispatcher.queue)) for _, desk in self.server.queues_by_name]
         return f"{ports=} {shaking=} {desks=} dials={self.server._dialler._lines}"
 
 

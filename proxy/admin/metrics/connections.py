@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas, ListenerQuota
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.server.connection import Port
+from kafka_quota_proxy.proxy.server.connection import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy"
 _KAFKA: Final = "kafka_server_socket_server_metrics"
@@ -22,7 +22,7 @@ _MOST_NAMES: Final = 1_000
 Named = tuple[str, BrokerQuotas]
 
 
-def families(brokers: Sequence[Named], ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
+def families(brokers: Sequence[Named], ports: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
     """Return them.
 
     Args:
@@ -42,12 +42,12 @@ def families(brokers: Sequence[Named], ports: Sequence[Port], now_ms: int) -> It
     yield _gauge(
         "kept_connections",
         "Connections that are not served, open until their time is over.",
-        [(labels(listener=port.name), len(port.late_close)) for port in ports],
+        [(labels(listener=port.name), len(port.refused_sockets)) for port in ports],
     )
     yield _counter(
         "hurried_connections",
         "Of these, who was closed early because too many were kept.",
-        [(labels(listener=port.name), port.late_close.hurried) for port in ports],
+        [(labels(listener=port.name), port.refused_sockets.hurried) for port in ports],
     )
     yield _gauge(
         "ip_connection_creation_limit",
@@ -132,7 +132,7 @@ def _of_addresses(rows: Sequence[tuple[str, ConnectionQuotas]]) -> Iterator[Fami
     )
 
 
-def _of_open_connections(brokers: Sequence[BrokerQuotas], ports: Iterable[Port]) -> Iterator[Family]:
+def _of_open_connections(brokers: Sequence[BrokerQuotas], ports: Iterable[ListenerState]) -> Iterator[Family]:
     most: dict[Tags, int] = {}
     for quotas in brokers:
         table = quotas.connections.table

@@ -7,8 +7,8 @@ from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels, summed
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
-from kafka_quota_proxy.proxy.server.connection import Port
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
+from kafka_quota_proxy.proxy.server.connection import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy_call_queue"
 _REQUESTS: Final = "requests"
@@ -22,11 +22,11 @@ _SERVED: Final = (
 
 # What is read of a broker: its address, and the queue in front of it. A broker may have more than one: behind an
 # ``upstream`` and in a cluster.
-Named = tuple[str, CallDesk]
+Named = tuple[str, BrokerQueue]
 Samples = Iterable[tuple[str, float]]
 
 
-def families(desks: Sequence[Named], ports: Sequence[Port]) -> Iterator[Family]:
+def families(desks: Sequence[Named], ports: Sequence[ListenerState]) -> Iterator[Family]:
     """Return them; nothing where no listener has or had a queue."""
     listeners = [(port.name, port.calls) for port in ports if port.calls is not None]
     if desks:
@@ -91,7 +91,7 @@ def _of_tallies(tallies: Sequence[tuple[str, QueueStats]]) -> Iterator[Family]:
     )
 
 
-def _of_users(listeners: Sequence[tuple[str, CallScheduler]]) -> Iterator[Family]:
+def _of_users(listeners: Sequence[tuple[str, ListenerPriorities]]) -> Iterator[Family]:
     schedulers = [(name, calls.scheduler) for name, calls in listeners]
     yield _gauge(
         "average_response_seconds",

@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.quota.client import NOTHING, ClientQuotaManager, Usage
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
-from kafka_quota_proxy.proxy.server.connection import Port
+from kafka_quota_proxy.proxy.server.connection import ListenerState
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
@@ -113,7 +113,7 @@ class Families:
         yield from _of_certificates(self._server)
         yield from replication.families(self._server.throttle, self._server.watcher, ports, now_ms)
         yield from connections.families(self._server.quotas_by_name, ports, now_ms)
-        yield from fair_queue.families(self._server.desks_by_name, ports)
+        yield from fair_queue.families(self._server.queues_by_name, ports)
         yield from usage_log.families(self._server.usage)
         yield from quota_topics.families(self._server.quota_topic, self._server.quota_desk.topic)
         yield from broker_quotas.families(self._server.broker_quotas)
@@ -155,7 +155,7 @@ def _of_configuration(reloads: Reloads) -> Iterator[Family]:
     yield _gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
 
 
-def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
+def _of_listeners(ports: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
     open_connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
@@ -184,7 +184,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
     yield _gauge(
         "awaited_answers",
         "Connections to brokers that are kept for an answer whose client is gone.",
-        [(labels(listener=port.name), len(port.late_answers)) for port in ports],
+        [(labels(listener=port.name), len(port.orphans)) for port in ports],
     )
     yield _counter(
         "late_answers",
@@ -192,7 +192,7 @@ def _of_listeners(ports: Sequence[Port], now_ms: int) -> Iterator[Family]:
         [
             (labels(listener=port.name, result=result), count)
             for port in ports
-            for result, count in port.late_answers.counts.items()
+            for result, count in port.orphans.counts.items()
         ],
     )
     yield _counter("logins", "Ends of SASL logins; unknown: accepted, and it cannot be told whom.", logins)
@@ -217,7 +217,7 @@ def _of_certificates(server: Server) -> Iterator[Family]:
     )
 
 
-def _added_latency(ports: Iterable[Port]) -> Family:
+def _added_latency(ports: Iterable[ListenerState]) -> Family:
     counts: dict[int, list[int]] = {}
     sums_ns: dict[int, int] = {}
     for port in ports:

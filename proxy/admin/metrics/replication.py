@@ -7,7 +7,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
-from kafka_quota_proxy.proxy.server.connection import Port
+from kafka_quota_proxy.proxy.server.connection import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy"
 _RATE: Final = "bytes per second, over the windows of Kafka's measure"
@@ -21,7 +21,7 @@ class _Row(NamedTuple):
 
 
 def families(
-    throttle: Throttle, watcher: ReplicationWatcher | None, ports: Iterable[Port], now_ms: int
+    throttle: Throttle, watcher: ReplicationWatcher | None, ports: Iterable[ListenerState], now_ms: int
 ) -> Iterator[Family]:
     """Return them; nothing where no limit has ever been set."""
     leaders = [
@@ -64,7 +64,7 @@ def _of_quotas(name: str, kafka_name: str, what: str, rows: Sequence[_Row], now_
     )
 
 
-def _of_partitions(ports: Iterable[Port]) -> Iterator[Family]:
+def _of_partitions(ports: Iterable[ListenerState]) -> Iterator[Family]:
     """Sum over the connections of followers; of one partition several may tell, and all tell the same."""
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}

@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import DEFAULT, Address, Admin, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.admin.port import MAX_REQUESTS
 from kafka_quota_proxy.proxy.cli import run
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.server import Server
@@ -322,7 +322,7 @@ async def test_a_request_that_has_ended_makes_room_for_another() -> None:
 
 
 async def test_a_client_that_does_not_come_to_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.port._DEADLINE_S", 0.2)
+    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S", 0.2)
     async with admin_of(Server(CONFIG)) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
             client.sendall(b"POST /quotas HTTP/1.0\r\nContent-Length: 9\r\n\r\n")

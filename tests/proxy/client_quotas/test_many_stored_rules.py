@@ -156,7 +156,7 @@ async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stored(tmp_path, 100, listener=OF_CLUSTER) as server:
-        (fleet,) = server.fleets.values()
+        (fleet,) = server.clusters.values()
         with monkeypatch.context() as patched:
             patched.setattr(InForce, "quotas", None)
             patched.setattr(InForce, "ip_quotas", None)

@@ -336,7 +336,7 @@ async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_ar
         started_s = monotonic()
         async with client_of(server) as refused:
             await refused.send(other_request(7))
-            await eventually(lambda: len(server.ports[0].late_close))
+            await eventually(lambda: len(server.ports[0].refused_sockets))
             bind_to = server.config.listeners[0].bind
             reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
             assert await is_served(Client(reader, writer))
@@ -346,7 +346,7 @@ async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_ar
 
         assert 0.1 < kept_s < 0.3
         assert disconnects(server)["connection_creation_rate"] == 1
-        assert (len(server.ports[0].late_close), server.ports[0].occupancy.total) == (0, 0)
+        assert (len(server.ports[0].refused_sockets), server.ports[0].occupancy.total) == (0, 0)
         assert server.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
 
 
@@ -385,9 +385,9 @@ async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch:
     monkeypatch.setattr(late_close_module, "MAX_KEPT", 3)
     async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
-        await eventually(lambda: server.ports[0].late_close.hurried == 7)
+        await eventually(lambda: server.ports[0].refused_sockets.hurried == 7)
 
-        assert len(server.ports[0].late_close) == 3
+        assert len(server.ports[0].refused_sockets) == 3
         for client in clients:
             assert await client.answer() == b""
 

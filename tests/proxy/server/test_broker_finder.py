@@ -233,9 +233,9 @@ async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> 
         first.script = second.script = Node(brokers=told).script
         both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
         async with running(config_of(*both)) as server:
-            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.fleets.values()))
+            await eventually(lambda: all(len(fleet.brokers) == 2 for fleet in server.clusters.values()))
             await eventually(lambda: len(brokers_of(server)) == 2)
-            one, other = server.fleets.values()
+            one, other = server.clusters.values()
             assert [one.brokers[node].broker is other.brokers[node].broker for node in (0, 1)] == [True, True]
             assert one.brokers[0].broker is not one.brokers[1].broker
 
@@ -301,7 +301,7 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
             async with client_of(server) as first, client_of(server, port=1) as second:
                 assert await produced(first, 100) == await produced(second, 100) == 0
                 assert broker.calls is not None
-                assert [name for name, _ in server.desks_by_name] == [str(one.address)]
+                assert [name for name, _ in server.queues_by_name] == [str(one.address)]
                 lines = [gate.listening.line for gate in server._doors]  # type: ignore[union-attr]
                 assert [line is not None and line.dispatcher is broker.calls.dispatcher for line in lines] == [True] * 2
 

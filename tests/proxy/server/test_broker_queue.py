@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
 )
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from tests.support.stub_broker import eventually, on_uvloop
 
 ONE_SLOT = FairCallQueue(max_in_flight=1)
@@ -43,9 +43,9 @@ class Client:
         return turn is Turn.PASSES
 
 
-def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[CallDesk, ListenerQueue]:
-    desk = CallDesk(settings)
-    return desk, desk.line(CallScheduler(settings), None)
+def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[BrokerQueue, ListenerQueue]:
+    desk = BrokerQueue(settings)
+    return desk, desk.line(ListenerPriorities(settings), None)
 
 
 async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -> None:
@@ -135,7 +135,7 @@ async def test_more_slots_wake_who_waits() -> None:
     assert [client.ask() for client in clients] == [True, False, False, False, False]
     settings = FairCallQueue(max_in_flight=3, identity_provider=IdentityProvider.USER_CLIENT_ID)
 
-    assert desk.line(CallScheduler(settings), line) is line
+    assert desk.line(ListenerPriorities(settings), line) is line
     await asyncio.sleep(0)
 
     assert [client.turns for client in clients] == [0, 1, 1, 0, 0]
@@ -143,7 +143,7 @@ async def test_more_slots_wake_who_waits() -> None:
 
 
 async def test_a_reload_forgets_no_cost() -> None:
-    calls = CallScheduler(ONE_SLOT)
+    calls = ListenerPriorities(ONE_SLOT)
     before = calls.scheduler
     before.charge("alice", 100)
 

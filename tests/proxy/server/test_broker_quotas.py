@@ -252,7 +252,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join()
         listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
         config = ProxyConfig(listeners=(listener,), quotas_from=QuotasFromBroker(every_ms=20))
         async with running(config) as server:
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
             joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
             for upstream in (fleet.bootstrap(0), joined):
                 bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)

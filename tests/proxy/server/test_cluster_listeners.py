@@ -27,7 +27,7 @@ from kafka_quota_proxy.config.model import (
     UpstreamTls,
 )
 from kafka_quota_proxy.proxy.server import cluster_listeners as fleet_module
-from kafka_quota_proxy.proxy.server import membership as cluster_module
+from kafka_quota_proxy.proxy.server import cluster_members as cluster_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
 from tests.support.frames import (
@@ -208,7 +208,7 @@ async def test_during_a_stop_no_port_is_opened_and_clients_go_on_hearing_of_thos
             await known(server, listener, 0, 3)
             client = await stack.enter_async_context(client_of(server))
             await client.ask(other_request(api_key=OTHER_API))
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
             fleet.close()
 
             fleet.see({1: Address(host="127.0.0.1", port=1)}, True)
@@ -265,7 +265,7 @@ async def test_a_restart_on_another_address_is_followed_with_what_was_used(monke
                 await client.ask(produce_request(size_bytes=300))
             await cluster.alive[1].stop()
             cluster.alive[1] = elsewhere
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
             await eventually(lambda: fleet.brokers[1].address == elsewhere.address)
 
             async with client_at(port_of(listener, 1)) as client:
@@ -300,7 +300,7 @@ async def test_a_port_in_use_is_said_once_and_taken_when_it_is_free(
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
             await asyncio.sleep(0.1)
         try:
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
             await eventually(lambda: 1 in fleet.brokers)
             async with client_of(server) as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0, 1}
@@ -346,13 +346,13 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
         listener = replace(front_of(cluster), fair_call_queue=FairCallQueue(max_in_flight=3))
         async with running(ProxyConfig(listeners=(listener,))) as server:
             await known(server, listener, *range(PORTS))
-            before = dict(server.desks_by_name)
+            before = dict(server.queues_by_name)
             async with client_at(port_of(listener, 1)) as client:
                 await client.ask(metadata_request())
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
 
             assert {str(one.address): one.broker.calls for one in fleet.brokers.values()} == before
-            assert len(server.desks_by_name) == len(before) == 2
+            assert len(server.queues_by_name) == len(before) == 2
 
 
 @on_uvloop
@@ -368,7 +368,7 @@ async def test_a_listener_leads_to_those_who_stand_in_and_then_to_its_brokers(mo
             stand_ins = server.upstreams_behind(first)
             async with client_at(port_of(listeners[0], 1)) as client:
                 await client.ask(metadata_request())
-            fleet, fleet_of_other = server.fleets.values()
+            fleet, fleet_of_other = server.clusters.values()
 
             assert set(stand_ins) == {fleet.bootstrap(0), fleet.bootstrap(1)}
             assert len(stand_ins) == 2
@@ -406,7 +406,7 @@ async def test_listeners_of_one_cluster_share_its_buckets_and_clusters_do_not() 
 
             used = [
                 [bucket.amount for bucket in fleet.brokers[0].quotas.produce if bucket.requests]
-                for fleet in server.fleets.values()
+                for fleet in server.clusters.values()
             ]
             assert sorted(used) == [[300], [600]]
 
@@ -425,7 +425,7 @@ async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.Mon
             for node_id in (0, 1):
                 async with client_at(port_of(listener, node_id)) as client:
                     assert await client.ask(produce_request(size_bytes=40_000)) == produce_response()
-                (fleet,) = server.fleets.values()
+                (fleet,) = server.clusters.values()
                 (bucket,) = [one for one in fleet.brokers[node_id].quotas.produce if one.requests]
                 assert bucket.observed_throttle_time_ms > 0
 
@@ -440,7 +440,7 @@ async def test_ipv6_on_both_sides() -> None:
         cluster.alive[0] = broker
         listener = front_of(cluster, host="::1")
         async with running(ProxyConfig(listeners=(listener,))) as server:
-            (fleet,) = server.fleets.values()
+            (fleet,) = server.clusters.values()
             await eventually(lambda: 0 in fleet.brokers)
             async with client_at(port_of(listener, 0), "::1") as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}

@@ -9,7 +9,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, CostProvider, FairCallQueue, Fold, IdentityProvider, ProxyConfig
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.server import broker_queue as call_desk_module
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk, CallScheduler
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
     fetch_request,
@@ -38,7 +38,7 @@ def config_to(broker: StubBroker, settings: FairCallQueue | None = ONE_SLOT) -> 
     return ProxyConfig(listeners=(replace(listener_to(broker.address), fair_call_queue=settings),))
 
 
-def desk_of(server: Server, address: Address) -> CallDesk:
+def desk_of(server: Server, address: Address) -> BrokerQueue:
     desk = upstream_of(server, address).broker.calls
     assert desk is not None
     return desk
@@ -49,7 +49,7 @@ def reload(server: Server, settings: FairCallQueue | None) -> None:
     server.apply(replace(server.config, listeners=listeners))
 
 
-async def until_queued(desk: CallDesk, count: int) -> None:
+async def until_queued(desk: BrokerQueue, count: int) -> None:
     await eventually(lambda: desk.dispatcher.in_flight == 1 and len(desk.dispatcher.queue) == count)
 
 
@@ -306,7 +306,7 @@ async def test_what_was_found_out_of_a_broker_outlives_a_reload_that_is_not_abou
 
 
 def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
-    calls = CallScheduler(FairCallQueue())
+    calls = ListenerPriorities(FairCallQueue())
     begin_s = time.process_time()
     for number in range(50_000):
         calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
@@ -318,7 +318,7 @@ def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
 
 
 def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_silent() -> None:
-    calls = CallScheduler(FairCallQueue(max_identities=None))
+    calls = ListenerPriorities(FairCallQueue(max_identities=None))
     for number in range(50_000):
         calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
     assert len(calls.scheduler) == 50_000
@@ -331,7 +331,7 @@ def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_s
 def test_a_clock_that_jumps_costs_nobody_his_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ms = 10**9
     monkeypatch.setattr(call_desk_module, "monotonic_ns", lambda: now_ms * 1_000_000)
-    calls = CallScheduler(FairCallQueue())
+    calls = ListenerPriorities(FairCallQueue())
     calls.scheduler.charge("alice", 1_000)
     begin_s = time.process_time()
 

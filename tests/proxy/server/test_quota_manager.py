@@ -166,7 +166,7 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
     listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
     config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
     server = Server(config)
-    (fleet,) = server.fleets.values()
+    (fleet,) = server.clusters.values()
     known = fleet.upstream(0, host)
     ticket = None
 

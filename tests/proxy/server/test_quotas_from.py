@@ -209,7 +209,7 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(t
         server = Server(ProxyConfig(listeners=(listener,), quotas_from=SETTINGS))
         end = asyncio.ensure_future(server.run())
         await eventually(lambda: server.is_listening)
-        (fleet,) = server.fleets.values()
+        (fleet,) = server.clusters.values()
 
         joined = fleet.upstream(3, Address(host="127.0.0.1", port=1))
         for upstream in (fleet.bootstrap(0), joined):

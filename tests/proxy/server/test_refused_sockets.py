@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from kafka_quota_proxy.proxy.server import refused_sockets as late_close_module
-from kafka_quota_proxy.proxy.server.refused_sockets import LateClose
+from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
 from tests.support.stub_broker import eventually, on_uvloop
 
 
@@ -18,20 +18,20 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 @on_uvloop
 async def test_each_is_closed_at_its_time() -> None:
-    late_close = LateClose()
+    refused_sockets = RefusedSockets()
     (late, _late), (soon, _soon), (now, _now) = pair(), pair(), pair()
     started_s = asyncio.get_running_loop().time()
 
-    late_close.keep(late, 200)
-    late_close.keep(soon, 50)
-    late_close.keep(now, 0)
+    refused_sockets.keep(late, 200)
+    refused_sockets.keep(soon, 50)
+    refused_sockets.keep(now, 0)
 
-    assert (now.fileno(), len(late_close)) == (-1, 2)
+    assert (now.fileno(), len(refused_sockets)) == (-1, 2)
     await eventually(lambda: soon.fileno() == -1)
     assert late.fileno() >= 0
     await eventually(lambda: late.fileno() == -1)
     assert asyncio.get_running_loop().time() - started_s >= 0.19
-    assert (len(late_close), late_close.hurried) == (0, 0)
+    assert (len(refused_sockets), refused_sockets.hurried) == (0, 0)
     for other in (_late, _soon, _now):
         assert other.recv(1) == b""
         other.close()
@@ -40,15 +40,15 @@ async def test_each_is_closed_at_its_time() -> None:
 @on_uvloop
 async def test_of_too_many_the_oldest_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_close_module, "MAX_KEPT", 2)
-    late_close = LateClose()
+    refused_sockets = RefusedSockets()
     pairs = [pair() for _ in range(4)]
 
     for ours, _ in pairs:
-        late_close.keep(ours, 60_000)
+        refused_sockets.keep(ours, 60_000)
 
     assert [ours.fileno() >= 0 for ours, _ in pairs] == [False, False, True, True]
-    assert (len(late_close), late_close.hurried) == (2, 2)
-    late_close.close()
+    assert (len(refused_sockets), refused_sockets.hurried) == (2, 2)
+    refused_sockets.close()
     assert [ours.fileno() for ours, _ in pairs] == [-1] * 4
     for _, theirs in pairs:
         theirs.close()
@@ -56,11 +56,11 @@ async def test_of_too_many_the_oldest_is_closed_at_once(monkeypatch: pytest.Monk
 
 @on_uvloop
 async def test_behind_a_close_none_is_kept() -> None:
-    late_close = LateClose()
-    late_close.close()
+    refused_sockets = RefusedSockets()
+    refused_sockets.close()
     ours, theirs = pair()
 
-    late_close.keep(ours, 60_000)
+    refused_sockets.keep(ours, 60_000)
 
-    assert (ours.fileno(), len(late_close)) == (-1, 0)
+    assert (ours.fileno(), len(refused_sockets)) == (-1, 0)
     theirs.close()

@@ -54,7 +54,7 @@ def test_a_broker_is_enforced_where_one_of_its_listeners_does() -> None:
 def test_of_a_cluster_each_broker_is_read_and_the_bootstrap_servers_once_they_are_known_by_their_node_ids() -> None:
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
-    (fleet,) = one.fleets.values()
+    (fleet,) = one.clusters.values()
     assert [broker.node_id for broker in one._logged_brokers()] == [None, None]  # the second: the bootstrap port
 
     fleet.upstream(1, OTHER)
@@ -69,7 +69,7 @@ def test_a_broker_of_a_cluster_is_enforced_as_the_listeners_in_front_of_the_clus
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     enforcement = Enforcement.OBSERVE if observed else Enforcement.RESPOND
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster, enforcement=enforcement))
-    (fleet,) = one.fleets.values()
+    (fleet,) = one.clusters.values()
     fleet.upstream(1, OTHER)
 
     assert [broker.enforces for broker in one._logged_brokers()] == [not observed] * 3

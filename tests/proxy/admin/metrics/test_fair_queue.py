@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import families
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Ticket
-from kafka_quota_proxy.proxy.server.broker_queue import CallScheduler
+from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.stub_broker import upstream_of
 
@@ -21,7 +21,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.desks_by_name, server.ports), lambda: None)).decode()
+    text = b"".join(write(families(server.queues_by_name, server.ports), lambda: None)).decode()
     samples = [
         (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)
@@ -45,7 +45,7 @@ def of_listener(**labels: str) -> tuple[tuple[str, str], ...]:
     return (("listener", "clients"), *labels.items())
 
 
-def calls_of(server: Server) -> CallScheduler:
+def calls_of(server: Server) -> ListenerPriorities:
     calls = server.ports[0].calls
     assert calls is not None
     return calls
@@ -81,7 +81,7 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
     beside = Listener(name="beside", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
     server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
-    (fleet,) = server.fleets.values()
+    (fleet,) = server.clusters.values()
     of_cluster = fleet.upstream(0, UPSTREAM)
     desk = of_cluster.broker.calls
     assert desk is not None

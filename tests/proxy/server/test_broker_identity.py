@@ -6,52 +6,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.server.same_broker import Identity, Way, groups, node_at
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, UpstreamLocation, group_by_broker, node_at
 
 
 def at(host: str, port: int = 9092) -> Address:
     return Address(host=host, port=port)
 
 
-def way(host: str, port: int = 9092, *peers: str, node: int | None = None, cluster: str = "c") -> Way:
-    identity = None if node is None else Identity(cluster, node)
-    return Way(at(host, port), frozenset(at(peer, port) for peer in peers), identity)
+def way(host: str, port: int = 9092, *peers: str, node: int | None = None, cluster: str = "c") -> UpstreamLocation:
+    identity = None if node is None else BrokerIdentity(cluster, node)
+    return UpstreamLocation(at(host, port), frozenset(at(peer, port) for peer in peers), identity)
 
 
 def test_ways_of_one_node_are_one_whatever_they_are_called() -> None:
     ways = [way("a", node=1), way("b", node=2), way("c", 19092, node=1)]
-    assert groups(ways) == [[0, 2], [1]]
+    assert group_by_broker(ways) == [[0, 2], [1]]
 
 
 def test_equal_node_ids_of_two_clusters_are_two_brokers() -> None:
-    assert groups([way("a", node=1), way("b", node=1, cluster="d")]) == [[0], [1]]
+    assert group_by_broker([way("a", node=1), way("b", node=1, cluster="d")]) == [[0], [1]]
     # Even at one address: what the brokers say counts more.
-    assert groups([way("a", node=1), way("a", node=1, cluster="d"), way("a", node=2)]) == [[0], [1], [2]]
+    assert group_by_broker([way("a", node=1), way("a", node=1, cluster="d"), way("a", node=2)]) == [[0], [1], [2]]
 
 
 def test_two_spellings_that_led_to_one_place_are_one() -> None:
-    assert groups([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19092, "127.0.0.1")]) == [[0, 1]]
-    assert groups([way("127.0.0.1", 19092), way("localhost", 19092)]) == [[0], [1]]
+    assert group_by_broker([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19092, "127.0.0.1")]) == [[0, 1]]
+    assert group_by_broker([way("127.0.0.1", 19092), way("localhost", 19092)]) == [[0], [1]]
     # The port counts, too.
-    assert groups([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19093, "127.0.0.1")]) == [[0], [1]]
+    assert group_by_broker([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19093, "127.0.0.1")]) == [[0], [1]]
 
 
 def test_a_way_of_which_nothing_is_known_belongs_to_the_broker_at_its_place() -> None:
-    assert groups([way("localhost", 9092, "127.0.0.1"), way("127.0.0.1", 9092, node=1)]) == [[0, 1]]
+    assert group_by_broker([way("localhost", 9092, "127.0.0.1"), way("127.0.0.1", 9092, node=1)]) == [[0, 1]]
     # By way of another of which nothing is known, too.
     ways = [way("x", 9092, "10.0.0.1"), way("y", 9092, "10.0.0.1"), way("y", node=1)]
-    assert groups(ways) == [[0, 1, 2]]
+    assert group_by_broker(ways) == [[0, 1, 2]]
 
 
 def test_a_place_that_is_two_brokers_tells_nothing() -> None:
     balancer = way("balancer", 9092, "10.0.0.9")
     ways = [balancer, way("10.0.0.9", node=1), way("10.0.0.9", node=2), way("balancer")]
-    assert groups(ways) == [[0, 3], [1], [2]]
+    assert group_by_broker(ways) == [[0, 3], [1], [2]]
 
 
 def test_a_name_that_led_to_two_places_joins_no_strangers() -> None:
     ways = [way("all", 9092, "10.0.0.1", "10.0.0.2"), way("10.0.0.1"), way("10.0.0.2")]
-    assert groups(ways) == [[0], [1], [2]]
+    assert group_by_broker(ways) == [[0], [1], [2]]
 
 
 WAYS = st.lists(
@@ -67,8 +67,8 @@ WAYS = st.lists(
 
 
 @given(ways=WAYS)
-def test_each_way_has_one_broker_and_no_broker_two_identities(ways: list[Way]) -> None:
-    found = groups(ways)
+def test_each_way_has_one_broker_and_no_broker_two_identities(ways: list[UpstreamLocation]) -> None:
+    found = group_by_broker(ways)
 
     assert sorted(index for group in found for index in group) == list(range(len(ways)))
     for group in found:
@@ -83,10 +83,10 @@ def test_each_way_has_one_broker_and_no_broker_two_identities(ways: list[Way]) -
 
 
 @given(ways=WAYS)
-def test_the_order_of_the_ways_changes_nothing(ways: list[Way]) -> None:
-    together = {frozenset(group) for group in groups(ways)}
+def test_the_order_of_the_ways_changes_nothing(ways: list[UpstreamLocation]) -> None:
+    together = {frozenset(group) for group in group_by_broker(ways)}
     count = len(ways)
-    backwards = {frozenset(count - 1 - index for index in group) for group in groups(ways[::-1])}
+    backwards = {frozenset(count - 1 - index for index in group) for group in group_by_broker(ways[::-1])}
     assert together == backwards
 
 

@@ -24,7 +24,7 @@ CUT_SHORT: Final = "cut_short"  # charged what was expected: it lasted too long,
 LOST: Final = "lost"  # the broker left, or the proxy ended: as with Kafka, nothing is charged
 
 
-class LateAnswers:
+class OrphanedConnections:
     """Those of one listener; the oldest makes room.
 
     Attributes:
@@ -33,7 +33,7 @@ class LateAnswers:
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)
-        self._kept: dict[_LateAnswer, None] = {}
+        self._kept: dict[_OrphanedConnection, None] = {}
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -41,7 +41,7 @@ class LateAnswers:
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
         """Read ``broker`` until its answers are charged, then close it. ``is_paused``: it is not being read."""
-        late = _LateAnswer(self, broker, unanswered)
+        late = _OrphanedConnection(self, broker, unanswered)
         self._kept[late] = None
         if self._is_closed or broker.is_closing():
             late.end(LOST)
@@ -61,7 +61,7 @@ class LateAnswers:
         for late in tuple(self._kept):
             late.end(LOST)
 
-    def forget(self, late: "_LateAnswer", result: str) -> bool:
+    def forget(self, late: "_OrphanedConnection", result: str) -> bool:
         """Count the end of one; return whether it was not counted before."""
         if late not in self._kept:
             return False
@@ -70,12 +70,12 @@ class LateAnswers:
         return True
 
 
-class _LateAnswer(asyncio.Protocol):
+class _OrphanedConnection(asyncio.Protocol):
     """The broker's transport of one."""
 
     __slots__ = ("_broker", "_owner", "_timer", "_unanswered")
 
-    def __init__(self, owner: LateAnswers, broker: asyncio.Transport, unanswered: Unanswered) -> None:
+    def __init__(self, owner: OrphanedConnections, broker: asyncio.Transport, unanswered: Unanswered) -> None:
         self._owner = owner
         self._broker = broker
         self._unanswered = unanswered

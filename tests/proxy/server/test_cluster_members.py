@@ -4,21 +4,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Address, Cluster
-from kafka_quota_proxy.proxy.server.membership import LEAVES_AFTER_MS, NO_CHANGES, Changes, Membership
+from kafka_quota_proxy.proxy.server.cluster_members import LEAVES_AFTER_MS, NO_CHANGES, ClusterMembers, MemberChanges
 
 ONE, TWO, ELSEWHERE = (Address(host=f"broker{number}", port=9092) for number in (1, 2, 3))
 
 
-def _membership() -> Membership:
-    return Membership(Cluster(bootstrap_servers=(ONE,), advertised_host="127.0.0.1", first_port=9193, last_port=9195))
+def _membership() -> ClusterMembers:
+    return ClusterMembers(
+        Cluster(bootstrap_servers=(ONE,), advertised_host="127.0.0.1", first_port=9193, last_port=9195)
+    )
 
 
 def test_brokers_join_move_and_are_told_once() -> None:
     membership = _membership()
 
-    assert membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0) == Changes(joined={1: ONE, 2: TWO})
+    assert membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=0) == MemberChanges(joined={1: ONE, 2: TWO})
     assert membership.see({1: ONE, 2: TWO}, is_all=True, now_ms=1) == NO_CHANGES
-    assert membership.see({2: ELSEWHERE}, is_all=False, now_ms=2) == Changes(moved={2: ELSEWHERE})
+    assert membership.see({2: ELSEWHERE}, is_all=False, now_ms=2) == MemberChanges(moved={2: ELSEWHERE})
     assert membership.brokers == {1: ONE, 2: ELSEWHERE}
 
 
@@ -30,7 +32,7 @@ def test_one_that_is_missing_for_half_a_minute_has_left() -> None:
     assert membership.see({1: ONE}, is_all=True, now_ms=1_000 + LEAVES_AFTER_MS - 1).left == ()
     assert membership.see({1: ONE}, is_all=True, now_ms=1_000 + LEAVES_AFTER_MS).left == (2,)
     assert membership.brokers == {1: ONE}
-    assert membership.see({2: TWO}, is_all=False, now_ms=90_000) == Changes(joined={2: TWO})
+    assert membership.see({2: TWO}, is_all=False, now_ms=90_000) == MemberChanges(joined={2: TWO})
 
 
 def test_one_that_restarts_has_not_left() -> None:
@@ -53,7 +55,7 @@ def test_an_answer_that_names_some_brokers_makes_none_leave() -> None:
 def test_a_node_id_outside_the_ports_is_said_once_and_has_no_place() -> None:
     membership = _membership()
 
-    assert membership.see({0: ONE, 3: TWO, -1: TWO}, is_all=True, now_ms=0) == Changes(
+    assert membership.see({0: ONE, 3: TWO, -1: TWO}, is_all=True, now_ms=0) == MemberChanges(
         joined={0: ONE}, without_port=(3, -1)
     )
     assert membership.see({0: ONE, 3: TWO, -1: TWO}, is_all=True, now_ms=1) == NO_CHANGES

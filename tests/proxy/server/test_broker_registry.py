@@ -5,12 +5,12 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.broker_queue import CallDesk
-from kafka_quota_proxy.proxy.server.brokers import Brokers
-from kafka_quota_proxy.proxy.server.same_broker import Identity
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 
 CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),))
-ONE, TWO = Identity("c", 1), Identity("c", 2)
+ONE, TWO = BrokerIdentity("c", 1), BrokerIdentity("c", 2)
 NOW_MS = 86_400_000
 
 
@@ -24,7 +24,7 @@ class Ways:
     def __init__(self, *hosts: str) -> None:
         self.moved: list[Upstream] = []
         self.throttle = Throttle(Replication(leader_rate=1e6), CONFIG.kafka)
-        self.brokers = Brokers(self.moved.append)
+        self.brokers = BrokerRegistry(self.moved.append)
         self.all = [self.add(host) for host in hosts]
 
     def add(self, host: str, *, is_bootstrap: bool = False) -> Upstream:
@@ -135,7 +135,7 @@ def test_the_limit_of_a_leader_is_one_and_so_is_the_queue() -> None:
         assert leader is not None
         quotas.append(leader.quota(now_ms=NOW_MS))
         quotas[-1].record(100, now_ms=NOW_MS)
-        upstream.broker.calls = CallDesk(FairCallQueue())
+        upstream.broker.calls = BrokerQueue(FairCallQueue())
         upstream.broker.calls.dispatcher.queue.overflowed[1] = 3
     generation = ways.throttle.generation
 

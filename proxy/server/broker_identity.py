@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.quota.address_limits import canonical
 NOWHERE: Final[frozenset[Address]] = frozenset()
 
 
-class Identity(NamedTuple):
+class BrokerIdentity(NamedTuple):
     """A broker of a cluster."""
 
     cluster_id: str
@@ -28,7 +28,7 @@ class Identity(NamedTuple):
         return f"node {self.node_id} of cluster {self.cluster_id}"
 
 
-class Way(NamedTuple):
+class UpstreamLocation(NamedTuple):
     """A way to a broker.
 
     Attributes:
@@ -39,7 +39,7 @@ class Way(NamedTuple):
 
     address: Address
     peers: frozenset[Address] = NOWHERE
-    identity: Identity | None = None
+    identity: BrokerIdentity | None = None
 
     @property
     def places(self) -> frozenset[Address]:
@@ -47,9 +47,9 @@ class Way(NamedTuple):
         return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
 
 
-def groups(ways: Sequence[Way]) -> list[list[int]]:
+def group_by_broker(ways: Sequence[UpstreamLocation]) -> list[list[int]]:
     """Return the indexes of the ways to each broker: in their order, and so are the brokers by their first ways."""
-    of_place: dict[Address, set[Identity]] = {}
+    of_place: dict[Address, set[BrokerIdentity]] = {}
     for way in ways:
         if way.identity is not None:
             for place in way.places:
@@ -88,7 +88,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Return indexes in groups: those in one share places, each with another."""
+    """Return indexes in group_by_broker: those in one share places, each with another."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

@@ -12,12 +12,12 @@ from time import monotonic_ns
 
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.same_broker import Identity, groups
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, group_by_broker
 
 log = logging.getLogger(__name__)
 
 
-class Brokers:
+class BrokerRegistry:
     """Finds the broker of each way.
 
     Args:
@@ -53,7 +53,7 @@ class Brokers:
         upstream.address = address
         self._sort()
 
-    def identify(self, upstream: Upstream, identity: Identity | None) -> None:
+    def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
         """Take it that this way leads to that broker; None: nobody knows any more."""
         if upstream.identity != identity:
             upstream.identity = identity
@@ -77,7 +77,7 @@ class Brokers:
     def _sort(self) -> None:
         upstreams, taken = self._upstreams, set[Broker]()
         found: list[tuple[Upstream, Broker]] = []
-        together = [[upstreams[index] for index in group] for group in groups([one.way for one in upstreams])]
+        together = [[upstreams[index] for index in group] for group in group_by_broker([one.way for one in upstreams])]
         for members in sorted(together, key=_comes_late):
             own = next((one.broker for one in members if one.broker not in taken), None)
             broker = members[0].make() if own is None else own

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS, MAX_WAITING
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.admin.port import MAX_REQUESTS, MAX_WAITING
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.admin.test_http_server import BUCKETS, CONFIG, admin_of, ask, fill, ready_server, scrape, scraper
 from tests.support.stub_broker import eventually
@@ -124,7 +124,7 @@ async def test_probes_are_answered_while_a_large_scrape_is_rendered() -> None:
 
 
 async def test_a_probe_whose_answer_is_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.port._WAIT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S", 1.0)
     monkeypatch.setattr(
         "kafka_quota_proxy.proxy.admin.http_server.Health.readiness",
         lambda _: {"state": "ready", "padding": "x" * 8_000_000},
@@ -148,7 +148,7 @@ async def test_a_long_answer_to_a_probe_arrives_whole(monkeypatch: pytest.Monkey
 
 
 async def test_idle_sockets_are_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.port._WAIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S", 0.2)
     async with admin_of(ready_server()) as admin, peer_of(admin) as peer:
         await asyncio.to_thread(peer.connect, 10, b"GET /")
 
@@ -191,7 +191,7 @@ async def test_a_fault_in_a_probe_ends_that_probe_alone(
     server = ready_server()
     async with admin_of(server) as admin:
         with monkeypatch.context() as broken:
-            broken.setattr("kafka_quota_proxy.proxy.admin.port._Request.handle", None)
+            broken.setattr("kafka_quota_proxy.proxy.admin.admin_port._Request.handle", None)
             with pytest.raises(http.client.HTTPException):
                 await asyncio.to_thread(ask, admin.port, "/readyz")
         answer = await asyncio.to_thread(ask, admin.port, "/readyz")

@@ -9,8 +9,8 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.client import Bucket
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
-from kafka_quota_proxy.proxy.server import late_answers as late_answers_module
-from kafka_quota_proxy.proxy.server.late_answers import ANSWERED, CUT_SHORT, LOST
+from kafka_quota_proxy.proxy.server import orphaned_connections as late_answers_module
+from kafka_quota_proxy.proxy.server.orphaned_connections import ANSWERED, CUT_SHORT, LOST
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import config_to
 from tests.support.frames import fetch_request, fetch_response, produce_request, produce_response
@@ -42,7 +42,7 @@ def bucket_of(server: Server, broker: StubBroker) -> Bucket:
 
 
 def counts(server: Server) -> dict[str, int]:
-    return {result: count for result, count in server.ports[0].late_answers.counts.items() if count}
+    return {result: count for result, count in server.ports[0].orphans.counts.items() if count}
 
 
 async def abandoned(server: Server, broker: StubBroker, client: Client, *requests: bytes) -> StubConnection:
@@ -159,7 +159,7 @@ async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypa
                 connections.append(await abandoned(server, broker, client, fetch_request()))
         await eventually(lambda: connections[0].is_lost)
 
-        assert len(server.ports[0].late_answers) == 1
+        assert len(server.ports[0].orphans) == 1
         assert not connections[1].is_lost
         assert counts(server) == {CUT_SHORT: 1}
         assert bucket_of(server, broker).requests == 1

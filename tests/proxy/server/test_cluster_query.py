@@ -13,7 +13,7 @@ from kio.serial import entity_reader
 
 from kafka_quota_proxy.config.model import Address, UpstreamTls
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.server import broker_discovery as discovery
+from kafka_quota_proxy.proxy.server import cluster_query as discovery
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from tests.support.certificates import Authority
 from tests.support.frames import framed, metadata_response

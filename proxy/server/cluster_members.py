@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.model import Address, Cluster
 LEAVES_AFTER_MS: Final = 30_000
 
 
-class Changes(NamedTuple):
+class MemberChanges(NamedTuple):
     """What is different since the last answer: node ids, with addresses where they are needed."""
 
     joined: Mapping[int, Address] = {}
@@ -24,10 +24,10 @@ class Changes(NamedTuple):
     without_port: tuple[int, ...] = ()  # said once each: outside broker_ports
 
 
-NO_CHANGES: Final = Changes()
+NO_CHANGES: Final = MemberChanges()
 
 
-class Membership:
+class ClusterMembers:
     """Who is in the cluster. ``brokers`` has those that have a port of ours, by node id."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -36,7 +36,7 @@ class Membership:
         self._absent_since_ms: dict[int, int] = {}
         self._without_port: set[int] = set()
 
-    def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> Changes:
+    def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
         """Take up what an answer said.
 
         Args:
@@ -61,7 +61,7 @@ class Membership:
         self.brokers.update(joined)
         self.brokers.update(moved)
         left = self._leave(brokers, now_ms) if is_all else ()
-        return Changes(joined, moved, left, tuple(without_port))
+        return MemberChanges(joined, moved, left, tuple(without_port))
 
     def _leave(self, alive: Mapping[int, Address], now_ms: int) -> tuple[int, ...]:
         """Forget those that have been missing for long."""
