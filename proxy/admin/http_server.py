@@ -93,7 +93,7 @@ class Health:
         A file that was refused leaves the proxy as ready as it was, for the one before it is still in force; so does a
         topic of quotas that is away, a broker that does not tell its own, and a store that cannot be written.
         """
-        rules, desk = self._server.quota_topic or self._server.broker_quotas, self._server.quota_desk
+        rules, manager = self._server.quota_topic or self._server.broker_quotas, self._server.quota_manager
         is_listening = self._server.is_listening
         upstreams = {str(one.address): one.is_reachable for one in self._server.upstreams}
         state = "starting" if not is_listening else "ready" if self._server.is_reachable() else "degraded"
@@ -101,7 +101,9 @@ class Health:
             state = "draining"
         of_rules = {} if rules is None else {"quotas_from": rules.detail()}
         of_store = (
-            {} if desk.keeper is None else {"store": {**desk.keeper.detail(), "unknown_hosts": desk.unknown_hosts}}
+            {}
+            if manager.store is None
+            else {"store": {**manager.store.detail(), "unknown_hosts": manager.unknown_hosts}}
         )
         return {
             "state": state,

@@ -1,7 +1,7 @@
 """``/quotas`` of the admin port: which rules there are, and changes of them. In a thread of the admin port's.
 
 Whoever reaches the port may look. Changes want ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
-``admin.quotas_token_file`` as it is then. They are decided by the desk that decides on Kafka's own requests, in turn
+``admin.quotas_token_file`` as it is then. They are decided by the manager that decides on Kafka's own requests, in turn
 with these.
 """
 
@@ -33,7 +33,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     written_results,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, written_as_of, written_now
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, status_as_json, written_as_of
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Listed
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
@@ -140,11 +140,11 @@ class QuotaPage:
         yield ("".join(piece) + "\n]}\n").encode()
 
     def _listed(self) -> Iterable[Listed]:
-        # Of rules that are followed the desk knows nothing.
+        # Of rules that are followed the manager knows nothing.
         of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
         if of_brokers is not None:
             return (Listed(*told, can_change=False) for told in of_brokers.listed())
-        return chain(self._server.quota_desk.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
+        return chain(self._server.quota_manager.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changed
 
@@ -228,7 +228,7 @@ class QuotaPage:
 
     async def _change(self, changes: Changes, origin: Origin) -> QuotasAltered | None:
         owner = _Owner()
-        ticket = self._server.quota_desk.submit_changes(changes, origin, owner)
+        ticket = self._server.quota_manager.submit_changes(changes, origin, owner)
         if ticket is None:
             return None
         try:
@@ -304,6 +304,6 @@ def _as_followed(rule: QuotaRule) -> Listed:
 def _written(one: Listed, *, now_ms: int) -> str:
     where = {"source": one.source, "can_change": one.can_change}
     if one.shadowed_by is not None:
-        now = written_now(shadowed(one.shadowed_by))
+        now = status_as_json(shadowed(one.shadowed_by))
         return written_rule(one.entity, one.rule, **where, shadowed_by=one.shadowed_by, now=now)
     return written_rule(one.entity, one.rule, **where, **written_as_of(one.entity, one.rule, now_ms=now_ms))

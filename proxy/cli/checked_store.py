@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafka_quota_proxy.config.model import ProxyConfig, Store
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignStoreError
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 
@@ -52,6 +52,6 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
     if restored.left_out is not None:
         warnings.append(f"{path}/{restored.left_out}")
     now_ms = time.time_ns() // 1_000_000
-    both = InForce(config, name=str(path), now_ms=now_ms)
+    both = EffectiveRules(config, name=str(path), now_ms=now_ms)
     both.change((Change(*one) for one in restored.rules.items()), now_ms=now_ms)
     return StoreReport(len(restored.rules), both.doubles, tuple(warnings), errors)

@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
 from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
@@ -98,7 +98,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _look_for_hosts(both: InForce) -> None:
+def _look_for_hosts(both: EffectiveRules) -> None:
     # Here, for it loads asyncio, which this command has no need of else.
     import asyncio
 
@@ -118,7 +118,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         ForeignStoreError: Another program has written it.
     """
     store = loaded.config.store
-    both = InForce(loaded.config, name=str(store or ""), now_ms=now_ms)
+    both = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
     if store is not None and store.path is not None and Path(store.path).exists():
         restored = _looked_at(store.path, is_of_topic=store.topic is not None)
         for fault in restored.faults:

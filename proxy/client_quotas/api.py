@@ -101,7 +101,7 @@ class Ticket:
         self.is_dropped = True
 
 
-class Desk(Protocol):
+class QuotaRequestHandler(Protocol):
     """Who answers administrators."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
@@ -116,7 +116,7 @@ class Administration(NamedTuple):
 
     admins: frozenset[str]
     forwards: bool
-    desk: Desk
+    handler: QuotaRequestHandler
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:

@@ -92,7 +92,7 @@ def _addresses_of(host: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
-class HostFinder:
+class HostResolver:
     """Looks for hosts until they are found.
 
     Args:

@@ -1,6 +1,6 @@
 """Answers administrators: one request after another, and in a thread what takes long.
 
-What is decided here goes to a keeper (``proxy.quota_keeper``), and is in force and kept before anybody is told of it.
+What is decided here goes to a store (``proxy.quota_keeper``), and is in force and kept before anybody is told of it.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     read_request,
     refusal,
 )
-from kafka_quota_proxy.proxy.client_quotas.audit.log import Ledger
+from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.formats import json_codec as json_form
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostFinder, Lookups
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, QuotaTimer
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Decision, Hidden, decide, hosts_of, refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce, Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules, Listed
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     POLICY_VIOLATION,
@@ -51,9 +51,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignStoreError
-from kafka_quota_proxy.proxy.client_quotas.storage.open_store import keeper
-from kafka_quota_proxy.proxy.client_quotas.storage.store import Keeper, NotKeptError
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
+from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, together
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "No quota can be changed here: there is no store for them"
 
 
-class QuotaDesk:
+class QuotaManager:
     """The quotas that are administered at this proxy. All of it belongs to the loop.
 
     Args:
@@ -90,20 +90,20 @@ class QuotaDesk:
         wall_ms: Returns Unix time.
 
     Attributes:
-        ledger: How many changes there were and may be; None where there is no store.
+        change_log: How many changes there were and may be; None where there is no store.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
         store = config.store
         self._wall_ms = wall_ms
-        self._in_force = InForce(config, name=str(store or ""), now_ms=wall_ms())
-        self._timer = QuotaTimer(self._in_force, on_changes=self._by_time, wall_ms=wall_ms)
+        self._in_force = EffectiveRules(config, name=str(store or ""), now_ms=wall_ms())
+        self._timer = RuleTimer(self._in_force, on_changes=self._by_time, wall_ms=wall_ms)
         self._path = Path("" if store is None or store.path is None else store.path)
-        self._keeper: Keeper | None = keeper(config, self._hold, self._in_force.stored)
-        self.ledger = None if store is None else Ledger(store)
+        self._store: QuotaStore | None = make_store(config, self._hold, self._in_force.stored)
+        self.change_log = None if store is None else ChangeLog(store)
         self._on_changes = on_changes
         self._lookups = Lookups()
-        self._hosts = HostFinder(self._lookups, on_found=self._know)
+        self._hosts = HostResolver(self._lookups, on_found=self._know)
         # What is read of the rules in this thread nobody changes meanwhile: who reads or changes them has the lock.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="quotas")
         self._using_rules = asyncio.Lock()
@@ -115,9 +115,9 @@ class QuotaDesk:
         self._addresses: Addresses = {}  # of the hosts in the request that was looked at last
 
     @property
-    def topic(self) -> TopicKeeper | None:
+    def topic(self) -> TopicStore | None:
         """The topic that quotas are kept in, if they are in one."""
-        return self._keeper if isinstance(self._keeper, TopicKeeper) else None
+        return self._store if isinstance(self._store, TopicStore) else None
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
@@ -130,9 +130,9 @@ class QuotaDesk:
         return self._in_force.ip_quotas
 
     @property
-    def keeper(self) -> Keeper | None:
+    def store(self) -> QuotaStore | None:
         """Who keeps what is set here; None: nothing can be."""
-        return self._keeper
+        return self._store
 
     @property
     def entities(self) -> int:
@@ -146,11 +146,11 @@ class QuotaDesk:
 
     def listed(self) -> Iterator[Listed]:
         """Yield every rule as it was set. For any thread."""
-        keeper = self._keeper
-        elsewhere = {} if keeper is None else dict(keeper.sources)
+        store = self._store
+        elsewhere = {} if store is None else dict(store.sources)
         for one in self._in_force.listed():
             published = elsewhere.get(one.entity)
-            is_here = keeper is not None and published is None
+            is_here = store is not None and published is None
             if one.can_change and not is_here:
                 yield one._replace(source=published or one.source, can_change=False)
             elif one.shadowed_by is None or is_here:
@@ -166,7 +166,7 @@ class QuotaDesk:
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request. See ``proxy.client_quotas.api.Desk``."""
+        """Begin to answer a request. See ``proxy.client_quotas.api.QuotaRequestHandler``."""
         return self._queue(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: json_form.Changes, origin: Origin, owner: object) -> Ticket | None:
@@ -193,11 +193,11 @@ class QuotaDesk:
         Raises:
             StartError: It cannot be used, or another process does.
         """
-        if self._keeper is None or self.ledger is None:
+        if self._store is None or self.change_log is None:
             return
-        await self._off_loop(self.ledger.open)
+        await self._off_loop(self.change_log.open)
         try:
-            await self._keeper.open()
+            await self._store.open()
         except ForeignStoreError as error:
             raise StartError(_DIRECTORY, f"{self._path}: {error}; {THEN}") from error
         except OSError as error:
@@ -212,10 +212,10 @@ class QuotaDesk:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kept_up(self._hosts.run))
             tasks.create_task(kept_up(self._timer.run))
-            if self._keeper is not None:
-                tasks.create_task(kept_up(self._keeper.run))
-            if self.ledger is not None:
-                tasks.create_task(kept_up(partial(self._sum_up, self.ledger)))
+            if self._store is not None:
+                tasks.create_task(kept_up(self._store.run))
+            if self.change_log is not None:
+                tasks.create_task(kept_up(partial(self._sum_up, self.change_log)))
             while True:
                 while self._waiting:
                     ticket = self._waiting.popleft()
@@ -224,22 +224,22 @@ class QuotaDesk:
                 self._has_come.clear()
                 await self._has_come.wait()
 
-    async def _sum_up(self, ledger: Ledger) -> None:
+    async def _sum_up(self, change_log: ChangeLog) -> None:
         """Have the audit log told of what was summed up, also where nobody asks for anything any more."""
         while True:
             await self._owes_sums.wait()
             self._owes_sums.clear()
             await asyncio.sleep(_SUMMED_UP_AFTER_S)
-            await self._off_loop(ledger.write_sums)
-            if ledger.owes_sums:
+            await self._off_loop(change_log.write_sums)
+            if change_log.owes_sums:
                 self._owes_sums.set()
 
     async def stop(self) -> None:
         """Let go of what is kept."""
-        if self._keeper is not None:
-            await self._keeper.close()
-        if self.ledger is not None:
-            await self._off_loop(self.ledger.close)
+        if self._store is not None:
+            await self._store.close()
+        if self.change_log is not None:
+            await self._off_loop(self.change_log.close)
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
@@ -254,7 +254,7 @@ class QuotaDesk:
                 ticket.error = error
             else:
                 ticket.answer = await self._answer_in_any_case(request, ticket.origin, is_small)
-        # Who was there when it came may be gone. What he does with his answer is no matter of the desk's.
+        # Who was there when it came may be gone. What he does with his answer is no matter of the manager's.
         if not ticket.is_dropped:
             asyncio.get_running_loop().call_soon(cast(Waiting, ticket.owner).take_turn)
 
@@ -286,30 +286,30 @@ class QuotaDesk:
         self, request: AlterRequest, origin: Origin, terms: Mapping[Entity, TermsChange], is_small: bool
     ) -> QuotasAltered:
         """Decide on a request, do what it says, and keep book of it."""
-        if self._keeper is None or self.ledger is None:
+        if self._store is None or self.change_log is None:
             return await self._beside(is_small, self._refused, request, terms, POLICY_VIOLATION, _NO_STORE)
-        altered, is_whole = await self._try(request, origin, terms, is_small, self._keeper, self.ledger)
+        altered, is_whole = await self._try(request, origin, terms, is_small, self._store, self.change_log)
         try:
-            await self._keep_book(self.ledger, altered, origin, is_dry_run=request.validate_only, is_whole=is_whole)
+            await self._keep_book(self.change_log, altered, origin, is_dry_run=request.validate_only, is_whole=is_whole)
         except Exception as error:  # noqa: BLE001 - it is made, and to say that it was refused would be wrong
             report(error, "a change of %s is not in the books", origin.principal)
         return altered
 
     async def _keep_book(
-        self, ledger: Ledger, altered: QuotasAltered, origin: Origin, *, is_dry_run: bool, is_whole: bool
+        self, change_log: ChangeLog, altered: QuotasAltered, origin: Origin, *, is_dry_run: bool, is_whole: bool
     ) -> None:
         """Count what became of a request, and write it down where it is audited."""
-        ledger.count(altered.outcomes, is_dry_run=is_dry_run)
-        if ledger.is_audited:
+        change_log.count(altered.outcomes, is_dry_run=is_dry_run)
+        if change_log.is_audited:
             await self._off_loop(
-                ledger.write,
+                change_log.write,
                 altered.outcomes,
                 origin,
                 is_dry_run=is_dry_run,
                 is_refused_whole=is_whole,
                 unix_ms=self._wall_ms(),
             )
-            if ledger.owes_sums:
+            if change_log.owes_sums:
                 self._owes_sums.set()
 
     async def _try(
@@ -318,33 +318,33 @@ class QuotaDesk:
         origin: Origin,
         terms: Mapping[Entity, TermsChange],
         is_small: bool,
-        keeper: Keeper,
-        ledger: Ledger,
+        store: QuotaStore,
+        change_log: ChangeLog,
     ) -> tuple[QuotasAltered, bool]:
         """Return what became of a request, and whether it was refused as a whole."""
         # Before anything is done for it: a disk, a broker or a name server is not to feel an automaton gone wild.
-        wait_ms = ledger.wait_ms(origin)
+        wait_ms = change_log.wait_ms(origin)
         if wait_ms:
             told = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
             code = THROTTLING_QUOTA_EXCEEDED
             refused = await self._beside(is_small, self._refused, request, terms, code, told)
             return refused._replace(throttle_time_ms=wait_ms), True
-        ledger.charge(1)
+        change_log.charge(1)
         hosts = hosts_of(request)
         addresses = await self._lookups.find(hosts) if hosts else {}
         try:
-            await keeper.catch_up()
+            await store.catch_up()
             async with self._using_rules:
                 decision, altered = await self._beside(
-                    is_small, self._decide, request, addresses, terms, keeper.sources, origin
+                    is_small, self._decide, request, addresses, terms, store.sources, origin
                 )
                 stored = self._in_force.stored
                 before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
             if not decision.changes or request.validate_only:
                 return altered, False
-            ledger.charge(len(decision.changes) - 1)
+            change_log.charge(len(decision.changes) - 1)
             self._addresses = addresses
-            error = await self._keep(keeper, decision.changes, before)
+            error = await self._keep(store, decision.changes, before)
         except NotKeptError as error:
             return await self._beside(is_small, self._refused, request, terms, error.error_code, str(error)), True
         if error is not None:
@@ -353,7 +353,7 @@ class QuotaDesk:
         return altered, False
 
     async def _keep(
-        self, keeper: Keeper, changes: Sequence[Change], before: Mapping[Entity, StoredRule]
+        self, store: QuotaStore, changes: Sequence[Change], before: Mapping[Entity, StoredRule]
     ) -> NotKeptError | None:
         """Keep changes; return an error where nobody knows whether they are kept and in force.
 
@@ -361,7 +361,7 @@ class QuotaDesk:
             NotKeptError: They are not kept.
         """
         try:
-            await keeper.keep(changes, before)
+            await store.keep(changes, before)
         except NotKeptError as error:
             if not error.may_hold:
                 raise

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import EntityName, IpRule, QuotaRule
 from kafka_quota_proxy.proxy.background.isolation import report
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
@@ -37,7 +37,7 @@ def wall_ms() -> int:
     return time_ns() // 1_000_000
 
 
-class QuotaTimer:
+class RuleTimer:
     """Lets the rules of ``in_force`` follow the time.
 
     Args:
@@ -46,7 +46,7 @@ class QuotaTimer:
         wall_ms: Returns Unix time.
     """
 
-    def __init__(self, in_force: InForce, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, in_force: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
         self._in_force = in_force
         self._on_changes = on_changes
         self._wall_ms = wall_ms

@@ -33,7 +33,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.proxy.background.isolation import alone, attempt, kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaDesk
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower, broker_follower
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic, quota_topic
@@ -109,7 +109,7 @@ class Server:
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
         self.broker_quotas = broker_follower(config, on_changes=self._change_rules, wall_ms=wall_ms)
-        self.quota_desk = QuotaDesk(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
+        self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = config = self._with_changed()
         self._rules = SharedRules(config)
         for listener in config.listeners:
@@ -167,7 +167,7 @@ class Server:
         started = self.started_with
         config = replace(config, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
         self._file = config
-        changes: Changes | None = self.quota_desk.follow_file(config)
+        changes: Changes | None = self.quota_manager.follow_file(config)
         if self.quota_topic is not None:
             changes = None
             self.quota_topic.follow_file(config.quotas)
@@ -196,8 +196,8 @@ class Server:
             rules = self.broker_quotas
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
         of_topic = () if self.quota_topic is None else self.quota_topic.rules
-        desk = self.quota_desk
-        return replace(self.config, quotas=(*desk.quotas, *of_topic), ip_quotas=desk.ip_quotas)
+        manager = self.quota_manager
+        return replace(self.config, quotas=(*manager.quotas, *of_topic), ip_quotas=manager.ip_quotas)
 
     def _put_in_force(self, config: ProxyConfig, changes: Changes | None) -> None:
         """Have every broker's quotas follow, also of one that the new file has no listener for: it is served still."""
@@ -259,7 +259,7 @@ class Server:
         is_followed = self.quota_topic is not None or self.broker_quotas is not None
         if not principals.admins or is_inter_broker or is_followed:
             return None
-        return Administration(principals.admins, principals.forward_quota_requests, self.quota_desk, listener)
+        return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
     def _follow_cluster(self, replication: Replication | None) -> None:
         """Have somebody ask the cluster for what the limits on replication need to know, as long as there are any.
@@ -356,7 +356,7 @@ class Server:
             finally:
                 if self.quota_topic is not None:
                     await self.quota_topic.stop()
-                await self.quota_desk.stop()
+                await self.quota_manager.stop()
                 if self.usage is not None:
                     await self.usage.stop(self._hurrying)
         finally:
@@ -402,7 +402,7 @@ class Server:
             background.append(self._keep_up(self.usage.run))
         if self.quota_topic is not None:
             background.append(self._keep_up(self.quota_topic.run))
-        background.append(self._keep_up(self.quota_desk.run))
+        background.append(self._keep_up(self.quota_manager.run))
         self._follow_cluster(self.config.replication)
         await self._stopping.wait()
         for acceptor in acceptors:
@@ -430,7 +430,7 @@ class Server:
     async def _read_store(self) -> None:
         """Wait for the quotas that are kept, or until this is to stop: a topic may be away for a while."""
         # None of the group's: its failure is told by who waits for it.
-        reading = asyncio.ensure_future(self.quota_desk.read())
+        reading = asyncio.ensure_future(self.quota_manager.read())
         stopping = self._tasks.create_task(self._stopping.wait())
         await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.proxy.client_quotas.api import Desk, Ticket
+from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequestHandler, Ticket
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.session.request_charge import Sent
 
@@ -16,7 +16,7 @@ class Request(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A request that was given to a desk; None: it has passed, and its answer is held."""
+    """A request that was given to a handler; None: it has passed, and its answer is held."""
 
     ticket: Ticket
     request: Request | None
@@ -44,23 +44,32 @@ class QuotaRequests:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request was given to a desk that has not had its answer, or an answer is held."""
+        """Whether a request was given to a handler that has not had its answer, or an answer is held."""
         return self._pending is not None
 
-    def submit(self, desk: Desk, frame: bytes, head: RequestHead, sent: Sent, *, origin: Origin, owner: object) -> None:
+    def submit(
+        self,
+        handler: QuotaRequestHandler,
+        frame: bytes,
+        head: RequestHead,
+        sent: Sent,
+        *,
+        origin: Origin,
+        owner: object,
+    ) -> None:
         """Have a request answered, whatever becomes of the listener and its administrators meanwhile.
 
         Args:
-            desk: By whom.
+            handler: By whom.
             frame: The request, whole, behind whose predecessors nothing is unanswered.
             head: Of it.
             sent: Who is charged for it.
             origin: Who asks.
             owner: To be woken when the answer is there.
 
-        Nothing is pending afterwards where the desk has no room for it.
+        Nothing is pending afterwards where the handler has no room for it.
         """
-        ticket = desk.submit(frame, origin, owner)
+        ticket = handler.submit(frame, origin, owner)
         self._pending = None if ticket is None else Pending(ticket, Request(head, sent))
 
     def hold(self, ticket: Ticket) -> None:

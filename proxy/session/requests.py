@@ -357,7 +357,7 @@ class Requests(State):
         if is_admin:
             name = client_id.decode("utf-8", "replace")
             origin = Origin(principal, name, self.peer_host, administration.listener)
-            requests.submit(administration.desk, frame, head, sent, origin=origin, owner=self.owner)
+            requests.submit(administration.handler, frame, head, sent, origin=origin, owner=self.owner)
             self._held_until_ms = now_ms + LOOKS_FOR_ANSWER_MS
             self.is_blocked = True
             return None
@@ -367,7 +367,7 @@ class Requests(State):
         return position, frame_end, b""
 
     def _take_from_desk(self, requests: QuotaRequests, data: bytes, start: int, now_ms: int) -> int:
-        """Answer the request at ``start`` if the desk has, or let go of an answer that was held.
+        """Answer the request at ``start`` if the handler has, or let go of an answer that was held.
 
         Returns how long that request was; 0 where it waits on, or had passed.
         """

@@ -180,7 +180,7 @@ class Bed:
 
     def rules(self) -> tuple[QuotaRule, ...]:
         topic = self.server.quota_topic
-        return self.server.quota_desk.quotas if topic is None else topic.rules
+        return self.server.quota_manager.quotas if topic is None else topic.rules
 
     def new_name(self) -> str:
         self.names += 1
@@ -708,7 +708,7 @@ async def of_store(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatc
 
 
 # What fails before a proxy has its rules ends its start, and says why.
-OPENINGS: Final = {"QuotaDesk.read", "Ledger.open", "StoreDirectory.open", "Server.run"}
+OPENINGS: Final = {"QuotaManager.read", "ChangeLog.open", "StoreDirectory.open", "Server.run"}
 
 
 @dataclass

@@ -73,8 +73,8 @@ async def page(
     store = store or Store(directory=str(path / "d"))
     ips = (IpRule(ip=DEFAULT, connection_creation_rate=5.0, source="p.yaml:9"),)
     server = Server(config or ProxyConfig(listeners=(LISTENER,), quotas=(FILED,), ip_quotas=ips, store=store))
-    await server.quota_desk.read()
-    running = [asyncio.get_running_loop().create_task(server.quota_desk.run())] if serves else []
+    await server.quota_manager.read()
+    running = [asyncio.get_running_loop().create_task(server.quota_manager.run())] if serves else []
     token_file = str(path / "token") if token else None
     try:
         with AdminServer(Admin(bind=LOOPBACK, quotas_token_file=token_file), server, Reloads()) as admin:
@@ -83,4 +83,4 @@ async def page(
         for task in running:
             task.cancel()
             await asyncio.wait([task])
-        await server.quota_desk.stop()
+        await server.quota_manager.stop()

@@ -9,11 +9,11 @@ import pytest
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
-from kafka_quota_proxy.proxy.client_quotas import manager as quota_desk
+from kafka_quota_proxy.proxy.client_quotas import manager as quota_manager
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
@@ -125,15 +125,15 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
     """Return a topic that desks have from now on in place of that of their configuration."""
     log = TopicLog()
 
-    def keeper(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicKeeper:
+    def make_store(config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]) -> TopicStore:
         path = config.store.path if config.store is not None else None
-        return TopicKeeper(
+        return TopicStore(
             NAME,
             hold,
-            None if path is None else LastKnown(path, stored),
+            None if path is None else TopicCopy(path, stored),
             reader=lambda tell: LogReader(log, tell),
             writer=LogWriter(log),
         )
 
-    monkeypatch.setattr(quota_desk, "keeper", keeper)
+    monkeypatch.setattr(quota_manager, "make_store", make_store)
     return log

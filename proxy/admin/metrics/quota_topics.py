@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.singles import Single, singles
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 
 
 class _Records(Protocol):
@@ -45,7 +45,7 @@ _OF_RULES: Final[tuple[Single[QuotaTopic], ...]] = (
     ("news_age_seconds", "gauge", "How long ago the last news had come; NaN before the first.",
      lambda topic: topic.news_age_s()),
 )  # fmt: skip
-_OF_STORE: Final[tuple[Single[TopicKeeper], ...]] = (
+_OF_STORE: Final[tuple[Single[TopicStore], ...]] = (
     *_OF_BOTH,
     ("refused_changes_total", "counter", "Requests to change quotas that could not be kept there, or perhaps not.",
      lambda topic: topic.refused),
@@ -56,7 +56,7 @@ _OF_STORE: Final[tuple[Single[TopicKeeper], ...]] = (
 )  # fmt: skip
 
 
-def families(rules: QuotaTopic | None, store: TopicKeeper | None) -> Iterator[Family]:
+def families(rules: QuotaTopic | None, store: TopicStore | None) -> Iterator[Family]:
     """Return those of rules from a topic, and of a store in one; nothing where there is neither."""
     yield from singles("kafka_quota_proxy_quotas_topic", _OF_RULES, rules)
     yield from singles("kafka_quota_proxy_store_topic", _OF_STORE, store)

@@ -115,10 +115,10 @@ class Families:
         yield from connections.families(self._server.quotas_by_name, ports, now_ms)
         yield from fair_queue.families(self._server.queues_by_name, ports)
         yield from usage_log.families(self._server.usage)
-        yield from quota_topics.families(self._server.quota_topic, self._server.quota_desk.topic)
+        yield from quota_topics.families(self._server.quota_topic, self._server.quota_manager.topic)
         yield from broker_quotas.families(self._server.broker_quotas)
-        yield from quota_store.families(self._server.quota_desk)
-        yield from quota_changes.families(self._server.quota_desk.ledger)
+        yield from quota_store.families(self._server.quota_manager)
+        yield from quota_changes.families(self._server.quota_manager.change_log)
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}

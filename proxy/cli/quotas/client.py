@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     read_rules,
     written_changes,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import Now, read_now
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import RuleStatus, read_status
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
 # Beyond what the proxy takes for a change.
@@ -31,7 +31,7 @@ class NotDoneError(Exception):
 
 
 class Rule(NamedTuple):
-    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: what holds of it, see ``Now``.
+    """A rule as it was set, and where; ``can_change``: through the proxy; ``now``: see ``RuleStatus``.
 
     ``shadowed_by``: where the rule is set that holds in its place; it can be removed, and not changed.
     """
@@ -40,7 +40,7 @@ class Rule(NamedTuple):
     rule: StoredRule
     source: str
     can_change: bool
-    now: Now | None
+    now: RuleStatus | None
     shadowed_by: str | None
 
 
@@ -93,7 +93,7 @@ class Client:
                     rule=rule,
                     source=str(told.get("source", "")),
                     can_change=told.get("can_change") is True,
-                    now=read_now(told.get("now")),
+                    now=read_status(told.get("now")),
                     shadowed_by=None if told.get("shadowed_by") is None else str(told["shadowed_by"]),
                 )
                 for entity, rule, told in read_rules(body, is_file=False)

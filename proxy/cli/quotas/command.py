@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     written_changes,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shown_now, written_now
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import format_status, status_as_json
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     CLIENT_ID,
     ENTITY_TYPES,
@@ -166,13 +166,13 @@ def _describe(args: argparse.Namespace) -> int:
         _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
         return _left_out(held)
     else:
-        told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, shown_now(one.now)) for one in rules)
+        told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, format_status(one.now)) for one in rules)
         _print(*(f"{entity}: {limits} ({source}){now}" for entity, limits, source, now in told))
     return 0
 
 
 def _written(one: Rule) -> str:
-    more: dict[str, object] = {} if one.now is None else {"now": written_now(one.now)}
+    more: dict[str, object] = {} if one.now is None else {"now": status_as_json(one.now)}
     if one.shadowed_by is not None:
         more["shadowed_by"] = one.shadowed_by
     return written_rule(one.entity, one.rule, source=one.source, can_change=one.can_change, **more)

@@ -1,4 +1,4 @@
-"""What a desk keeps book of: how many changes there may still be, what became of those asked for, and by whom.
+"""What a manager keeps book of: how many changes there may still be, what became of those asked for, and by whom.
 
 Blocks where it writes; ``write`` is for a thread, the rest for the loop.
 """
@@ -31,7 +31,7 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Ledger:
+class ChangeLog:
     """Of one proxy.
 
     Attributes:

@@ -18,43 +18,43 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 from kafka_quota_proxy.proxy.quota.timing import until_when, why_not
 
 
-class Now(NamedTuple):
+class RuleStatus(NamedTuple):
     """The limits that hold, None for no rule; and why, "" for at all times."""
 
     limits: Mapping[str, float] | None
     why: str
 
 
-def now_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Now | None:
+def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
     """Return what holds of a rule at an instant of Unix time; None: it has no terms, and is as it was set."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")
     held = in_force(rule, now_ms=now_ms)
     if held is None:
-        return Now(None, why_not(rule, now_ms=now_ms))
+        return RuleStatus(None, why_not(rule, now_ms=now_ms))
     limits = {key: float(limit) for key, limit in limits_of(held).items()}
-    return Now(limits, ", ".join(until_when(rule, now_ms=now_ms)))
+    return RuleStatus(limits, ", ".join(until_when(rule, now_ms=now_ms)))
 
 
-def shadowed(by: str) -> Now:
+def shadowed(by: str) -> RuleStatus:
     """Return what holds of a rule in whose place another one does; ``by``: where that is set."""
-    return Now(None, f"for {by} sets quotas of the same")
+    return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
-def written_now(now: Now) -> Mapping[str, object]:
+def status_as_json(now: RuleStatus) -> Mapping[str, object]:
     """Return it as JSON has it."""
     return {"limits": None if now.limits is None else dict(now.limits), "why": now.why}
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
     """Return what is told of a rule beside what was set."""
-    now = now_of(entity, stored, now_ms=now_ms)
-    return {} if now is None else {"now": written_now(now)}
+    now = status_of(entity, stored, now_ms=now_ms)
+    return {} if now is None else {"now": status_as_json(now)}
 
 
-def read_now(given: object) -> Now | None:
-    """Read what ``written_now`` has written; None of null.
+def read_status(given: object) -> RuleStatus | None:
+    """Read what ``status_as_json`` has written; None of null.
 
     Raises:
         JsonFormError: It is something else.
@@ -66,14 +66,14 @@ def read_now(given: object) -> Now | None:
     limits, why = given["limits"], given["why"]
     if limits is not None and not (isinstance(limits, dict) and all(map(_is_number, limits.values()))):
         raise JsonFormError("now.limits: must be keys and numbers, or null")
-    return Now(limits, str(why))
+    return RuleStatus(limits, str(why))
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def shown_now(now: Now | None) -> str:
+def format_status(now: RuleStatus | None) -> str:
     """Return what is to be read behind a rule; "" where it is at all times what was set."""
     if now is None or not now.why:
         return ""

@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.terms import Terms, terms_of
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Hidden, apply, in_usual_form
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, AddressesInForce
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, EffectiveIpRules
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, Ip, IpChanges
@@ -45,7 +45,7 @@ class Listed(NamedTuple):
     shadowed_by: str | None = None
 
 
-class InForce:
+class EffectiveRules:
     """The rules of both. What a change costs depends on what it changes, not on how much there is in the store.
 
     Every ``now_ms`` is Unix time.
@@ -69,7 +69,7 @@ class InForce:
         self._of_file: dict[Entity, QuotaRule] = {}
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
-        self._addresses = AddressesInForce(name=name)
+        self._addresses = EffectiveIpRules(name=name)
         self._timetable = Timetable[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 

@@ -26,7 +26,7 @@ def literal(name: str) -> str | None:
         return None
 
 
-class AddressesInForce:
+class EffectiveIpRules:
     """The limits of a store's addresses.
 
     Args:

@@ -17,11 +17,11 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up, repeated, report
 from kafka_quota_proxy.proxy.client_quotas.api import Ticket, Waiting
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostFinder, Lookups
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, QuotaTimer
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
@@ -120,12 +120,12 @@ class BrokerFollower:
         self._settings = settings
         self._servers = tuple(servers)
         self._wall_ms = wall_ms
-        self._in_force = InForce(config, name=SOURCE, now_ms=wall_ms())
+        self._in_force = EffectiveRules(config, name=SOURCE, now_ms=wall_ms())
         # Of the file's rules; a broker's are the same at all times.
-        self._timer = QuotaTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
+        self._timer = RuleTimer(self._in_force, on_changes=on_changes, wall_ms=wall_ms)
         self._on_changes = on_changes
         self._lookups = Lookups()
-        self._hosts = HostFinder(self._lookups, on_found=self._take_found)
+        self._hosts = HostResolver(self._lookups, on_found=self._take_found)
         self._found: dict[str, tuple[str, ...]] = {}  # addresses of hosts whose rules are not in force yet
         self._connect = connect or _connect
         self._reader: Reader | None = None

@@ -1,6 +1,6 @@
 """Where administered quotas are kept: ``manager`` decides on a change and hands it to one of these.
 
-keeper       what a desk asks of it
+store       what a manager asks of it
 choice       which one a configuration asks for
 directory    one on a disk of this proxy's own; ``disk`` has its threads
 topic        one in a Kafka topic that a fleet shares

@@ -20,7 +20,7 @@ _AT_ONCE: Final = 10_000
 _AGAIN_S: Final = 5.0
 
 
-class LastKnown:
+class TopicCopy:
     """Follows the topic, by what the disk takes: nobody waits for it. All of it belongs to the loop.
 
     What comes while it writes is one line, and one fsync.

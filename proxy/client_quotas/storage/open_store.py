@@ -1,19 +1,19 @@
-"""Which keeper a configuration asks for."""
+"""Which store a configuration asks for."""
 
 from collections.abc import Mapping
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.directory_keeper import DirectoryKeeper
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 
 
-def keeper(
+def make_store(
     config: ProxyConfig, hold: Hold, stored: Mapping[Entity, StoredRule]
-) -> DirectoryKeeper | TopicKeeper | None:
+) -> DirectoryStore | TopicStore | None:
     """Return it; None: there is no store. ``stored`` is what ``hold`` has put in force.
 
     Raises:
@@ -24,7 +24,7 @@ def keeper(
         return None
     topic = store.topic
     if topic is None:
-        return DirectoryKeeper(store.path or "", hold, stored)
+        return DirectoryStore(store.path or "", hold, stored)
     # Here, for they load aiokafka, which nothing else of the proxy has need of.
     try:
         from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
@@ -34,10 +34,10 @@ def keeper(
         raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
     client_id = f"kafka-quota-proxy-{proxy_name(config)}"
     binds = tuple(listener.bind for listener in config.listeners)
-    return TopicKeeper(
+    return TopicStore(
         str(topic),
         hold,
-        None if store.path is None else LastKnown(store.path, stored),
+        None if store.path is None else TopicCopy(store.path, stored),
         reader=lambda tell: Reader(topic, client_id, tell, binds),
         writer=Writer(topic, client_id, binds),
     )

@@ -1,4 +1,4 @@
-"""What a desk asks of whoever keeps its quotas."""
+"""What a manager asks of whoever keeps its quotas."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -24,7 +24,7 @@ class NotKeptError(Exception):
         self.may_hold = may_hold
 
 
-class Keeper(Protocol):
+class QuotaStore(Protocol):
     """Keeps rules. What there is, and what is kept from then on, goes to a ``Hold`` that it was made with."""
 
     @property

@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.background.isolation import kept_up, report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, Told, settings_of
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
@@ -39,8 +39,8 @@ _LOOK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
-class TopicKeeper:
-    """See ``Keeper``. All of it belongs to the loop.
+class TopicStore:
+    """See ``QuotaStore``. All of it belongs to the loop.
 
     Args:
         name: ``kafka://SERVERS/TOPIC``.
@@ -62,7 +62,7 @@ class TopicKeeper:
         self,
         name: str,
         hold: Hold,
-        last_known: LastKnown | None,
+        last_known: TopicCopy | None,
         *,
         reader: Callable[[Tell], Reader],
         writer: TopicWriter,
@@ -86,7 +86,7 @@ class TopicKeeper:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
@@ -101,7 +101,7 @@ class TopicKeeper:
         }
 
     async def open(self) -> None:
-        """See ``Keeper``: read the topic to its end, or, where it is away, take what was known last."""
+        """See ``QuotaStore``: read the topic to its end, or, where it is away, take what was known last."""
         if self.last_known is not None:
             self.state.know(await self.last_known.open())
         known = self.state.entities
@@ -137,7 +137,7 @@ class TopicKeeper:
                 await asyncio.sleep(_LOOK_S)
 
     async def catch_up(self) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         self._check_connected()
         was_read_to = self.offset
         try:
@@ -155,7 +155,7 @@ class TopicKeeper:
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         self._check_connected()
         records = await self._records(changes, before)
         was_read_to = self.offset
@@ -178,7 +178,7 @@ class TopicKeeper:
         self._check_not_hidden(changes, told)
 
     async def close(self) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         await self._hearing.stop()
         await self._writer.close()
         if self.last_known is not None:

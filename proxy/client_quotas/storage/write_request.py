@@ -1,4 +1,4 @@
-"""What a keeper and who writes for it say to each other."""
+"""What a store and who writes for it say to each other."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias

@@ -124,7 +124,7 @@ async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path)
     async with page(tmp_path) as one:
         done = await one.post(SET_ALICE)
         changed = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": {P: 2_000}}]})
-        (rule,) = [rule for rule in one.server.quota_desk.quotas if rule.user == "alice"]
+        (rule,) = [rule for rule in one.server.quota_manager.quotas if rule.user == "alice"]
         gone = await one.post({"changes": [{"entity": {"user": "alice"}, "limits": None}]})
 
     alice, none = {"user": "alice"}, None
@@ -164,7 +164,7 @@ HIDDEN: Final = {
 def filed_too(one: Page) -> None:
     """Have the file say something of alice from now on."""
     alice = QuotaRule(user="alice", consumer_byte_rate=9.0, producer_byte_rate=8.0, source="p.yaml:8")
-    one.server.quota_desk.follow_file(replace(one.server.config, quotas=(FILED, alice)))
+    one.server.quota_manager.follow_file(replace(one.server.config, quotas=(FILED, alice)))
 
 
 @on_uvloop
@@ -291,20 +291,20 @@ async def test_too_many_changes_are_told_when_to_come_again(tmp_path: Path) -> N
         first = await one.post({"changes": some})
         second = await one.post(SET_ALICE)
         third = await one.post(SET_ALICE | {"dry_run": True})
-        ledger = one.server.quota_desk.ledger
+        change_log = one.server.quota_manager.change_log
 
         assert [first.status, second.status, third.status] == [200, 429, 429]
         assert 1 <= int(second.headers["Retry-After"]) <= 20
         assert second.json["results"][0]["error"]["name"] == "THROTTLING_QUOTA_EXCEEDED"
         assert (await one.get("?user=alice")).json == {"rules": []}
-        assert ledger is not None
-        assert ledger.counts == {"applied": 3, "throttled": 2}
+        assert change_log is not None
+        assert change_log.counts == {"applied": 3, "throttled": 2}
 
 
 @on_uvloop
 async def test_a_desk_that_has_no_room_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with page(tmp_path) as one:
-        monkeypatch.setattr(one.server.quota_desk, "submit_changes", lambda *_: None)
+        monkeypatch.setattr(one.server.quota_manager, "submit_changes", lambda *_: None)
         full = await one.post(SET_ALICE)
 
         assert (full.status, full.headers["Retry-After"]) == (503, "1")
@@ -313,13 +313,13 @@ async def test_a_desk_that_has_no_room_is_told_of(tmp_path: Path, monkeypatch: p
 @on_uvloop
 async def test_changes_that_wait_leave_threads_for_those_who_ask_whether_the_proxy_is_alive(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one, asyncio.TaskGroup() as tasks:
-        desk = one.server.quota_desk
+        manager = one.server.quota_manager
         waiting = [tasks.create_task(one.post(SET_ALICE)) for _ in range(4)]
-        await eventually(lambda: len(desk._waiting) == 4)
+        await eventually(lambda: len(manager._waiting) == 4)
 
         assert (await one.post(SET_ALICE)).status == 503
         assert (await asyncio.to_thread(one.ask, "GET", "/livez", b"", {})).status == 200
-        running = asyncio.ensure_future(desk.run())
+        running = asyncio.ensure_future(manager.run())
         assert {(await each).status for each in waiting} == {200}
         running.cancel()
         await asyncio.wait([running])
@@ -342,15 +342,15 @@ async def test_a_change_that_takes_too_long_is_told_of_and_dropped(tmp_path: Pat
 
         assert reply.status == "504 Gateway Timeout"
         assert "look before you send it again" in b"".join(reply.body).decode()
-        await eventually(lambda: one.server.quota_desk._waiting[0].is_dropped)
-        assert one.server.quota_desk._waiting[0].changes is None, "its memory is free, too"
+        await eventually(lambda: one.server.quota_manager._waiting[0].is_dropped)
+        assert one.server.quota_manager._waiting[0].changes is None, "its memory is free, too"
 
 
 @on_uvloop
 async def test_a_change_that_the_end_of_the_proxy_cuts_off_may_have_been_made(tmp_path: Path) -> None:
     async with page(tmp_path, serves=False) as one:
         asked = asyncio.ensure_future(one.post(SET_ALICE))
-        await eventually(lambda: one.server.quota_desk._waiting)
+        await eventually(lambda: one.server.quota_manager._waiting)
         (changing,) = [task for task in asyncio.all_tasks() if "QuotaPage._change" in str(task.get_coro())]
         changing.cancel()
         answer = await asked

@@ -60,7 +60,7 @@ ANSWER = write_alter_response(AlterResponse(0, ()), correlation_id=7, api_versio
 BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUESTION, client_id="etl"))
 
 
-class SlowDesk:
+class SlowHandler:
     """Reads at once, and answers when it is told to."""
 
     def __init__(self) -> None:
@@ -80,26 +80,26 @@ def administered(
     admins: frozenset[str] = frozenset({"ANONYMOUS"}),
     forwards: bool = False,
     enforcement: Enforcement = Enforcement.RESPOND,
-) -> tuple[Wire, SlowDesk]:
-    wire, desk = Wire(*rules, enforcement=enforcement), SlowDesk()
+) -> tuple[Wire, SlowHandler]:
+    wire, handler = Wire(*rules, enforcement=enforcement), SlowHandler()
     wire.session.peer_host = "10.0.0.1"
-    administration = Administration(admins, forwards, desk, "clients")
+    administration = Administration(admins, forwards, handler, "clients")
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
-    return wire, desk
+    return wire, handler
 
 
 def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
 
     assert wire.client(BOTH[0]) == b""
     assert wire.session.is_blocked
     assert wire.to_client() == b""
-    ((request, origin, owner, ticket),) = desk.taken
+    ((request, origin, owner, ticket),) = handler.taken
     assert (request, owner) == (CHANGE, wire)
     assert origin == Origin("ANONYMOUS", "etl", "10.0.0.1", "clients")
     wire.resume()
     wire.wait(10_000)
-    assert len(desk.taken) == 1
+    assert len(handler.taken) == 1
     assert wire.to_client() == b""
 
     ticket.answer = ANSWER
@@ -111,9 +111,9 @@ def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
 
 
 def test_nobody_need_tell_him() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     wire.client(BOTH[1])
-    desk.taken[0][3].answer = ANSWER
+    handler.taken[0][3].answer = ANSWER
 
     wire.wait(1_000)
 
@@ -121,17 +121,17 @@ def test_nobody_need_tell_him() -> None:
 
 
 def test_what_is_sent_ahead_waits_behind_it_and_what_came_before_is_answered_first() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     ahead, behind = other_request(1), produce_request(2)
 
     assert wire.client(ahead + BOTH[0] + BOTH[1] + behind) == ahead
-    assert desk.taken == []
+    assert handler.taken == []
     assert wire.broker(other_response(1)) == other_response(1)
-    assert [taken[0] for taken in desk.taken] == [CHANGE]
-    desk.taken[0][3].answer = ANSWER
+    assert [taken[0] for taken in handler.taken] == [CHANGE]
+    handler.taken[0][3].answer = ANSWER
     wire.resume()
-    assert [taken[0] for taken in desk.taken] == [CHANGE, QUESTION]
-    desk.taken[1][3].answer = b"second"
+    assert [taken[0] for taken in handler.taken] == [CHANGE, QUESTION]
+    handler.taken[1][3].answer = b"second"
 
     assert wire.resume() == behind
     assert wire.to_client() == ANSWER + b"second"
@@ -140,25 +140,25 @@ def test_what_is_sent_ahead_waits_behind_it_and_what_came_before_is_answered_fir
 
 @pytest.mark.parametrize("size", [1, 4, 12, 30])
 def test_a_request_may_come_in_pieces(size: int) -> None:
-    wire, desk = administered()
+    wire, handler = administered()
 
     assert wire.client(*(BOTH[0][at : at + size] for at in range(0, len(BOTH[0]), size))) == b""
 
-    assert [taken[0] for taken in desk.taken] == [CHANGE]
+    assert [taken[0] for taken in handler.taken] == [CHANGE]
 
 
 def test_a_large_request_is_held_until_it_is_whole() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(100)))
     frame = write_alter_request(large, client_id="etl")
 
     assert wire.client(*(frame[at : at + 262_144] for at in range(0, len(frame), 262_144))) == b""
 
-    assert [taken[0] for taken in desk.taken] == [large]
+    assert [taken[0] for taken in handler.taken] == [large]
 
 
 def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
 
     assert wire.client(*BOTH) == b""
 
@@ -169,29 +169,29 @@ def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
     assert [result.entity for result in altered.results] == [ALICE, ()]
     assert described[1:] == (31, "Cluster authorization failed.", None)
     assert (answers[4:8], answers[end + 4 : end + 8]) == (bytes([0, 0, 0, 7]), bytes([0, 0, 0, 8]))
-    assert desk.taken == []
+    assert handler.taken == []
 
 
 def test_he_asks_the_broker_where_the_file_says_so() -> None:
-    wire, desk = administered(admins=frozenset({"admin"}), forwards=True)
+    wire, handler = administered(admins=frozenset({"admin"}), forwards=True)
     unknown = framed([b"\x00\x31\x00\x09", BOTH[0][8:]])
 
     # The broker may know more than we do.
     assert wire.client(*BOTH, unknown) == b"".join((*BOTH, unknown))
 
-    assert desk.taken == []
+    assert handler.taken == []
 
 
 def test_an_administrator_is_so_from_his_login_on() -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     wire.client(BOTH[0])
-    assert desk.taken == []
+    assert handler.taken == []
     wire.to_client()
 
     wire.session.account.log_in("admin")
     wire.client(BOTH[0])
 
-    assert [taken[1].principal for taken in desk.taken] == ["admin"]
+    assert [taken[1].principal for taken in handler.taken] == ["admin"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_administrator_is_so_from_his_login_on() -> None:
     ids=["at once", "after the handshake", "after a login that failed", "in the middle of a login", "as somebody else"],
 )
 def test_who_has_not_logged_in_as_one_is_no_administrator(come: list[tuple[bytes, bytes]]) -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     for asked, told in come:
         wire.client(asked)
         wire.broker(told)
@@ -220,21 +220,21 @@ def test_who_has_not_logged_in_as_one_is_no_administrator(come: list[tuple[bytes
     assert [result[:2] for result in read_alter_response(wire.to_client(), 1).results] == [
         (31, "Cluster authorization failed.")
     ] * 2
-    assert desk.taken == []
+    assert handler.taken == []
 
 
 def test_nothing_passes_while_a_login_is_looked_at() -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     wire.client(handshake_request("PLAIN"))
     wire.broker(handshake_response())
     wire.client(authenticate_request(plain("admin").tokens[0][0]))
     wire.to_client()
 
     assert wire.client(BOTH[0]) == b""
-    assert (desk.taken, wire.to_client()) == ([], b"")
+    assert (handler.taken, wire.to_client()) == ([], b"")
 
     wire.broker(authenticate_response())
-    assert [taken[1].principal for taken in desk.taken] == ["admin"]
+    assert [taken[1].principal for taken in handler.taken] == ["admin"]
 
 
 def test_without_administrators_or_between_brokers_all_of_it_goes_on() -> None:
@@ -277,39 +277,39 @@ def test_what_cannot_be_read_ends_the_connection() -> None:
     ]
     for admins in (frozenset({"ANONYMOUS"}), frozenset({"admin"})):
         for frame, error in faults:
-            wire, desk = administered(admins=admins)
+            wire, handler = administered(admins=admins)
             with pytest.raises(error):
                 wire.client(frame)
-            assert desk.taken == []
+            assert handler.taken == []
     with pytest.raises(TooManyElements):
         administered()[0].client(write_alter_request(many, client_id=None))
 
 
 def test_a_connection_that_is_to_end_has_the_answer_to_what_was_begun_and_to_nothing_behind_it() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     wire.client(*BOTH)
 
     wire.session.take_no_more()
 
     assert not wire.session.has_answered
-    desk.taken[0][3].answer = ANSWER
+    handler.taken[0][3].answer = ANSWER
     wire.wait(1_000)
     assert wire.to_client() == ANSWER
     assert wire.session.has_answered
-    assert len(desk.taken) == 1
+    assert len(handler.taken) == 1
     assert int(ApiKey.ALTER_CLIENT_QUOTAS) == 49
 
 
 @pytest.mark.parametrize(
-    "after", [None, Administration(frozenset(), True, SlowDesk()), Administration(frozenset(), False, SlowDesk())]
+    "after", [None, Administration(frozenset(), True, SlowHandler()), Administration(frozenset(), False, SlowHandler())]
 )
 def test_what_was_begun_is_answered_whoever_administers_by_then(after: Administration | None) -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     wire.client(*BOTH)
 
     wire.listening.policy = wire.listening.policy._replace(administration=after)
     assert wire.resume() == b""
-    desk.taken[0][3].answer = ANSWER
+    handler.taken[0][3].answer = ANSWER
     passed = wire.resume()
 
     answers = wire.to_client()
@@ -339,10 +339,10 @@ def test_who_is_refused_has_little_to_say() -> None:
 @pytest.mark.parametrize("admins", [frozenset({"admin"}), frozenset({"ANONYMOUS"})])
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
 def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enforcement: Enforcement) -> None:
-    wire, desk = administered(QuotaRule(client_id="etl", request_rate=1), admins=admins, enforcement=enforcement)
+    wire, handler = administered(QuotaRule(client_id="etl", request_rate=1), admins=admins, enforcement=enforcement)
 
     wire.client(BOTH[1] * 100)
-    for taken in desk.taken:  # grows with each that is taken up
+    for taken in handler.taken:  # grows with each that is taken up
         taken[3].answer = write_describe_response(DescribeResponse(0, 0, None, ()), correlation_id=8, api_version=0)
         wire.resume()
 
@@ -359,7 +359,7 @@ def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enfo
 
 
 def test_who_does_not_read_is_not_served() -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     wire.session.pause_answers()
 
     wire.client(*BOTH)
@@ -369,7 +369,7 @@ def test_who_does_not_read_is_not_served() -> None:
     wire.session.resume_answers()
     wire.resume()
     assert len(wire.to_client()) > 0
-    assert desk.taken == []
+    assert handler.taken == []
 
 
 def test_what_is_held_of_a_large_request_is_counted() -> None:
@@ -382,24 +382,24 @@ def test_what_is_held_of_a_large_request_is_counted() -> None:
 
 
 def test_where_the_desk_has_no_room_it_is_asked_again() -> None:
-    wire, desk = administered()
-    desk.is_full = True
+    wire, handler = administered()
+    handler.is_full = True
     wire.client(BOTH[0])
     assert wire.session.is_blocked
 
-    desk.is_full = False
+    handler.is_full = False
     wire.wait(1_000)
 
-    assert [taken[0] for taken in desk.taken] == [CHANGE]
+    assert [taken[0] for taken in handler.taken] == [CHANGE]
 
 
 def test_who_is_gone_drops_what_he_asked() -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     wire.client(BOTH[0])
 
     wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
-    assert desk.taken[0][3].is_dropped
+    assert handler.taken[0][3].is_dropped
 
 
 def logged_in(wire: Wire, login: Dialogue, *, lifetime_ms: int) -> None:
@@ -413,24 +413,24 @@ def logged_in(wire: Wire, login: Dialogue, *, lifetime_ms: int) -> None:
 
 @pytest.mark.parametrize("login", [plain("admin"), scram("admin")])
 def test_an_administrator_whose_login_has_expired_is_one_no_more(login: Dialogue) -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     logged_in(wire, login, lifetime_ms=60_000)
 
     wire.wait(59_999)
     wire.client(BOTH[0])
-    desk.taken[0][3].answer = ANSWER
+    handler.taken[0][3].answer = ANSWER
     wire.resume()
     assert wire.to_client() == ANSWER
     wire.wait(1)
 
     with pytest.raises(LoginExpired):
         wire.client(BOTH[0])
-    assert len(desk.taken) == 1
+    assert len(handler.taken) == 1
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, 60_000])
 def test_who_logs_in_again_is_an_administrator_on(lifetime_ms: int) -> None:
-    wire, desk = administered(admins=frozenset({"admin"}))
+    wire, handler = administered(admins=frozenset({"admin"}))
     logged_in(wire, scram("admin"), lifetime_ms=60_000)
     wire.wait(70_000)
 
@@ -438,7 +438,7 @@ def test_who_logs_in_again_is_an_administrator_on(lifetime_ms: int) -> None:
     wire.wait(50_000)
     wire.client(BOTH[0])
 
-    assert len(desk.taken) == 1
+    assert len(handler.taken) == 1
 
 
 @pytest.mark.parametrize("login", [scram("admin"), GSSAPI])

@@ -10,7 +10,7 @@ from time import sleep
 import pytest
 
 from kafka_quota_proxy.proxy.client_quotas import host_resolver as host_finder
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostFinder, Lookups
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
 from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts_module
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from tests.support.stub_broker import eventually, on_uvloop
@@ -53,7 +53,7 @@ async def test_who_is_not_there_is_said_once_and_found_when_he_is(
 
     monkeypatch.setattr(Lookups, "find", look)
     found: list[Addresses] = []
-    finder = HostFinder(Lookups(), on_found=find)
+    finder = HostResolver(Lookups(), on_found=find)
     running = asyncio.ensure_future(finder.run())
     finder.follow(missing)
     await eventually(lambda: len(asked) > 3)

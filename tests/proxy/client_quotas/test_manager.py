@@ -31,10 +31,10 @@ from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequest
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.formats import json_codec as json_form
 from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaDesk
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage import store_directory as directory
@@ -64,15 +64,15 @@ def written(request: QuotaRequest) -> bytes:
 
 
 class Bed:
-    """A desk, and what it told of changes."""
+    """A manager, and what it told of changes."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.changes: list[tuple[RuleChanges, IpChanges]] = []
-        self.desk = QuotaDesk(config, on_changes=lambda *told: self.changes.append(told))
+        self.manager = QuotaManager(config, on_changes=lambda *told: self.changes.append(told))
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()
-        ticket = self.desk.submit(written(request), ADMIN, client)
+        ticket = self.manager.submit(written(request), ADMIN, client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert ticket.answer is not None
@@ -97,15 +97,15 @@ async def bed(
         store = Store(directory=str(path))
     config = ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store)
     a_bed = Bed(config)
-    await a_bed.desk.read()
-    a_bed.desk.follow_file(config)
-    running = asyncio.get_running_loop().create_task(a_bed.desk.run())
+    await a_bed.manager.read()
+    a_bed.manager.follow_file(config)
+    running = asyncio.get_running_loop().create_task(a_bed.manager.run())
     try:
         yield a_bed
     finally:
         running.cancel()
         await asyncio.wait([running])
-        await a_bed.desk.stop()
+        await a_bed.manager.stop()
 
 
 @on_uvloop
@@ -115,15 +115,15 @@ async def test_what_is_set_is_kept_in_force_and_told(tmp_path: Path) -> None:
 
         rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=str(tmp_path))
         assert one.changes == [({("alice", None): rule}, {})]
-        assert one.desk.quotas == (rule,)
+        assert one.manager.quotas == (rule,)
         assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
     async with bed(tmp_path) as again:
-        assert again.desk.quotas == (rule,)
+        assert again.manager.quotas == (rule,)
         assert await again.set(ALICE, {P: None}) == [Altered(0, None, ALICE)]
         assert again.changes == [({("alice", None): None}, {})]
         assert (await again.told()).entries == ()
     async with bed(tmp_path) as last:
-        assert last.desk.quotas == ()
+        assert last.manager.quotas == ()
 
 
 @on_uvloop
@@ -141,16 +141,16 @@ async def test_others_have_turns_while_what_is_kept_is_put_in_force_at_the_start
             turns += 1
             await asyncio.sleep(0)
 
-    change = InForce.change
+    change = EffectiveRules.change
 
-    def counted(in_force: InForce, changes: Sequence[Change], addresses: Addresses, *, now_ms: int) -> Changes:
+    def counted(in_force: EffectiveRules, changes: Sequence[Change], addresses: Addresses, *, now_ms: int) -> Changes:
         put.append(turns)
         return change(in_force, changes, addresses, now_ms=now_ms)
 
-    monkeypatch.setattr(InForce, "change", counted)
+    monkeypatch.setattr(EffectiveRules, "change", counted)
     ticking = asyncio.ensure_future(tick())
     async with bed(tmp_path) as again:
-        assert len(again.desk.quotas) == 1_000
+        assert len(again.manager.quotas) == 1_000
     ticking.cancel()
     assert len(put) == len(set(put)) == 4
 
@@ -189,8 +189,8 @@ async def test_rules_of_the_file_are_told_and_not_changed(tmp_path: Path) -> Non
 
         assert result == Altered(44, "The quotas of user alice are set in f.yaml:7; change them there", ALICE)
         assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
-        assert one.desk.quotas == (filed,)
-        one.desk.follow_file(ProxyConfig(listeners=()))
+        assert one.manager.quotas == (filed,)
+        one.manager.follow_file(ProxyConfig(listeners=()))
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
 
 
@@ -202,12 +202,12 @@ async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
         assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
         (ips,) = [ips for _, ips in one.changes]
         assert ips["127.0.0.1"] == IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
-        assert "127.0.0.1" in [rule.ip for rule in one.desk.ip_quotas]
+        assert "127.0.0.1" in [rule.ip for rule in one.manager.ip_quotas]
         assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
             42, "no such host is not a valid IP or resolvable host.",
         )  # fmt: skip
     async with bed(tmp_path) as again:
-        assert "127.0.0.1" in [rule.ip for rule in again.desk.ip_quotas]
+        assert "127.0.0.1" in [rule.ip for rule in again.manager.ip_quotas]
 
 
 @on_uvloop
@@ -224,16 +224,16 @@ async def test_a_host_that_was_away_at_the_start_is_limited_when_it_is_back(
     async with bed(tmp_path) as one:
         many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
         await one.ask(AlterRequest(1, 7, many, False))
-        assert len(one.desk.ip_quotas) == 150
+        assert len(one.manager.ip_quotas) == 150
     away = known.pop("host-7")
     async with bed(tmp_path) as again:
-        assert len(again.desk.ip_quotas) == 149
+        assert len(again.manager.ip_quotas) == 149
         known["host-7"] = away
         await eventually(lambda: bool(again.changes))
 
         rule = IpRule(ip=away[0], connection_creation_rate=5.0, source=str(tmp_path))
         assert again.changes == [({}, {away[0]: rule})]
-        assert rule in again.desk.ip_quotas
+        assert rule in again.manager.ip_quotas
 
 
 @on_uvloop
@@ -277,7 +277,7 @@ async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_an
         assert result[:2] == (56, f"{told}; after a restart the change may be in force all the same")
         assert anew[:2] == (56, told)
         assert "no quota was changed" in caplog.text
-        assert (one.changes, one.desk.quotas) == ([], ())
+        assert (one.changes, one.manager.quotas) == ([], ())
 
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
@@ -289,7 +289,7 @@ async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_an
         ("refused", True),
     }
     async with bed(tmp_path) as again:
-        assert [rule.producer_byte_rate for rule in again.desk.quotas] == [6.0]
+        assert [rule.producer_byte_rate for rule in again.manager.quotas] == [6.0]
 
 
 @on_uvloop
@@ -312,7 +312,7 @@ async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> No
         await one.ask(AlterRequest(1, 7, many, False))
 
         assert [len(rules) for rules, _ in one.changes] == [250, 250, 250, 250]
-        assert len(one.desk.quotas) == 1_000
+        assert len(one.manager.quotas) == 1_000
 
 
 @on_uvloop
@@ -325,7 +325,7 @@ async def test_a_journal_that_is_long_becomes_a_snapshot_meanwhile(
             await one.set((("user", str(number)),), {P: 1.0})
         await eventually(lambda: any(name.endswith(".snapshot") for name in os.listdir(tmp_path)))  # noqa: PTH208
     async with bed(tmp_path) as again:
-        assert len(again.desk.quotas) == 60
+        assert len(again.manager.quotas) == 60
 
 
 @on_uvloop
@@ -333,15 +333,15 @@ async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
     async with bed(tmp_path):
         other = Bed(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path))))
         with pytest.raises(OSError, match="another process"):
-            await other.desk.read()
-        await other.desk.stop()
+            await other.manager.read()
+        await other.manager.stop()
 
 
 @on_uvloop
 async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
     async with bed(None) as one:
         client = Client()
-        ticket = one.desk.submit(written(EVERYTHING)[:-1], ADMIN, client)
+        ticket = one.manager.submit(written(EVERYTHING)[:-1], ADMIN, client)
         await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert isinstance(ticket.error, ProtocolError)
@@ -353,7 +353,7 @@ async def test_what_cannot_be_read_is_told_and_the_next_is_answered() -> None:
 async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
-        tickets = [one.desk.submit(written(alice), ADMIN, Client()) for _ in range(3)]
+        tickets = [one.manager.submit(written(alice), ADMIN, Client()) for _ in range(3)]
         for ticket in tickets:
             assert ticket is not None
             ticket.drop()
@@ -363,17 +363,17 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
 
 @on_uvloop
 async def test_what_waits_is_bound_and_who_is_gone_makes_room() -> None:
-    desk = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    manager = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
     large = bytes(4 * 1024 * 1024)
 
-    tickets = [desk.submit(large, ADMIN, Client()) for _ in range(6)]
+    tickets = [manager.submit(large, ADMIN, Client()) for _ in range(6)]
     assert [ticket is not None for ticket in tickets] == [True] * 4 + [False] * 2
     assert tickets[1] is not None
     tickets[1].drop()
-    assert desk.submit(large, ADMIN, Client()) is not None
-    assert desk.submit(large, ADMIN, Client()) is None
+    assert manager.submit(large, ADMIN, Client()) is not None
+    assert manager.submit(large, ADMIN, Client()) is None
 
-    many = QuotaDesk(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    many = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
     small = [many.submit(b"small", ADMIN, Client()) for _ in range(1_001)]
     assert small[999] is not None
     assert small[1_000] is None
@@ -391,7 +391,7 @@ async def test_a_request_that_cannot_be_answered_is_refused_and_the_next_is_answ
         told = await one.told(old)
         assert told[1:] == (-1, "The server experienced an unexpected error when processing the request.", None)
         assert "could not be answered" in caplog.text
-        one.desk.follow_file(ProxyConfig(listeners=()))
+        one.manager.follow_file(ProxyConfig(listeners=()))
         assert (await one.told(old)).entries == ()
 
 
@@ -405,7 +405,7 @@ async def test_a_change_that_cannot_be_put_in_force_ends_nothing(tmp_path: Path)
             raise ValueError("a fault")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.desk, "_on_changes", fails)
+            patched.setattr(one.manager, "_on_changes", fails)
             assert (await one.set(ALICE, {P: 5.0}))[0].error_code == -1
         (line,) = audit_log.read_text().splitlines()
         assert (json.loads(line)["result"], json.loads(line)["new"]) == ("unknown", {P: 5.0})
@@ -425,11 +425,11 @@ async def test_of_a_change_that_cannot_be_put_in_force_a_snapshot_has_all(tmp_pa
             raise ValueError("a fault")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.desk, "_on_changes", fails)
+            patched.setattr(one.manager, "_on_changes", fails)
             told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
         assert {result.error_code for result in told.results} == {-1}
         # Of which a snapshot is made.
-        assert one.desk.entities == 600
+        assert one.manager.entities == 600
         await one.set(ALICE, {P: 5.0})
         assert len(one.changes[-1][0]) == 601
 
@@ -443,7 +443,7 @@ async def test_an_owner_that_fails_ends_nothing() -> None:
     heard: list[object] = []
     async with bed(None) as one:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
-        one.desk.submit(written(EVERYTHING), ADMIN, Faulty())
+        one.manager.submit(written(EVERYTHING), ADMIN, Faulty())
         assert (await one.told()).entries == ()
     assert [str(fault) for fault in heard] == ["a fault"]
 
@@ -459,7 +459,7 @@ async def test_every_attempt_is_audited_in_the_order_of_the_desk(tmp_path: Path)
         await one.set((("user", "bob"),), {P: 5.0})
         await one.told()
         lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
-        ledger = one.desk.ledger
+        change_log = one.manager.change_log
 
     about = {"principal": "admin", "client_id": "adminclient-1", "address": "10.0.0.5", "listener": "clients"}
     assert all(line.items() >= about.items() for line in lines)
@@ -471,8 +471,8 @@ async def test_every_attempt_is_audited_in_the_order_of_the_desk(tmp_path: Path)
         (bob, {P: 5.0}, {P: 1.0}, {P: 1.0}, "refused"),
     ]
     assert lines[2]["error"]["message"] == "The quotas of user bob are set in f.yaml:7; change them there"
-    assert ledger is not None
-    assert ledger.counts == {"applied": 1, "validated": 1, "refused": 1}
+    assert change_log is not None
+    assert change_log.counts == {"applied": 1, "validated": 1, "refused": 1}
 
 
 @on_uvloop
@@ -486,9 +486,9 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
         monkeypatch.setattr(AuditFile, "_write", is_full)
 
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
-        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [5.0]
-        assert one.desk.ledger is not None
-        assert one.desk.ledger.lost == 1
+        assert [rule.producer_byte_rate for rule in one.manager.quotas] == [5.0]
+        assert one.manager.change_log is not None
+        assert one.manager.change_log.lost == 1
 
 
 @pytest.mark.usefixtures("has_faults")
@@ -503,16 +503,16 @@ async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
             raise ValueError("a fault")
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.desk.ledger, "write", fails)
+            patched.setattr(one.manager.change_log, "write", fails)
             assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
             client = Client()
             alteration = Alteration(ALICE, (Op(P, 6.0),))
-            ticket = one.desk.submit_changes(json_form.Changes((alteration,), {}, is_dry_run=False), ADMIN, client)
+            ticket = one.manager.submit_changes(json_form.Changes((alteration,), {}, is_dry_run=False), ADMIN, client)
             await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert ticket.altered is not None
         assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
-        assert [rule.producer_byte_rate for rule in one.desk.quotas] == [6.0]
+        assert [rule.producer_byte_rate for rule in one.manager.quotas] == [6.0]
     assert caplog.text.count("a change of admin is not in the books") == 2
 
 
@@ -584,9 +584,9 @@ async def test_who_is_refused_and_refused_again_has_a_line_a_second_and_each_is_
         # Nobody asks any more, and the rest is told all the same.
         await eventually(lambda: sum(said()) == 2_000)
         assert len(said()) <= most
-        ledger = one.desk.ledger
-    assert ledger is not None
-    assert (ledger.counts["refused"], ledger.lost) == (2_000, 0)
+        change_log = one.manager.change_log
+    assert change_log is not None
+    assert (change_log.counts["refused"], change_log.lost) == (2_000, 0)
 
 
 @on_uvloop
@@ -599,7 +599,7 @@ async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) ->
         await one.ask(AlterRequest(1, 7, some, False))
         await one.ask(AlterRequest(1, 7, (*some, Alteration(ALICE, (Op(P, 1.0),))), False))
         await one.ask(AlterRequest(1, 7, some[:1], False))
-        ledger = one.desk.ledger
+        change_log = one.manager.change_log
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
 
     said = [(line["result"], line.get("entities"), line.get("entity")) for line in lines[3:]]
@@ -608,5 +608,5 @@ async def test_what_is_so_already_is_one_line_for_the_request(tmp_path: Path) ->
         ("applied", None, {"user": "alice"}),
         ("unchanged", 4, None),
     ]
-    assert ledger is not None
-    assert ledger.counts == {"applied": 4, "unchanged": 7}
+    assert change_log is not None
+    assert change_log.counts == {"applied": 4, "unchanged": 7}

@@ -39,8 +39,10 @@ async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_seco
 async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
-        await eventually(lambda: other.desk.quotas)
-        assert other.desk.quotas == (QuotaRule(user="alice", producer_byte_rate=5.0, source=one.desk.quotas[0].source),)
+        await eventually(lambda: other.manager.quotas)
+        assert other.manager.quotas == (
+            QuotaRule(user="alice", producer_byte_rate=5.0, source=one.manager.quotas[0].source),
+        )
         assert other.changes == one.changes
         assert (await other.told()).entries == (await one.told()).entries
 
@@ -49,27 +51,27 @@ async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there
         written = len(log.records)
         assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
         assert len(log.records) == written
-        assert other.desk.quotas[0].producer_byte_rate == 6.0
+        assert other.manager.quotas[0].producer_byte_rate == 6.0
 
 
 @on_uvloop
 async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) -> None:
     """In the thread that answers, rules must not change under whoever goes through them."""
     async with bed() as one:
-        desk = one.desk
-        async with desk._using_rules:
+        manager = one.manager
+        async with manager._using_rules:
             log.write(Setting(user="alice", key=P, value=5.0))
             for _ in range(20):
                 await asyncio.sleep(0.001)
-            assert desk.quotas == ()
-        await eventually(lambda: desk.quotas)
+            assert manager.quotas == ()
+        await eventually(lambda: manager.quotas)
 
 
 @on_uvloop
 async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_set(log: TopicLog) -> None:
     log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
     async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
-        assert {(rule.user, rule.producer_byte_rate) for rule in one.desk.quotas} == {("alice", 7.0), ("filed", 9.0)}
+        assert {(rule.user, rule.producer_byte_rate) for rule in one.manager.quotas} == {("alice", 7.0), ("filed", 9.0)}
         (refused,) = await one.set(ALICE, {P: 5.0})
         assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
         (refused,) = await one.set((("user", "filed"),), {P: 5.0})
@@ -90,7 +92,7 @@ async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rul
     )
     some = (QuotaRule(user=name, producer_byte_rate=9.0, source="f.yaml:7") for name in ("alice", "bob"))
     async with bed(*some) as one:
-        listed = [(one.entity.user, one.shadowed_by) for one in one.desk.listed()]
+        listed = [(one.entity.user, one.shadowed_by) for one in one.manager.listed()]
         assert listed == [("alice", None), ("bob", None), ("alice", "f.yaml:7")]
         for entity, key in ((ALICE, P), (bob, consumes)):
             assert [result.error_code for result in await one.set(entity, {key: None})] == [44]
@@ -98,7 +100,7 @@ async def test_of_what_the_file_hides_the_topics_settings_are_removed_and_no_rul
 
         assert (await one.set(ALICE, {consumes: None}))[0].error_code == 0
         assert [told.values for told in (await one.told()).entries or ()] == [((P, 9.0),)] * 2
-        assert [dict(rule.rule.limits) for rule in one.desk.listed() if rule.shadowed_by] == [{P: 1.0}]
+        assert [dict(rule.rule.limits) for rule in one.manager.listed() if rule.shadowed_by] == [{P: 1.0}]
 
 
 @on_uvloop
@@ -106,7 +108,7 @@ async def test_while_the_topic_is_away_quotas_are_told_and_not_changed(log: Topi
     async with bed() as one:
         await one.set(ALICE, {P: 5.0})
         log.is_away = True
-        topic = one.desk.topic
+        topic = one.manager.topic
         assert topic is not None
         await eventually(lambda: not topic.is_connected)
 
@@ -132,8 +134,8 @@ async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refu
         await one.set(bob, {P: 1.0})
         log.error = NotWrittenError("no answer in time", may_be_there=True)
         answer = await one.ask(AlterRequest(1, 7, alterations, False))
-        await eventually(lambda: len(one.desk.quotas) == 2)
-        ledger = one.desk.ledger
+        await eventually(lambda: len(one.manager.quotas) == 2)
+        change_log = one.manager.change_log
 
     told = [json.loads(line) for line in audit_log.read_text().splitlines()][1:]
     by_user = {line["entity"]["user"]: line for line in told}
@@ -142,14 +144,14 @@ async def test_of_what_may_be_there_all_the_same_nobody_is_told_that_it_was_refu
     assert alice["error"]["name"] == "REQUEST_TIMED_OUT"
     assert by_user["carol"]["result"] == "refused"
     assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
-    assert ledger is not None
-    assert ledger.counts["unknown"] == 1
+    assert change_log is not None
+    assert change_log.counts["unknown"] == 1
 
 
 async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
     changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
     client = Client()
-    ticket = one.desk.submit_changes(read_changes(json.dumps(changes).encode()), ADMIN, client)
+    ticket = one.manager.submit_changes(read_changes(json.dumps(changes).encode()), ADMIN, client)
     await asyncio.wait_for(client.has_turn.wait(), 20)
     assert ticket is not None
     assert ticket.altered is not None
@@ -174,16 +176,16 @@ async def test_who_change_different_terms_at_two_desks_do_not_undo_each_other(lo
 async def test_a_limit_of_a_rule_that_has_expired_is_set_anew_at_all_proxies(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
-        assert not one.desk.quotas
+        assert not one.manager.quotas
         # Nothing else can be told by what Kafka's tools show and say.
         assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
         assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
-        await eventually(lambda: one.desk.quotas)
+        await eventually(lambda: one.manager.quotas)
 
         rule = QuotaRule(user="alice", producer_byte_rate=5.0, source="kafka:///store")
-        assert one.desk.quotas == other.desk.quotas == (rule,)
+        assert one.manager.quotas == other.manager.quotas == (rule,)
     async with bed() as later:
-        assert later.desk.quotas == (rule,)
+        assert later.manager.quotas == (rule,)
 
 
 @on_uvloop
@@ -207,10 +209,10 @@ async def test_who_asks_too_often_does_not_have_the_topic_asked(log: TopicLog, m
 async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> None:
     async with bed() as one:
         log.write(Setting(ip="localhost", key=RATE, value=5.0), Setting(ip="no.such.host.invalid", key=RATE, value=6.0))
-        await eventually(lambda: one.desk.ip_quotas)
+        await eventually(lambda: one.manager.ip_quotas)
 
-        assert {str(rule.ip) for rule in one.desk.ip_quotas} <= {"127.0.0.1", "::1"}
-        assert one.desk.unknown_hosts == 1
+        assert {str(rule.ip) for rule in one.manager.ip_quotas} <= {"127.0.0.1", "::1"}
+        assert one.manager.unknown_hosts == 1
 
 
 @on_uvloop
@@ -218,7 +220,7 @@ async def test_who_is_to_stop_does_not_wait_for_a_topic_that_is_away(log: TopicL
     log.is_away = True
     one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
     running = asyncio.ensure_future(one.run())
-    topic = one.quota_desk.topic
+    topic = one.quota_manager.topic
     assert topic is not None
     await eventually(lambda: topic.failures)
 

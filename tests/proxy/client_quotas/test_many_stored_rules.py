@@ -36,7 +36,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
@@ -83,9 +83,9 @@ def is_done(answer: bytes | None) -> bool:
 
 
 async def altered(server: Server, number: int) -> None:
-    """Set a limit of one of the entities at the desk."""
+    """Set a limit of one of the entities at the manager."""
     client = Client()
-    ticket = server.quota_desk.submit(alter_of(number), Origin("admin"), client)
+    ticket = server.quota_manager.submit(alter_of(number), Origin("admin"), client)
     await client.has_turn.wait()
     assert ticket is not None
     assert is_done(ticket.answer)
@@ -107,13 +107,13 @@ async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> As
     """Give a proxy in whose store so many entities have quotas."""
     fill(path, count)
     server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
-    await server.quota_desk.read()
+    await server.quota_manager.read()
     server.apply(server.config)
-    running = asyncio.ensure_future(server.quota_desk.run())
+    running = asyncio.ensure_future(server.quota_manager.run())
     yield server
     running.cancel()
     await asyncio.wait([running])
-    await server.quota_desk.stop()
+    await server.quota_manager.stop()
 
 
 @on_uvloop
@@ -130,12 +130,12 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
     async with stored(tmp_path, 0) as server:
         monkeypatch.setattr(ThreadPoolExecutor, "submit", counts)
         with monkeypatch.context() as patched:
-            patched.setattr(InForce, "quotas", None)
-            patched.setattr(InForce, "ip_quotas", None)
+            patched.setattr(EffectiveRules, "quotas", None)
+            patched.setattr(EffectiveRules, "ip_quotas", None)
             await altered(server, 1)
 
         assert len(handed_over) == 1
-        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [2e6 + 1]
+        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [2e6 + 1]
 
 
 @on_uvloop
@@ -145,7 +145,7 @@ async def test_the_collector_looks_at_none_that_was_read_at_the_start(tmp_path: 
         async with stub_broker() as broker:
             config = ProxyConfig(listeners=(listener_to(broker.address),), store=Store(directory=str(tmp_path)))
             async with running(config) as server:
-                assert len(server.quota_desk.quotas) == 100
+                assert len(server.quota_manager.quotas) == 100
                 assert [one for one in gc.get_objects() if isinstance(one, QuotaRule) and one.client_id == "etl"] == []
     finally:
         gc.unfreeze()
@@ -158,8 +158,8 @@ async def test_a_broker_that_is_first_seen_has_the_rules_that_all_have_and_looks
     async with stored(tmp_path, 100, listener=OF_CLUSTER) as server:
         (fleet,) = server.clusters.values()
         with monkeypatch.context() as patched:
-            patched.setattr(InForce, "quotas", None)
-            patched.setattr(InForce, "ip_quotas", None)
+            patched.setattr(EffectiveRules, "quotas", None)
+            patched.setattr(EffectiveRules, "ip_quotas", None)
             patched.setattr(RuleTable, "__init__", None)
             first, second = (fleet.upstream(n, Address(host="127.0.0.1", port=n)).quotas for n in (1, 2))
         await altered(server, 7)

@@ -13,9 +13,9 @@ from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import Terms, parse_instant_ms
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import QuotaTimer
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
@@ -49,8 +49,8 @@ class Bed:
         self.told: list[Told] = []
         self.fails = 0
         config = ProxyConfig(listeners=(), quotas=rules, ip_quotas=ips)
-        self.in_force = InForce(config, name="quotas.d", now_ms=self.clock())
-        self.timer = QuotaTimer(self.in_force, on_changes=self._take, wall_ms=self.clock)
+        self.in_force = EffectiveRules(config, name="quotas.d", now_ms=self.clock())
+        self.timer = RuleTimer(self.in_force, on_changes=self._take, wall_ms=self.clock)
 
     def _take(self, rules: RuleChanges, ips: IpChanges) -> None:
         if self.fails:
@@ -164,14 +164,14 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
     ):
         assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
         clock.now_ms += 20
-        await eventually(lambda: not server.quota_desk.quotas)
+        await eventually(lambda: not server.quota_manager.quotas)
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
         # Its entity is the file's all the same.
         assert await put(client, ETL, P, 2_000.0) == 44
 
         # What is reloaded meanwhile has expired, too.
         server.apply(config_to(broker, tmp_path, rule))
-        assert server.quota_desk.quotas == ()
+        assert server.quota_manager.quotas == ()
 
 
 @on_uvloop
@@ -182,11 +182,11 @@ async def test_what_is_not_there_at_the_start_comes_at_its_time(tmp_path: Path) 
         config = config_to(broker, tmp_path, later, over)
         assert Server(replace(config, store=None), wall_ms=clock).config.quotas == ()
         async with running(config, wall_ms=clock) as server:
-            assert server.quota_desk.quotas == ()
+            assert server.quota_manager.quotas == ()
 
             clock.now_ms += 20
 
-            await eventually(lambda: server.quota_desk.quotas == (later,))
+            await eventually(lambda: server.quota_manager.quotas == (later,))
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -202,14 +202,14 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
 
             if is_stored:
                 stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
-                await server.quota_desk._hold((Change(StoreEntity(client_id="etl"), stored),))
+                await server.quota_manager._hold((Change(StoreEntity(client_id="etl"), stored),))
             else:
                 filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
                 server.apply(replace(config, quotas=(filed,)))
-            assert [one.producer_byte_rate for one in server.quota_desk.quotas] == [1.0]
+            assert [one.producer_byte_rate for one in server.quota_manager.quotas] == [1.0]
             clock.now_ms += 20
 
-            await eventually(lambda: server.quota_desk.quotas == ())
+            await eventually(lambda: server.quota_manager.quotas == ())
 
 
 @on_uvloop
@@ -250,7 +250,7 @@ async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path:
     store.close()
     clock = Clock(START_MS + 4_000)
     async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
-        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [5_000.0]
+        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [5_000.0]
         async with client_of(server) as client:
             assert await put(client, ETL, P, 5_000.0) == 0
-        assert [rule.producer_byte_rate for rule in server.quota_desk.quotas] == [7_000.0]
+        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [7_000.0]

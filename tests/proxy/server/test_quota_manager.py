@@ -154,7 +154,7 @@ async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
     ):
         assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
         rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
-        assert server.quota_desk.ip_quotas == (rule,)
+        assert server.quota_manager.ip_quotas == (rule,)
         ((_, quotas),) = server.quotas_by_name
         assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
 
@@ -174,10 +174,10 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
         def take_turn(self) -> None:
             pass
 
-    await server.quota_desk.read()
-    desk_runs = asyncio.ensure_future(server.quota_desk.run())
+    await server.quota_manager.read()
+    desk_runs = asyncio.ensure_future(server.quota_manager.run())
     request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
-    ticket = server.quota_desk.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
+    ticket = server.quota_manager.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
     assert ticket is not None
     await eventually(lambda: ticket.answer)
 
@@ -186,4 +186,4 @@ async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(
         assert bucket.limit == 1_000.0
     desk_runs.cancel()
     await asyncio.wait([desk_runs])
-    await server.quota_desk.stop()
+    await server.quota_manager.stop()

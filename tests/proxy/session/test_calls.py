@@ -341,10 +341,10 @@ class NoHurry:
 
 
 def test_who_may_not_administer_waits_to_hear_it_and_who_may_does_not_wait_for_the_broker() -> None:
-    crowd, desk = Crowd(), NoHurry()
+    crowd, handler = Crowd(), NoHurry()
     first, second, admin = crowd.wires
     for wire in crowd.wires:
-        administration = Administration(frozenset({"admin"}), False, desk)
+        administration = Administration(frozenset({"admin"}), False, handler)
         wire.listening.policy = wire.listening.policy._replace(administration=administration)
     admin.session.account.log_in("admin")
     question = write_describe_request(DescribeRequest(0, 8, (), False), client_id="etl")
@@ -353,14 +353,14 @@ def test_who_may_not_administer_waits_to_hear_it_and_who_may_does_not_wait_for_t
     second.client(question)
     admin.client(question)
     assert second.to_client() == b""
-    assert len(desk.tickets) == 1
+    assert len(handler.tickets) == 1
 
     first.broker(produce_response(1))
     assert crowd.granted() == [second]
     second.resume()
     assert len(second.to_client()) > 0
     assert second.session.is_idle
-    desk.tickets[0].answer = b"answer"
+    handler.tickets[0].answer = b"answer"
     admin.resume()
     assert admin.to_client() == b"answer"
     assert [done.api_key for done in crowd.cost.done] == [ApiKey.PRODUCE, ApiKey.DESCRIBE_CLIENT_QUOTAS]

@@ -78,13 +78,13 @@ def test_a_request_in_pieces_passes_as_it_came_and_no_byte_of_it_is_seen_often(
 
 
 def test_nor_of_one_that_is_answered_here(looks: list[int]) -> None:
-    wire, desk = administered()
+    wire, handler = administered()
     large = AlterRequest(0, 1, tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(30)), False)
     frame = write_alter_request(large, client_id="etl")
 
     wire.client(*in_pieces(frame))
 
-    assert len(desk.taken) == 1
+    assert len(handler.taken) == 1
     assert sum(looks) < 4 * len(frame)
 
 

@@ -1,4 +1,4 @@
-"""Requests about quotas of one connection that are with a desk."""
+"""Requests about quotas of one connection that are with a handler."""
 
 import pytest
 
@@ -30,14 +30,14 @@ class OneTicket:
 
 
 def test_an_answer_is_taken_once() -> None:
-    requests, desk = QuotaRequests(), OneTicket()
+    requests, handler = QuotaRequests(), OneTicket()
     assert HEAD is not None
     assert requests.take() is None
 
-    requests.submit(desk, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
+    requests.submit(handler, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
     assert requests.take() is None
     assert requests.is_pending
-    desk.ticket.answer = b"answer"
+    handler.ticket.answer = b"answer"
 
     assert requests.take() == Done(b"answer", Request(HEAD, SENT))
     assert not requests.is_pending
@@ -60,10 +60,10 @@ def test_an_answer_to_what_has_passed_is_held_until_its_ticket_has_it() -> None:
 
 
 def test_what_the_desk_cannot_read_is_raised_here() -> None:
-    requests, desk = QuotaRequests(), OneTicket()
+    requests, handler = QuotaRequests(), OneTicket()
     assert HEAD is not None
-    requests.submit(desk, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
-    desk.ticket.error = Truncated("it is")
+    requests.submit(handler, FRAME, HEAD, SENT, origin=ADMIN, owner=None)
+    handler.ticket.error = Truncated("it is")
 
     with pytest.raises(ProtocolError, match="it is"):
         requests.take()

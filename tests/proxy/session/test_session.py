@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.session.counters import OTHER
 from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
 from tests.support.frames import (
@@ -481,7 +481,7 @@ def _by_reload(wire: Wire) -> None:
 
 
 def _by_time(wire: Wire) -> None:
-    in_force = InForce(wire.config, name="", now_ms=wire.now_ms)
+    in_force = EffectiveRules(wire.config, name="", now_ms=wire.now_ms)
     changes = in_force.advance(9, now_ms=AN_EXPIRY_MS)
     assert changes is not None
     change(wire.listening.quotas, replace(wire.config, quotas=in_force.quotas), changes.rules)

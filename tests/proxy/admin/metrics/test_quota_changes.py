@@ -5,7 +5,7 @@ from pathlib import Path
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.quota_changes import families
-from kafka_quota_proxy.proxy.client_quotas.audit.log import Ledger
+from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
 
 
 def test_there_is_nothing_to_tell_without_a_store() -> None:
@@ -13,10 +13,10 @@ def test_there_is_nothing_to_tell_without_a_store() -> None:
 
 
 def test_changes_are_told_by_what_became_of_them_and_lost_lines_where_there_may_be_some(tmp_path: Path) -> None:
-    ledger = Ledger(Store(directory="d", audit_log=str(tmp_path / "a.jsonl")))
-    ledger.counts["throttled"] += 7
+    change_log = ChangeLog(Store(directory="d", audit_log=str(tmp_path / "a.jsonl")))
+    change_log.counts["throttled"] += 7
 
-    changes, lost = families(ledger)
+    changes, lost = families(change_log)
 
     assert changes == Family(
         "kafka_quota_proxy_quota_changes_total",
@@ -32,4 +32,4 @@ def test_changes_are_told_by_what_became_of_them_and_lost_lines_where_there_may_
         ],
     )
     assert (lost.name, lost.samples) == ("kafka_quota_proxy_quota_audit_lost_lines_total", [("", 0.0)])
-    assert len(list(families(Ledger(Store(directory="d"))))) == 1
+    assert len(list(families(ChangeLog(Store(directory="d"))))) == 1

@@ -10,7 +10,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Store
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.admin.metrics.quota_store import families
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaDesk
+from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
@@ -23,17 +23,17 @@ LISTENER = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=A
 RULE = StoredRule(limits={"producer_byte_rate": 1.0})
 
 
-def values(desk: QuotaDesk) -> dict[str, float]:
-    return {family.name.removeprefix(PREFIX): dict(family.samples)[""] for family in families(desk)}
+def values(manager: QuotaManager) -> dict[str, float]:
+    return {family.name.removeprefix(PREFIX): dict(family.samples)[""] for family in families(manager)}
 
 
 def sizes(directory: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in directory.iterdir()}
 
 
-async def changed(desk: QuotaDesk, *entities: Entity) -> None:
-    assert desk.keeper is not None
-    await desk.keeper.keep([Change(entity, RULE) for entity in entities], {})
+async def changed(manager: QuotaManager, *entities: Entity) -> None:
+    assert manager.store is not None
+    await manager.store.keep([Change(entity, RULE) for entity in entities], {})
 
 
 @on_uvloop
@@ -44,25 +44,25 @@ async def test_they_tell_what_there_is_and_whether_it_can_be_kept(
         raise OSError(28, "No space left on device")
 
     server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(tmp_path))))
-    desk = server.quota_desk
+    manager = server.quota_manager
     (tmp_path / "00000000000000000000.snapshot").write_bytes(b"?")
-    await desk.read()
-    assert desk.keeper is not None
-    begun = values(desk)
+    await manager.read()
+    assert manager.store is not None
+    begun = values(manager)
     assert isnan(begun["last_write_failure_timestamp_seconds"])
     before_s = time.time()
 
-    await changed(desk, Entity("alice"), Entity("bob"))
-    await changed(desk, Entity("alice"))
+    await changed(manager, Entity("alice"), Entity("bob"))
+    await changed(manager, Entity("alice"))
     host = StoredRule(limits={"connection_creation_rate": 1.0})
-    await desk.keeper.keep([Change(Entity(ip="nobody.example"), host)], {})
-    kept = values(desk)
+    await manager.store.keep([Change(Entity(ip="nobody.example"), host)], {})
+    kept = values(manager)
     assert kept.pop("journal_bytes") == sizes(tmp_path)["00000000000000000000.journal"] > begun["journal_bytes"]
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", fails)
         with pytest.raises(NotKeptError):
-            await changed(desk, Entity("carol"))
-    failed = values(desk)
+            await changed(manager, Entity("carol"))
+    failed = values(manager)
 
     assert kept.pop("snapshot_bytes") == sizes(tmp_path)["00000000000000000000.snapshot"] > 0
     assert 0 <= kept.pop("snapshot_age_seconds") < 60
@@ -83,14 +83,14 @@ async def test_they_tell_what_there_is_and_whether_it_can_be_kept(
         "damaged_files": 1,
         "unknown_hosts": 1,
     }
-    await changed(desk, Entity("carol"))
-    assert values(desk)["writable"] == 1.0
-    await desk.stop()
+    await changed(manager, Entity("carol"))
+    assert values(manager)["writable"] == 1.0
+    await manager.stop()
 
 
 @on_uvloop
 async def test_without_a_store_there_are_none() -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,)))
 
-    assert list(families(server.quota_desk)) == []
+    assert list(families(server.quota_manager)) == []
     assert "store" not in Health(server, Reloads()).readiness()

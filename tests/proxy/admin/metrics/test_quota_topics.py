@@ -7,7 +7,7 @@ from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
 from kafka_quota_proxy.proxy.admin.metrics.quota_topics import families
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
 from tests.support.playbook import Playbook
 from tests.support.topic_log import LogReader, LogWriter, TopicLog
@@ -16,7 +16,7 @@ OF_RULES = "kafka_quota_proxy_quotas_topic_"
 OF_STORE = "kafka_quota_proxy_store_topic_"
 
 
-def values(prefix: str, rules: QuotaTopic | None, store: TopicKeeper | None) -> dict[str, float]:
+def values(prefix: str, rules: QuotaTopic | None, store: TopicStore | None) -> dict[str, float]:
     return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in families(rules, store)}
 
 
@@ -59,7 +59,7 @@ def test_of_rules_they_tell_what_the_topic_has_and_how_it_stands() -> None:
 
 def test_of_a_store_they_tell_how_far_the_topic_is_read_and_what_it_has() -> None:
     log = TopicLog()
-    topic = TopicKeeper("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
+    topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
     topic.state.begin()
     topic.state.take([Seen(0, 0, setting), Seen(1, 0, decode(b"?", None)), Seen(2, 0, setting)], next_offset=3)

@@ -85,11 +85,11 @@ async def test_what_the_file_of_the_proxy_hides_is_shown_and_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with shell(tmp_path, capsys) as run:
-        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        manager, file = run.page.server.quota_manager, tmp_path / "q"
         filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
-        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        manager.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
         await run("alter --user alice --set producer_byte_rate=5")
-        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        manager.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
         hidden = "user alice: producer_byte_rate=5"
 
         assert await run("describe") == (
@@ -113,10 +113,10 @@ async def test_what_export_leaves_out_as_hidden_is_there_after_an_import_that_re
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with shell(tmp_path, capsys) as run:
-        desk, file = run.page.server.quota_desk, tmp_path / "q"
+        manager, file = run.page.server.quota_manager, tmp_path / "q"
         await run("alter --user alice --set producer_byte_rate=5")
         filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
-        desk.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
+        manager.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
         await run("alter --user bob --set producer_byte_rate=6")
 
         file.write_text(await run("export"))
@@ -125,7 +125,7 @@ async def test_what_export_leaves_out_as_hidden_is_there_after_an_import_that_re
         file.write_text("quotas: []")
         assert await run(f"import {file} --replace") == "- user bob: producer_byte_rate 6\n1 entity changed\n"
 
-        desk.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
+        manager.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
         assert await run("describe") == f"user alice: producer_byte_rate=5 ({tmp_path}/d)\n"
 
 
@@ -243,7 +243,7 @@ async def test_an_import_sits_out_too_many_changes(
     file.write_text(f"quotas:\n{rules}")
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.25)
     async with shell(tmp_path, capsys, store) as run:
-        limit = run.page.server.quota_desk.ledger
+        limit = run.page.server.quota_manager.change_log
         assert limit is not None
         passed = iter([3_000, 0, 0, 0])
 

@@ -7,7 +7,12 @@ from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, parse_instant_ms
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import now_of, read_now, shown_now, written_now
+from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import (
+    format_status,
+    read_status,
+    status_as_json,
+    status_of,
+)
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
 P, RATE = "producer_byte_rate", "connection_creation_rate"
@@ -18,15 +23,17 @@ OFFICE = Schedule(time_zone="UTC", days=frozenset(range(5)), begin_minute=480, e
 
 
 def shown(terms: Terms, *, at_ms: int = NOON_MS, entity: Entity = ALICE, key: str = P) -> str:
-    now = now_of(entity, StoredRule(limits={key: 2.0}, terms=terms), now_ms=at_ms)
-    assert read_now(None if now is None else written_now(now)) == now
-    return shown_now(now)
+    now = status_of(entity, StoredRule(limits={key: 2.0}, terms=terms), now_ms=at_ms)
+    assert read_status(None if now is None else status_as_json(now)) == now
+    return format_status(now)
 
 
 def test_of_a_rule_that_is_the_same_at_all_times_there_is_nothing_to_say() -> None:
-    assert now_of(ALICE, StoredRule(limits={P: 2.0}), now_ms=NOON_MS) is None
+    assert status_of(ALICE, StoredRule(limits={P: 2.0}), now_ms=NOON_MS) is None
     assert shown(NO_TERMS) == ""
-    observed = now_of(ALICE, StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)), now_ms=NOON_MS)
+    observed = status_of(
+        ALICE, StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)), now_ms=NOON_MS
+    )
     assert observed == ({P: 2.0}, "")
     assert shown(Terms(enforcement=Enforcement.OBSERVE)) == ""
 
@@ -63,4 +70,4 @@ def test_of_a_ramp_the_step_is_told_and_of_addresses_the_same() -> None:
 )
 def test_what_is_not_of_the_form_is_refused(given: object) -> None:
     with pytest.raises(JsonFormError, match="now"):
-        read_now(given)
+        read_status(given)

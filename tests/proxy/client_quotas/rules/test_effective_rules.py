@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.client_quotas.rules import effective_rules as module
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import InForce, Listed
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules, Listed
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
@@ -35,7 +35,7 @@ FILED = QuotaRule(user="filed", producer_byte_rate=1.0, connections=7, source="f
 
 
 def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> None:
-    in_force = InForce(config(FILED), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(FILED), name="quotas.d", now_ms=NOW_MS)
 
     rules, ips = in_force.change(
         [Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)], now_ms=NOW_MS
@@ -52,7 +52,7 @@ def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> No
 
 
 def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
-    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change([Change(Entity("filed"), rule(2.0)), Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     ip = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4")
 
@@ -77,7 +77,7 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
 
 
 def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
-    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     spelled, other = Entity(ip="0:0:0:0:0:0:0:1"), Entity(ip="::2")
     stored = {Entity("filed"): rule(2.0), spelled: ip_rule(5.0), other: ip_rule(6.0)}
     in_force.change(map(Change._make, stored.items()), now_ms=NOW_MS)
@@ -111,7 +111,7 @@ def test_what_the_file_hides_is_listed_behind_what_holds() -> None:
 
 def test_an_address_of_the_file_in_other_spellings_is_said_to_be_hidden() -> None:
     ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
-    in_force = InForce(config(FILED, ips=(ip,)), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(FILED, ips=(ip,)), name="quotas.d", now_ms=NOW_MS)
     spelled = [
         Entity(ip=name) for name in ("2001:DB8::1", "2001:db8::1", "2001:db8:0::1", "2001:DB8::2", "host", DEFAULT)
     ]
@@ -133,7 +133,7 @@ def test_an_address_of_the_file_in_other_spellings_is_said_to_be_hidden() -> Non
 
 def test_what_the_file_hides_is_said_without_a_look_at_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
-    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change([Change(Entity(ip=f"2001:DB8::{n}"), ip_rule(5.0)) for n in range(9)], now_ms=NOW_MS)
     in_force.follow_file(config(ips=(ip,)), now_ms=NOW_MS)
     monkeypatch.setattr(module, "in_usual_form", None)
@@ -142,7 +142,7 @@ def test_what_the_file_hides_is_said_without_a_look_at_what_else_there_is(monkey
 
 
 def test_a_long_name_is_found_as_tables_know_it() -> None:
-    in_force = InForce(config(), name="d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="d", now_ms=NOW_MS)
     name = "n" * 1_000
 
     rules, _ = in_force.change([Change(Entity(client_id=name), rule(1.0))], now_ms=NOW_MS)
@@ -152,7 +152,7 @@ def test_a_long_name_is_found_as_tables_know_it() -> None:
 
 
 def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_force = InForce(config(FILED), name="d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(FILED), name="d", now_ms=NOW_MS)
     many = [Change(Entity(str(number)), rule(1.0)) for number in range(1_000)]
     in_force.change([*many, Change(Entity(ip="10.0.0.7"), ip_rule(5.0))], now_ms=NOW_MS)
     made: list[Entity] = []
@@ -171,7 +171,7 @@ def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPa
 
 def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
     filed = replace(FILED, expires_ms=NOW_MS + 10)
-    in_force = InForce(config(filed), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(filed), name="quotas.d", now_ms=NOW_MS)
     assert in_force.quotas == (filed,)
     assert in_force.next_change_ms == NOW_MS + 10
 
@@ -188,7 +188,7 @@ def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
 def test_a_rule_of_the_store_is_taken_as_it_holds_and_told_as_it_was_set() -> None:
     ramp = Ramp(start=(("producer_byte_rate", 10.0),), begins_ms=NOW_MS, over_ms=100, steps=4)
     stored = StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(ramp=ramp, enforcement=Enforcement.OBSERVE))
-    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
 
     rules, _ = in_force.change([Change(Entity("a"), stored)], now_ms=NOW_MS + 25)
 
@@ -207,7 +207,7 @@ def test_a_rule_of_the_store_is_taken_as_it_holds_and_told_as_it_was_set() -> No
 def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
     filed = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4", expires_ms=NOW_MS + 10)
     stored = StoredRule(limits={"connection_creation_rate": 5.0}, terms=Terms(expires_ms=NOW_MS + 20))
-    in_force = InForce(config(ips=(filed,)), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(ips=(filed,)), name="quotas.d", now_ms=NOW_MS)
     in_force.change([Change(Entity(ip="10.0.0.8"), stored)], now_ms=NOW_MS)
     assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
 
@@ -223,7 +223,7 @@ def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
 
 def test_what_is_deleted_does_not_come_back_with_time() -> None:
     schedule = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
-    in_force = InForce(config(), name="quotas.d", now_ms=NOW_MS)
+    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
     in_force.change(
         [Change(Entity("a"), StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(schedule=schedule)))],
         now_ms=NOW_MS,

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Default, IpRule
 from kafka_quota_proxy.proxy.client_quotas.rules import ip_rules as addresses
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import AddressesInForce, literal
+from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import EffectiveIpRules, literal
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip
 
 A, B = "192.0.2.1", "192.0.2.2"
 NAMES: list[Ip] = [DEFAULT, A, "::ffff:192.0.2.1", B, "here.example", "there.example"]
 
 
-def rates(in_force: AddressesInForce) -> Mapping[Ip, float]:
+def rates(in_force: EffectiveIpRules) -> Mapping[Ip, float]:
     return {ip: rule.connection_creation_rate for ip, rule in in_force.rules.items()}
 
 
 def test_hosts_are_limited_where_they_are() -> None:
-    in_force = AddressesInForce(name="d")
+    in_force = EffectiveIpRules(name="d")
 
     in_force.change("0:0:0:0:0:0:0:1", 2.0, {})
     in_force.change("host.example", 3.0, {"host.example": (A, B)})
@@ -35,7 +35,7 @@ def test_hosts_are_limited_where_they_are() -> None:
 
 
 def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_stays() -> None:
-    in_force = AddressesInForce(name="d")
+    in_force = EffectiveIpRules(name="d")
     in_force.change("host.example", 3.0, {"host.example": (A,)})
 
     assert in_force.know({"host.example": (B,)})[A] is None
@@ -47,7 +47,7 @@ def test_of_a_host_that_moves_the_old_address_is_free_and_what_was_known_last_st
 
 
 def test_of_several_names_of_one_address_the_lowest_limit_counts() -> None:
-    in_force = AddressesInForce(name="d")
+    in_force = EffectiveIpRules(name="d")
     in_force.change("host.example", 3.0, {"host.example": (A,)})
     in_force.change(A, 5.0, {})
     in_force.change("::ffff:192.0.2.1", 4.0, {})
@@ -58,7 +58,7 @@ def test_of_several_names_of_one_address_the_lowest_limit_counts() -> None:
 
 
 def test_a_change_looks_at_no_other_address() -> None:
-    in_force = AddressesInForce(name="d")
+    in_force = EffectiveIpRules(name="d")
     for number in range(1_000):
         in_force.change(f"10.0.{number // 250}.{number % 250}", 1.0, {})
     looked: list[str] = []
@@ -75,9 +75,9 @@ def test_a_change_looks_at_no_other_address() -> None:
 
 
 @st.composite
-def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], AddressesInForce]:
+def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules]:
     """Return limits by name, where hosts are, what the file has, and who was told of it step by step."""
-    in_force = AddressesInForce(name="d")
+    in_force = EffectiveIpRules(name="d")
     limits: dict[Ip, float] = {}
     known: dict[str, tuple[str, ...]] = {}
     filed: list[Ip] = []
@@ -106,7 +106,7 @@ def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str
 
 @given(changed())
 def test_whatever_happens_the_rules_are_those_of_who_looks_at_all_of_them(
-    case: tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], AddressesInForce],
+    case: tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules],
 ) -> None:
     limits, known, filed, in_force = case
     wanted: dict[Ip, float] = {}

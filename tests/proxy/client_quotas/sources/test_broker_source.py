@@ -22,7 +22,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
 )
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostFinder, Lookups
+from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
 from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts_module
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
@@ -467,10 +467,10 @@ async def test_a_host_that_is_found_at_once_and_cannot_be_put_in_force_is_with_t
 async def test_an_answer_waits_until_the_hosts_limit_holds(
     known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def finds_none(_: HostFinder, hosts: Sequence[str]) -> None:
+    async def finds_none(_: HostResolver, hosts: Sequence[str]) -> None:
         """Find none of those that are looked for beside."""
 
-    monkeypatch.setattr(HostFinder, "_look_for", finds_none)
+    monkeypatch.setattr(HostResolver, "_look_for", finds_none)
     followed = Followed(every_ms=60_000)
     owner = Owner(lambda: "192.0.2.1" in followed.ips)
     known["here"] = ("192.0.2.1",)

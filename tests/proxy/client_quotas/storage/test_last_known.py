@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.storage import last_known as last_known_module
 from kafka_quota_proxy.proxy.client_quotas.storage import store_directory as directory_module
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import begun_journal
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line, written_changes
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from tests.support.stub_broker import eventually, on_uvloop
@@ -33,8 +33,8 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(path: Path, stored: dict[Entity, StoredRule]) -> AsyncIterator[LastKnown]:
-    one = LastKnown(str(path), stored)
+async def running(path: Path, stored: dict[Entity, StoredRule]) -> AsyncIterator[TopicCopy]:
+    one = TopicCopy(str(path), stored)
     stored |= await one.open()
     task = asyncio.ensure_future(one.run())
     try:
@@ -45,7 +45,7 @@ async def running(path: Path, stored: dict[Entity, StoredRule]) -> AsyncIterator
         await one.close()
 
 
-def put(one: LastKnown, stored: dict[Entity, StoredRule], entity: Entity, changed: StoredRule | None) -> None:
+def put(one: TopicCopy, stored: dict[Entity, StoredRule], entity: Entity, changed: StoredRule | None) -> None:
     if changed is None:
         del stored[entity]
     else:

@@ -18,10 +18,10 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store as topic_module
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store_state as topic_state
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import LastKnown
+from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicKeeper
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import Told
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
@@ -41,15 +41,15 @@ def rule(**limits: float) -> StoredRule:
 
 
 class Bed:
-    """A keeper, and what it put in force."""
+    """A store, and what it put in force."""
 
     def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.held: list[list[Entity]] = []
         self.fails = 0
         self.writer = LogWriter(log)
-        last_known = None if directory is None else LastKnown(str(directory), self.stored)
-        self.keeper = TopicKeeper(
+        last_known = None if directory is None else TopicCopy(str(directory), self.stored)
+        self.store = TopicStore(
             NAME, self.hold, last_known, reader=lambda tell: LogReader(log, tell), writer=self.writer
         )
 
@@ -66,22 +66,22 @@ class Bed:
                 self.stored[entity] = changed
 
     async def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
-        await self.keeper.catch_up()
+        await self.store.catch_up()
         change = Change(entity, StoredRule(limits=limits) if limits else None)
-        await self.keeper.keep([change], dict(self.stored))
+        await self.store.keep([change], dict(self.stored))
 
 
 @asynccontextmanager
 async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed]:
     one = Bed(log, directory)
-    await one.keeper.open()
-    running = asyncio.ensure_future(one.keeper.run())
+    await one.store.open()
+    running = asyncio.ensure_future(one.store.run())
     try:
         yield one
     finally:
         running.cancel()
         await asyncio.wait([running])
-        await one.keeper.close()
+        await one.store.close()
         assert one.writer.is_closed
 
 
@@ -136,17 +136,17 @@ async def test_of_a_batch_nothing_is_in_force_before_all_of_it_is_read() -> None
 
     async def hold(changes: Sequence[Change]) -> None:
         held.extend(changes)
-        offsets.append(keeper.offset)
+        offsets.append(store.offset)
 
     told: list[ToldByReader] = [
         Began(), AtEnd(0),
         batch(0, limit, is_whole=False), batch(1, terms),
         batch(2, lower, is_whole=False), batch(3, replace(terms, value=None)),
     ]  # fmt: skip
-    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
-    await keeper.open()
-    await eventually(lambda: keeper.offset == 4)
-    await keeper.close()
+    store = TopicStore(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await store.open()
+    await eventually(lambda: store.offset == 4)
+    await store.close()
 
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(ALICE, rule(**{P: 1.0}))]
@@ -167,10 +167,10 @@ async def test_nor_where_the_reader_fails_within_it() -> None:
         Began(), AtEnd(0), batch(0, limit, is_whole=False), Failed("cut off"),
         Began(), batch(0, limit, terms), batch(2, bob), AtEnd(3),
     ]  # fmt: skip
-    keeper = TopicKeeper(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
-    await keeper.open()
-    await eventually(lambda: keeper.offset == 3)
-    await keeper.close()
+    store = TopicStore(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
+    await store.open()
+    await eventually(lambda: store.offset == 3)
+    await store.close()
 
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(Entity(user="bob"), rule(**{P: 1.0}))]
@@ -214,10 +214,10 @@ async def test_it_is_read_to_its_end_before_anybody_is_served() -> None:
     log.write(*(Setting(client_id=f"c{number}", key=P, value=1.0) for number in range(600)))
 
     async with bed(log) as one:
-        assert one.keeper.has_read
+        assert one.store.has_read
         assert len(one.stored) == 600
         assert max(map(len, one.held)) == 250
-        assert one.keeper.detail() == {
+        assert one.store.detail() == {
             "topic": NAME, "connected": True, "read": True, "entities": 600, "offset": 600,
         }  # fmt: skip
 
@@ -236,17 +236,17 @@ async def test_others_have_turns_while_it_is_read_anew_and_nothing_has_changed()
 
     async with bed(log) as one:
         log.is_away = True
-        await eventually(lambda: not one.keeper.is_connected)
-        ticking, changes = asyncio.ensure_future(tick()), one.keeper.state.changes
+        await eventually(lambda: not one.store.is_connected)
+        ticking, changes = asyncio.ensure_future(tick()), one.store.state.changes
 
         def counted(most: int | None = None) -> list[Told]:
             looked_at.append(turns)
             return changes(most)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.keeper.state, "changes", counted)
+            patched.setattr(one.store.state, "changes", counted)
             log.is_away = False
-            await eventually(lambda: one.keeper.is_connected)
+            await eventually(lambda: one.store.is_connected)
         ticking.cancel()
     assert len(looked_at) == 4
     assert len(set(looked_at)) == 4
@@ -259,20 +259,20 @@ async def test_while_it_is_away_what_is_known_holds_and_nothing_can_be_changed()
         await one.set(ALICE, {P: 5.0})
         await eventually(lambda: other.stored)
         log.is_away = True
-        await eventually(lambda: not one.keeper.is_connected)
+        await eventually(lambda: not one.store.is_connected)
 
         with pytest.raises(NotKeptError, match="while kafka://k:9092/store cannot be read: the cluster is away") as no:
             await one.set(ALICE, {P: 6.0})
         assert no.value.error_code == KAFKA_STORAGE_ERROR
-        assert one.keeper.detail()["reason"] == "the cluster is away"
+        assert one.store.detail()["reason"] == "the cluster is away"
         assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert one.keeper.refused == 1
+        assert one.store.refused == 1
 
         log.write(Setting(user="alice", key=P, value=7.0), Setting(user="alice", key=C, value=8.0))
         log.is_away = False
         await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 7.0, C: 8.0})})
         # In force is what is read before it is told that all is.
-        await eventually(lambda: one.keeper.is_connected)
+        await eventually(lambda: one.store.is_connected)
         await one.set(ALICE, {C: 8.0})
         assert one.stored == {ALICE: rule(**{C: 8.0})}
 
@@ -291,11 +291,11 @@ async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
 
     async with bed(log, tmp_path) as one:
         assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert not one.keeper.has_read
+        assert not one.store.has_read
         assert "clients are served with the quotas of 1 entities, as they were known last" in caplog.text
         log.write(Setting(user="carol", key=P, value=1.0), Setting(user="alice", key=P))
         log.is_away = False
-        await eventually(lambda: one.keeper.is_connected)
+        await eventually(lambda: one.store.is_connected)
         assert one.stored == {Entity(user="carol"): rule(**{P: 1.0})}
     assert StoreDirectory(tmp_path).look().rules == one.stored
 
@@ -394,7 +394,7 @@ async def test_what_another_writes_while_the_end_is_asked_for_is_no_end_that_was
         async def overtaken() -> int:
             told = await end_offset()
             log.write(Setting(user="bob", key=P, value=1.0))
-            await eventually(lambda: one.keeper.offset > told)
+            await eventually(lambda: one.store.offset > told)
             return told
 
         with pytest.MonkeyPatch.context() as patched:
@@ -417,7 +417,7 @@ async def test_what_another_deletes_right_behind_was_understood() -> None:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.writer, "append", followed)
             await one.set(ALICE, {P: 5.0})
-        await eventually(lambda: one.keeper.offset == 2)
+        await eventually(lambda: one.store.offset == 2)
         assert one.stored == {}
 
 
@@ -438,7 +438,7 @@ async def test_a_rule_of_a_publisher_is_told_as_anothers() -> None:
     log.write(Rule(user="alice", limits={P: 5.0}))
     async with bed(log) as one:
         assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert one.keeper.sources == {ALICE: f"{NAME}@0"}
+        assert one.store.sources == {ALICE: f"{NAME}@0"}
 
 
 @on_uvloop
@@ -448,9 +448,9 @@ async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCa
     log.write(Setting(user="old", key=P, value=1.0))
     async with bed(log) as one:
         log.write(Setting(user="alice", key=P, value=5.0), Setting(user="alice", key=P))
-        await eventually(lambda: one.keeper.offset == 3)
+        await eventually(lambda: one.store.offset == 3)
         log.write(Setting(user="bob", key=C, value=5.5))
-        await eventually(lambda: one.keeper.offset == 4)
+        await eventually(lambda: one.store.offset == 4)
     assert "old" not in caplog.text
     assert f"{NAME}@3 sets the quotas of user bob: consumer_byte_rate=5.5" in caplog.text
 
@@ -473,9 +473,9 @@ async def test_a_topic_that_would_lose_quotas_is_said_to(
     async with bed(log) as one:
         for _ in range(2):
             log.is_away = True
-            await eventually(lambda: not one.keeper.is_connected)
+            await eventually(lambda: not one.store.is_connected)
             log.is_away = False
-            await eventually(lambda: one.keeper.is_connected)
+            await eventually(lambda: one.store.is_connected)
             await asyncio.sleep(0.005)
 
     warnings = [record.getMessage() for record in caplog.records if "cannot be read" not in record.getMessage()]
@@ -492,12 +492,12 @@ async def test_a_fault_while_the_configuration_is_looked_at_ends_nothing(caplog:
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.writer, "configuration", fails)
             log.is_away = True
-            await eventually(lambda: not one.keeper.is_connected)
+            await eventually(lambda: not one.store.is_connected)
             log.is_away = False
             await eventually(lambda: f"store {NAME}: its configuration could not be looked at" in caplog.text)
         log.config = None
         log.is_away = True
-        await eventually(lambda: not one.keeper.is_connected)
+        await eventually(lambda: not one.store.is_connected)
         log.is_away = False
         await eventually(lambda: "grant DESCRIBE_CONFIGS" in caplog.text)
 
@@ -512,5 +512,5 @@ async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
     async with bed(log, tmp_path):
         other = Bed(log, tmp_path)
         with pytest.raises(OSError, match="another process has the quota store"):
-            await other.keeper.open()
-        await other.keeper.close()
+            await other.store.open()
+        await other.store.close()

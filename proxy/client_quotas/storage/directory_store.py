@@ -14,8 +14,8 @@ from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import NotTak
 log = logging.getLogger(__name__)
 
 
-class DirectoryKeeper:
-    """See ``Keeper``.
+class DirectoryStore:
+    """See ``QuotaStore``.
 
     Args:
         directory: Where.
@@ -23,7 +23,7 @@ class DirectoryKeeper:
         stored: The rules that are kept, as ``hold`` makes them.
 
     Attributes:
-        store: Its files.
+        files: The files.
         failures: How often what was decided could not be written.
         last_failure_s: When that was last so, Unix time; None: never.
         is_writable: Whether what was written last could be.
@@ -36,12 +36,12 @@ class DirectoryKeeper:
         self.last_failure_s: float | None = None
         self.is_writable = True
         self._disk = Disk(directory, stored)
-        self.store = self._disk.store
+        self.files = self._disk.store
         self._stored = stored
         self._hold = hold
 
     async def open(self) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         restored = await self._disk.open()
         await self._hold([Change(entity, rule) for entity, rule in restored.rules.items()])
         log.info("%d entities have quotas in %s", len(restored.rules), self.name)
@@ -51,10 +51,10 @@ class DirectoryKeeper:
         await self._disk.run()
 
     async def catch_up(self) -> None:
-        """See ``Keeper``. Nobody else keeps anything here."""
+        """See ``QuotaStore``. Nobody else keeps anything here."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         try:
             await self._disk.append(changes)
         except OSError as error:
@@ -72,14 +72,14 @@ class DirectoryKeeper:
         await self._disk.begin_snapshot_if_due()
 
     async def close(self) -> None:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         await self._disk.close()
 
     def detail(self) -> dict[str, object]:
-        """See ``Keeper``."""
+        """See ``QuotaStore``."""
         return {
             "directory": self.name,
             "entities": len(self._stored),
             "writable": self.is_writable,
-            "damaged_files": self.store.damaged_files,
+            "damaged_files": self.files.damaged_files,
         }
