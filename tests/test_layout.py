@@ -37,7 +37,10 @@ EXCEPTIONS = {
     "proxy/session/request_charge.py": "tests/proxy/session/test_charged_requests.py",
     "proxy/session/whole_request.py": "tests/proxy/session/test_mutations.py",
     "proxy/session/topic_mutations.py": "tests/proxy/session/test_mutations.py",
-    "proxy/fair_queue/connection_queue.py": "tests/proxy/session/test_calls.py",
+    **{
+        f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_calls.py"
+        for name in ("connection_queue", "queue_stats", "slot_timeouts")
+    },
     "proxy/cli/priority.py": "tests/proxy/cli/test_explain.py",
     # What is said is tested as it is read.
     **{

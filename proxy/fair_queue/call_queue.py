@@ -1,10 +1,10 @@
-"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Its operations are decisions.
+"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop).
 
-Nothing blocks: what in Hadoop stops a thread is an answer here, and whoever waits for room is remembered. An element
-that does not fit into its level goes to those below it, never above. A level that is empty when its turn comes gives
-the turn to the highest that is not.
+Nothing blocks: Hadoop stops a thread where this queue returns an answer and remembers the element that waits for room.
+An element that does not fit into its level goes to the levels below, never above. A level that is empty at its turn
+gives the turn to the highest level that is not.
 
-Elements are told apart by what they are, not by what they equal; one is in a queue at most once.
+Elements are compared by identity; one is in a queue at most once.
 """
 
 from collections import OrderedDict
@@ -17,36 +17,36 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """What can be queued. Its hash must be that of the object. Both may change only while it is in no queue."""
+    """An element of the queue, hashed by identity. Level and identity may change only while it is in no queue."""
 
     @property
     def level(self) -> int:
-        """Its level; one that is below the lowest of a queue counts as the lowest."""
+        """Its level; one below the lowest of a queue counts as the lowest."""
 
     @property
     def identity(self) -> str:
-        """Whose it is, for round robin."""
+        """The user that it belongs to, for round robin."""
 
 
 E = TypeVar("E", bound=Element)
 
 
 class Remainder(Enum):
-    """Who gets what is left when the capacity is divided by weights."""
+    """The levels that get the remainder when the capacity is divided by weights."""
 
-    FIRST = "first"  # all of it level 0, as in Hadoop: 199 by 50,50 is 149 and 50
-    LARGEST_FRACTION = "largest-fraction"  # one each, those first whose share was cut most
+    FIRST = "first"  # level 0 gets all of it, as in Hadoop: 199 by 50,50 is 149 and 50
+    LARGEST_FRACTION = "largest-fraction"  # one place each, in the order of the fractions that division cut off
 
 
 class WithinLevel(Enum):
-    """In which order elements leave a level."""
+    """The order in which elements leave a level."""
 
     FIFO = "fifo"
     ROUND_ROBIN = "round-robin"  # of identities; FIFO within each
 
 
 class Overflow(Enum):
-    """Why an element was refused, and so what its client is told (``CallQueueOverflowException`` in Hadoop)."""
+    """The kind of a refusal, with Hadoop's message to the client (``CallQueueOverflowException``)."""
 
     KEEP_ALIVE = "Server too busy"
     DISCONNECT = "Server too busy - disconnecting"
@@ -54,30 +54,30 @@ class Overflow(Enum):
 
 
 class Put(Enum):
-    """Where an element that is not refused waits."""
+    """The place of an element that was not refused."""
 
     QUEUED = auto()
     WAITS_FOR_ROOM = auto()
 
 
-# Looked up once: a member of an Enum is found through its class, for each request.
+# Looked up once: each access to a member of an Enum goes through its class.
 _QUEUED: Final = Put.QUEUED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The shape of a queue. The defaults are Hadoop's but for the capacity, which it takes from its handlers.
+    """The shape of a queue. The defaults are Hadoop's, except that its capacity depends on its handlers.
 
     Attributes:
-        levels: how many; 1 makes a plain FIFO queue.
-        capacity: how many elements, over all levels.
-        capacity_weights: what of it each level gets; None: all the same.
-        multiplexer_weights: how many turns of a cycle each level gets; None: each twice as many as the next.
-        remainder: who gets what division leaves.
-        within_level: in which order elements leave a level.
-        is_failover: an element that fits nowhere is told to fail over, whatever its level.
-        waits_for_last: who waits for room waits for the lowest level, as in Hadoop; else it takes the first place
-            that comes free in its own level or one below it.
+        levels: the number of levels; 1 makes a plain FIFO queue.
+        capacity: the number of places, over all levels.
+        capacity_weights: the share of the capacity for each level; None: equal shares.
+        multiplexer_weights: the turns of each level in a cycle; None: each level has twice the turns of the next.
+        remainder: the levels that get the remainder of the division.
+        within_level: the order in which elements leave a level.
+        is_failover: an element that fits nowhere is refused with ``FAILOVER``, whatever its level.
+        waits_for_last: an element without a place waits for the lowest level, as in Hadoop; otherwise it takes the
+            first free place in its own level or one below it.
     """
 
     levels: int = 4
@@ -91,10 +91,10 @@ class QueueOptions:
 
 
 def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remainder.FIRST) -> tuple[int, ...]:
-    """Return how many elements each level holds; their sum is ``capacity``.
+    """Return the number of places of each level; their sum is ``capacity``.
 
     Raises:
-        ValueError: a weight below 1, or a level that would hold nothing.
+        ValueError: a weight below 1, or a level without a place.
     """
     if not weights or min(weights) < 1:
         raise ValueError(f"capacity weights must be at least 1: {tuple(weights)}")
@@ -114,7 +114,7 @@ def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remaind
 
 
 class _Fifo(Generic[E]):
-    """Elements in the order of their coming; any can leave at any time, at the same price."""
+    """Elements in the order of arrival; removal of any of them takes constant time."""
 
     __slots__ = ("_elements",)
 
@@ -141,9 +141,9 @@ class _Fifo(Generic[E]):
 
 
 class _RoundRobin(Generic[E]):
-    """One element of each identity in turn. Who comes anew waits for the others' turns once.
+    """One element of each identity in turn. A new identity waits for one turn of each of the others.
 
-    Most identities have one element, which stands for itself: a queue for each took half of the time.
+    Most identities have one element, which is stored without a queue: queues took half of the time.
     """
 
     __slots__ = ("_by_identity",)
@@ -187,12 +187,12 @@ class _RoundRobin(Generic[E]):
 
 
 class CallQueue(Generic[E]):
-    """The queues of all levels, and who waits for room in them.
+    """The queues of all levels, and the elements that wait for room in them.
 
     Attributes:
         options: its shape.
-        capacities: how many elements each level holds.
-        overflowed: how often each level was found full by an element that was to go into it, counted as Hadoop does.
+        capacities: the places of each level.
+        overflowed: how often an element found each level full, counted as Hadoop does.
 
     Raises:
         ValueError: weights that do not fit the levels, or a level without a place.
@@ -227,36 +227,36 @@ class CallQueue(Generic[E]):
         self._sizes = [0] * levels
         self.size = 0
         self.overflowed = [0] * levels
-        # By level, so that a place that comes free finds the oldest of those it is good for without a search.
+        # By level, so that the oldest element that may have a free place is found without a search.
         self._waiting: list[_Fifo[E]] = [_Fifo() for _ in range(levels)]
         self._waiting_since: dict[E, int] = {}
         self._arrivals = 0
 
     def __len__(self) -> int:
-        """Return how many there are, those that wait for room included."""
+        """Return the number of elements, those that wait for room included."""
         return self.size + len(self._waiting_since)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many elements each level has."""
+        """The number of elements in each level."""
         return tuple(self._sizes)
 
     @property
     def waiting_for_room(self) -> int:
-        """How many have no place yet."""
+        """The number of elements without a place."""
         return len(self._waiting_since)
 
     @property
     def remaining_capacity(self) -> int:
-        """How many places are free, over all levels."""
+        """The number of free places, over all levels."""
         return sum(self.capacities) - self.size
 
     def offer(self, element: E) -> bool:
-        """Put ``element`` into its own level, if there is room; say whether."""
+        """Put ``element`` into its own level if there is room; return whether there was."""
         return self._fits(element, min(element.level, self._last))
 
     def add(self, element: E) -> Overflow | None:
-        """Put ``element`` into the first level with room, from its own down; else say how it is refused."""
+        """Put ``element`` into the first level with room, from its own down; else return how it is refused."""
         own = min(element.level, self._last)
         for level in range(own, self._last + 1):
             if self._fits(element, level):
@@ -269,12 +269,12 @@ class CallQueue(Generic[E]):
     def put(self, element: E) -> Put:
         """Put ``element`` into the first level with room, from its own down; else let it wait for room.
 
-        As in Hadoop, the last level is no overflow: that is where an element waits that fits nowhere.
+        As in Hadoop, a full last level counts as no overflow, since the element waits there.
         """
         own = element.level
         if own > self._last:
             own = self._last
-        if self._sizes[own] < self.capacities[own]:  # _fits, written out: each request that waits pays for it
+        if self._sizes[own] < self.capacities[own]:  # _fits inlined: this runs for each waiting request
             self._levels[own].append(element)
             self._sizes[own] += 1
             self.size += 1
@@ -287,7 +287,7 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Take the element whose turn it is; None, and no turn used, if there is none."""
+        """Take the next element; return None, and use no turn, if there is none."""
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -302,13 +302,13 @@ class CallQueue(Generic[E]):
         return element
 
     def peek(self) -> E | None:
-        """Return the first element of the highest level that has any, whoever's turn it is."""
+        """Return the first element of the highest level that has any, whatever level has the turn."""
         return self._levels[self._highest()].peek() if self.size else None
 
     def remove(self, element: E) -> bool:
-        """Take out an element whose connection is gone, wherever it is; nobody's turn is used. Say whether it was in.
+        """Remove an element whose connection is gone, without using a turn; return whether it was in the queue.
 
-        If it was waiting for room, those behind it move up.
+        The elements behind it move up.
         """
         if element in self._waiting_since:
             self._stop_waiting(element)
@@ -323,7 +323,7 @@ class CallQueue(Generic[E]):
         return False
 
     def drain(self, most: int | None = None) -> list[E]:
-        """Take out up to ``most`` elements, level 0 first; who waits for room gets the places that come free."""
+        """Remove up to ``most`` elements, level 0 first; elements that wait for room get the free places."""
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
             while self._sizes[level] and (most is None or len(drained) < most):
@@ -335,9 +335,9 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move all that ``other`` has into this queue, which is new, level by level in their order.
+        """Move all elements of ``other`` into this new queue, level by level in their order.
 
-        What finds no place waits for room. Where this queue has the same levels, overflow goes on being counted.
+        Elements without a place wait for room. The overflow counts of common levels are kept.
         """
         for element in other.drain():
             self.put(element)
@@ -369,7 +369,7 @@ class CallQueue(Generic[E]):
         self._waiting[level].discard(element)
 
     def _let_in(self, level: int) -> None:
-        """Give the place that came free in ``level`` to who waited longest of those that may have it."""
+        """Give the free place in ``level`` to the element that waited longest among those that may have it."""
         heads = [queue.peek() for queue in self._waiting[: level + 1] if queue]
         if heads:
             element = min(heads, key=self._waiting_since.__getitem__)

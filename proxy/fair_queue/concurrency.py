@@ -1,17 +1,18 @@
-"""How many requests a broker is given at a time, so that the queue forms here, where it can be fair.
+"""The number of requests that a broker gets at a time, so that the queue forms here, where it can be fair.
 
 ``VegasLimit`` finds the number as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
-concurrency-limits). With L requests in flight that take R each, and B each when none waits at the broker, L * B / R of
-them are worked on and the rest, L * (1 - B / R), queue there. While fewer than alpha do, L grows; when more than beta
-do, it shrinks. L so comes to rest where a broker is just busy, a tenth to a fifth above the knee of its throughput.
+concurrency-limits). L requests are in flight and take R each; each takes B if none waits at the broker. Then the
+broker works on L * B / R of them, and L * (1 - B / R) queue there. L grows while fewer than alpha queue, and shrinks
+while more than beta do. So it settles where the broker is just busy, a tenth to a fifth above the knee of its
+throughput.
 
-Where requests differ, three things are not as in TCP:
+Requests differ, unlike TCP segments, so three things differ from TCP:
 
-* R is the mean of a window of at least as many responses as may be in flight, smoothed over windows: a minimum would
-  say what the smallest request takes, and by it everything else would seem to queue.
+* R is the mean of a window of at least as many responses as may be in flight, smoothed over windows. A minimum would
+  be the time of the smallest request, and all others would seem to queue.
 * alpha and beta grow with L, and so does a step: the noise of a mean does.
-* B is measured: twice a minute L is halved for some responses, and their mean becomes part of B. A broker that has
-  been full for long, or has become slower, would never show it otherwise.
+* B is measured: twice a minute L is halved for some responses, and their mean becomes part of B. Nothing else would
+  show that a broker has been full for long or has become slower.
 """
 
 from enum import Enum, auto
@@ -22,7 +23,7 @@ _BETA: Final = 0.20
 _LEAST_ALPHA: Final = 3
 _LEAST_BETA: Final = 6
 _STEP: Final = 0.05
-# Until something queues for the first time.
+# Growth until requests queue for the first time.
 _SLOW_START: Final = 1.25
 
 _WINDOW_MS: Final = 50
@@ -34,18 +35,18 @@ _PROBE_EVERY_MS: Final = 30_000
 _PROBE_SAMPLES: Final = 128
 _LONGEST_PROBE_MS: Final = 1_000
 _FEWEST_PROBE_SAMPLES: Final = 8
-# The first probes are averaged; later ones push out the older.
+# The first probes are averaged; later ones replace the older.
 _LEAST_PROBE_WEIGHT: Final = 0.2
-# B was measured in a bad moment if anything is this much faster now; noise hardly is.
+# A response this much faster than B means that B was measured at a bad moment: noise is smaller.
 _CLEARLY_FASTER: Final = 0.75
 
 
 class Limit(Protocol):
-    """How many requests may be in flight, now.
+    """A limit on requests in flight.
 
     Attributes:
-        limit: how many.
-        learns: whether it is to ``observe``.
+        limit: the number allowed now.
+        learns: whether ``observe`` has to be called.
     """
 
     limit: int
@@ -62,7 +63,7 @@ class Limit(Protocol):
 
 
 class FixedLimit:
-    """Always as many."""
+    """A constant limit."""
 
     __slots__ = ("limit",)
     learns = False
@@ -73,21 +74,21 @@ class FixedLimit:
         self.limit = limit
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Learn nothing."""
+        """Do nothing."""
 
 
 class _Phase(Enum):
     SLOW_START = auto()
     STEADY = auto()
-    DRAINING = auto()  # halved; requests from before are still coming back
-    PROBING = auto()  # halved; what comes back was sent into a half-empty broker
+    DRAINING = auto()  # halved; older requests are still being answered
+    PROBING = auto()  # halved; responses now belong to requests sent to a half-empty broker
 
 
 class VegasLimit:
-    """As many as keep the broker just busy, from ``minimum`` up to ``maximum``, beginning at ``minimum``.
+    """The limit that keeps the broker just busy, from ``minimum`` up to ``maximum``, beginning at ``minimum``.
 
     Attributes:
-        limit: how many, now.
+        limit: the number allowed now.
         base_rtt_us: B, the time of a request when none waits at the broker; 0: not known yet.
         rtt_us: R, smoothed; 0: not known yet.
     """
@@ -128,7 +129,7 @@ class VegasLimit:
         self._probe_interval_ms = _FIRST_PROBE_AFTER_MS
         self._probes = 1
         self._to_skip = 0
-        # The first window makes B, with which all else is compared.
+        # The first window sets B.
         self._window_samples = _PROBE_SAMPLES
         self._count = self._sum_us = self._peak = 0
 
@@ -164,7 +165,7 @@ class VegasLimit:
         self._estimate = min(max(self._stepped(), self.minimum), self.maximum)
         self._begin(self._phase, self._estimate, now_ms)
         if now_ms >= self._next_probe_ms:
-            # The phase is steady at the latest by now; if nothing ever queued, this ends the slow start.
+            # If no request ever queued, the probe ends the slow start.
             self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
 
     def _stepped(self) -> float:
@@ -179,12 +180,12 @@ class VegasLimit:
         if queued >= alpha:
             self._phase = _Phase.STEADY
             return estimate
-        if self._peak * 2 <= estimate:  # nobody asks for more
+        if self._peak * 2 <= estimate:  # clients do not use more
             return estimate
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Wait until all that was sent before the limit was halved has come back."""
+        """Wait until each request from before the limit was halved is answered."""
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

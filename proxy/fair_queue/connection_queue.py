@@ -1,142 +1,54 @@
-"""A connection's requests in front of a broker that cannot take all at once: the fair call queue, seen from a session.
+"""A connection's requests in front of a broker that takes a limited number at a time.
 
-A slot is a connection that its broker works for; a broker works on one request of a connection at a time. So only the
-request at the head of a connection is queued, and what its client has sent ahead passes on the same slot as long as
-nobody waits for one; else it goes to the back of the queue when the head is answered.
+A slot is a connection that the broker works for; a broker works on one request of a connection at a time. So only the
+first unanswered request of a connection is queued. Requests that the client pipelines behind it use the same slot while
+no other connection waits for one; otherwise the connection queues again when its first request is answered.
 
-What waits at the broker without being worked on has no slot. A group's members that gather give theirs back at once. A
-fetch may be answered now or in half a second, which nobody knows beforehand: it keeps its slot for ``POLL_GRACE_US``,
-and a connection whose last fetch took longer and brought hardly anything goes past the queue with the next, until one
-is answered sooner or brings data. A request of which the rest does not come gives its slot back after
-``UPLOAD_GRACE_US``.
+A request that waits at the broker without being worked on keeps no slot:
+
+* JoinGroup and SyncGroup give their slot back at once, since the broker waits for the other members.
+* A fetch may be answered at once or after half a second, which is not known in advance. It keeps its slot for
+  ``POLL_GRACE_US``. If a fetch took longer and brought hardly any data, the connection's next fetches go past the
+  queue, until one is answered sooner or brings data.
+* A request that arrives in parts gives its slot back if the rest is not there after ``UPLOAD_GRACE_US``.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, State, Ticket
-from kafka_quota_proxy.proxy.fair_queue.request_kind import CONTROL, RequestKind
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
-# How long a fetch without data is taken to be worked on.
+# How long a fetch without data counts as work.
 POLL_GRACE_US: Final = 20_000
-# What a fetch without data may be answered with. For each partition that it names the answer has less than twice the
-# bytes (of v11, 42 for 28; of v4, 30 for 16), and around them a session and tags. Some records are not told from that:
-# to wait for one is to wait, too.
+# The largest response of a fetch without data: less than twice the request's bytes for each partition (v11: 42 for 28,
+# v4: 30 for 16), plus a session and tags. A few records are as small as this, and waiting for them is waiting, too.
 _EMPTY_PER_BYTE: Final = 2
 _EMPTY_BYTES: Final = 1_024
-# How long the rest of a request may take to come.
+# How long the rest of a request may take to arrive.
 UPLOAD_GRACE_US: Final = 1_000_000
 
-# In place of a level, in what is counted of them: those that follow have a queue of their own.
-CONTROL_LEVEL: Final = -1
-
-# Whether a broker reads or changes something for it: which lock Hadoop's name node would take.
-EXCLUSIVE: Final = frozenset(
-    {
-        ApiKey.PRODUCE,
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.DELETE_RECORDS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.DELETE_GROUPS,
-        ApiKey.OFFSET_DELETE,
-        *CONTROL,
-    }
-)
-SHARED: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
-
-# The identity whose cost a request adds to: of its principal (``ANONYMOUS`` without a login), client-id and host.
+# Returns the identity that pays for a request, from its principal (``ANONYMOUS`` without a login), client-id and host.
 Identify = Callable[[str, str, str], str]
 
 
-class Cost(Protocol):
-    """What is charged to a user for a request, in two parts, or for one that is refused."""
-
-    @property
-    def on_refusal(self) -> int:
-        """What is charged for one that is refused."""
-
-    @property
-    def on_arrival(self) -> Callable[[int], int] | None:
-        """What is charged for its bytes when it is let in; None: nothing."""
-
-    @property
-    def flat(self) -> int | None:
-        """What is charged for each when it is over; None: ``on_completion`` says."""
-
-    def on_completion(self, done: "Done") -> int:
-        """Return what is charged when it is over."""
-
-
-class Done(NamedTuple):
-    """A request that is over. Times in microseconds."""
-
-    api_key: int
-    queue_us: int
-    elapsed_us: int  # from when the broker could begin until the answer began
-    service_us: int  # what of it was work
-    response_bytes: int
-
-
-class QueueStats:
-    """What has become of a listener's requests; counted from its start on, to be read as metrics.
-
-    Attributes:
-        served: By level, how many were answered; how long these were queued, and then at the broker, without what polls
-            and groups wait there, in microseconds.
-        refused: How many were refused, by level, API and how.
-        passed_by: How many went past the queue, by API: no slot was theirs.
-        parked: How many gave their slot back before they were answered, by API.
-    """
-
-    __slots__ = ("parked", "passed_by", "refused", "served")
-
-    def __init__(self) -> None:
-        self.served: dict[int, list[int]] = {}
-        self.refused: dict[tuple[int, int, Answer], int] = {}
-        self.passed_by: dict[int, int] = {}
-        self.parked: dict[int, int] = {}
-
-    def serve(self, level: int, queue_us: int, taken_us: int) -> None:
-        """Count a request that was answered."""
-        served = self.served.get(level)
-        if served is None:
-            served = self.served[level] = [0, 0, 0]
-        served[0] += 1
-        served[1] += queue_us
-        served[2] += taken_us
-
-    def refuse(self, level: int, api_key: int, answer: Answer) -> None:
-        """Count a request that was refused."""
-        key = level, api_key, answer
-        self.refused[key] = self.refused.get(key, 0) + 1
-
-    def pass_by(self, api_key: int) -> None:
-        """Count a request that goes past the queue."""
-        self.passed_by[api_key] = self.passed_by.get(api_key, 0) + 1
-
-    def park(self, api_key: int) -> None:
-        """Count a request that gives its slot back before it is answered."""
-        self.parked[api_key] = self.parked.get(api_key, 0) + 1
-
-
 class Turn(Enum):
-    """What becomes of a request."""
+    """The decision about a request."""
 
     PASSES = auto()
     WAITS = auto()
     REFUSED = auto()
 
 
-# Looked up once: a member of an Enum is found through its class, for each request.
+# Looked up once: each access to a member of an Enum goes through its class.
 _PASSES: Final = Turn.PASSES
 _WAITS: Final = Turn.WAITS
 _RUN: Final = Answer.RUN
@@ -146,55 +58,17 @@ _WAITING: Final = State.WAITING
 _RUNNING: Final = State.RUNNING
 
 
-class SlotTimeouts:
-    """Who may have to give a slot back before the answer comes, and when. Times in microseconds.
-
-    Attributes:
-        soonest_us: Nobody's time comes before; whose it was may be gone by now. None: there is nobody.
-    """
-
-    __slots__ = ("_at_us", "soonest_us")
-
-    def __init__(self) -> None:
-        self._at_us: dict[QueuedConnection, int] = {}
-        self.soonest_us: int | None = None
-
-    def __len__(self) -> int:
-        """Return how many are timeouts."""
-        return len(self._at_us)
-
-    def add(self, call: "QueuedConnection", at_us: int) -> bool:
-        """Watch ``call`` until ``at_us``, and no longer until when it was; return whether that is the soonest now."""
-        self._at_us[call] = at_us
-        is_soonest = self.soonest_us is None or at_us < self.soonest_us
-        if is_soonest:
-            self.soonest_us = at_us
-        return is_soonest
-
-    def discard(self, call: "QueuedConnection") -> None:
-        """Watch ``call`` no longer."""
-        self._at_us.pop(call, None)
-
-    def park_due(self, now_us: int) -> int | None:
-        """Take the slots of those whose grace is over; return when to call this again, None for never."""
-        for call in [call for call, at_us in self._at_us.items() if at_us <= now_us]:
-            del self._at_us[call]
-            call.park(now_us)
-        self.soonest_us = min(self._at_us.values(), default=None)
-        return self.soonest_us
-
-
 class ListenerQueue:
-    """What the connections of one listener to one broker share.
+    """The state that all connections of one listener to one broker share.
 
     Attributes:
-        scheduler: The listener's: who is in which level.
-        dispatcher: The broker's: its queue and its slots.
-        cost: What is charged to a user.
-        identity: Whose cost a request adds to.
-        stats: The listener's: what has become of its requests.
-        timeouts: The broker's: who may have to give its slot back.
-        wake: Called when connections may go on that waited, and when somebody is to be looked at sooner.
+        scheduler: The listener's levels of its users.
+        dispatcher: The broker's queue and slots.
+        cost: The charge for a request.
+        identity: The identity that a request is charged to.
+        stats: The listener's counters.
+        timeouts: The deadlines of the broker's slots.
+        wake: Called when waiting connections may continue, and when a sooner deadline is set.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -203,7 +77,7 @@ class ListenerQueue:
         self,
         scheduler: DecayScheduler,
         dispatcher: Dispatcher,
-        cost: Cost,
+        cost: CostModel,
         *,
         identity: Identify,
         stats: QueueStats,
@@ -219,47 +93,47 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Whether anybody waits for a slot."""
+        """Whether a connection waits for a slot."""
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
-    def watch(self, call: "QueuedConnection", at_us: int) -> None:
-        """See to it that a slot is given back at ``at_us`` if it still is had."""
-        if self.timeouts.add(call, at_us):
+    def watch(self, connection: "QueuedConnection", at_us: int) -> None:
+        """Take the slot of ``connection`` back at ``at_us`` if it still has one then."""
+        if self.timeouts.add(connection, at_us):
             self.wake()
 
 
 class QueuedConnection:
-    """The request at the head of one connection, again and again.
+    """One connection's place in the queue, used for each of its requests in turn.
 
     Attributes:
-        line: Where it waits.
-        ticket: With what.
-        is_watched: It may have to give its slot back before the answer comes.
+        line: The queue that it waits in.
+        ticket: Its ticket at the dispatcher.
+        is_watched: Its slot has a deadline.
     """
 
     __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
     def __init__(self, line: ListenerQueue, owner: object) -> None:
         self.line = line
-        self._api_key = 0  # of the oldest request without an answer
-        self._awaits_data = False  # the last fetch did
-        self._refusal = 0, "", Answer.KEEP_ALIVE  # of which API, whose, and how
+        self._api_key = 0  # of the oldest unanswered request
+        self._awaits_data = False  # whether the last fetch waited for data
+        self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
         self.is_watched = False
-        self._sample = 0  # 1: one request of this slot that says how fast the broker is; more: others with it, or none
+        self._sample = 0  # 1: the slot's only request so far measures the broker's speed; any other number: no sample
         self.ticket = Ticket(owner)
 
     def ask(
         self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
     ) -> Turn:
-        """Ask for a request whether it may pass now. Where it waits its connection is woken when it is its turn.
+        """Decide whether a request may pass now. If it waits, its connection is woken when its turn comes.
 
         Args:
-            kind: The request.
-            identity: Whose it is.
+            kind: The kind of request.
+            identity: The identity that pays for it.
             size_bytes: Its size.
-            is_alone: Whether nothing of the connection is unanswered.
-            may_refuse: Whether there is an answer for a refusal, and it can be given.
+            is_alone: Whether the connection has no unanswered request.
+            may_refuse: Whether the proxy can send a response that refuses it.
             now_us: The time.
         """
         ticket, line = self.ticket, self.line
@@ -303,7 +177,7 @@ class QueuedConnection:
         return self._refuse(kind, identity, answer)
 
     def refuse_behind(self, kind: RequestKind, identity: str) -> Turn:
-        """Refuse a request because one of the connection was refused that has to come before it."""
+        """Refuse a request because an earlier one of its connection was refused."""
         return self._refuse(kind, identity, Answer.KEEP_ALIVE)
 
     def _refuse(self, kind: RequestKind, identity: str, answer: Answer) -> Turn:
@@ -311,22 +185,22 @@ class QueuedConnection:
         return Turn.REFUSED
 
     def refused(self) -> None:
-        """Take it that the client is told so. Else, for there turned out to be no answer, nobody was refused."""
+        """Charge and count the last refusal, now that its response is sent."""
         line, (api_key, identity, answer) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
         line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
-        """Take it that a request is the oldest without an answer now; its last bytes may be still to come.
+        """Note that a request is now the oldest unanswered one; its last bytes may still have to arrive.
 
-        Those behind it do not matter: the broker works on them later. It need not be told of one that asked alone and
-        passed whole, unless it ``may_park`` or ``is_watched``.
+        Requests behind it do not matter: the broker works on them later. For a request that passed alone and whole this
+        call may be left out, unless its kind ``may_park`` or the slot ``is_watched``.
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
-            self._sample += 1  # how long it takes to come says nothing of the broker
+            self._sample += 1  # the time to arrive says nothing about the broker
             self._watch(now_us + UPLOAD_GRACE_US)
         elif kind.is_gathering:
             self.park(now_us)
@@ -338,18 +212,18 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Take it that the answer of a request begins.
+        """Charge and count a request whose response begins.
 
         Args:
-            kind: The request.
-            identity: Whose it was.
-            service: How long the broker had it, and what of that was work.
-            request_bytes: Its size.
-            response_bytes: The answer's size.
+            kind: The kind of request.
+            identity: The identity that pays for it.
+            service: The time at the broker, and the working part of it.
+            request_bytes: The request's size.
+            response_bytes: The response's size.
         """
         line, ticket = self.line, self.ticket
-        # What `_queue_us` does, written out: each request pays for it.
-        queue_us = ticket.ran_us - ticket.asked_us
+        # `_queue_us` inlined: this runs for each request.
+        queue_us = ticket.started_us - ticket.arrived_us
         if queue_us < 0 or ticket.state is _IDLE:
             queue_us = 0
         elapsed_us = service.elapsed_ns // 1_000
@@ -357,10 +231,10 @@ class QueuedConnection:
         if cost is None:
             cost = self._cost(kind, queue_us, service, response_bytes)
         if kind.is_poll:
-            # A broker that is busy may be late with data that is there.
+            # A busy broker may be late with data that it has.
             is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
-        # A broker that has too many requests at once is slow with each of them, and works on it no longer.
+        # All of the time counts, not only the work: an overloaded broker is slow with each request.
         taken_us = service.worked_ns // 1_000 if kind.waits_for_data or kind.is_gathering else elapsed_us
         level = ticket.level
         line.scheduler.charge(identity, cost)
@@ -368,26 +242,28 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Take it that a request of which the broker had something, if not all, will have no answer.
+        """Charge a request that reached the broker at least in part and will have no response.
 
         Args:
-            kind: The request.
-            identity: Whose it was.
-            service: How long the broker had it, as far as that is known.
+            kind: The kind of request.
+            identity: The identity that pays for it.
+            service: The time at the broker, as far as it is known.
         """
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
-        """Return how long the request was queued whose slot it is."""
+        """Return how long the request that got the slot was queued."""
         ticket = self.ticket
-        return 0 if ticket.state is _IDLE else max(0, ticket.ran_us - ticket.asked_us)
+        return 0 if ticket.state is _IDLE else max(0, ticket.started_us - ticket.arrived_us)
 
     def _cost(self, kind: RequestKind, queue_us: int, service: ServiceTime, response_bytes: int) -> int:
         elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
-        return self.line.cost.on_completion(Done(kind.api_key, queue_us, elapsed_us, service_us, response_bytes))
+        return self.line.cost.on_completion(
+            CompletedRequest(kind.api_key, queue_us, elapsed_us, service_us, response_bytes)
+        )
 
     def park(self, now_us: int) -> None:
-        """Give the slot back before the answer comes."""
+        """Give the slot back before the response comes."""
         if self.ticket.state is _RUNNING:
             line = self.line
             line.stats.park(self._api_key)
@@ -395,7 +271,12 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Take it that no answer is read for now: give the slot back, whether something was begun with it or not."""
+        """Give the slot back because the broker's responses are not read for now.
+
+        Args:
+            is_used: Whether a request was sent with this slot.
+            now_us: The time.
+        """
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
@@ -404,7 +285,7 @@ class QueuedConnection:
                 self.leave(now_us)
 
     def end(self, now_us: int) -> None:
-        """Take it that nothing more is under way that needs a slot: it is another's."""
+        """Release the slot: every request of it is answered."""
         if self.is_watched:
             self._unwatch()
         line = self.line
@@ -412,12 +293,12 @@ class QueuedConnection:
             line.wake()
 
     def leave_unused(self, now_us: int) -> None:
-        """Give a slot back with which nothing was begun."""
+        """Give back a slot that no request was sent with."""
         if self.ticket.state is _RUNNING:
             self.leave(now_us)
 
     def leave(self, now_us: int) -> None:
-        """Wait no longer, and give back what there is."""
+        """Stop waiting, and give back any slot."""
         if self.is_watched:
             self._unwatch()
         line = self.line

@@ -1,31 +1,61 @@
-"""What a request costs: the share of all cost that a user has decides its level.
+"""The cost of a request. A user's share of all cost decides its level.
 
-Three ways, of which a listener has one:
+A listener uses one of three:
 
-* ``default_cost``      one a request (``DefaultCostProvider`` in Hadoop)
+* ``default_cost``      1 for each request (``DefaultCostProvider`` in Hadoop)
 * ``WeightedTimeCost``  its time, by phases with weights (``WeightedTimeCostProvider``)
-* ``TrafficCost``       its bytes and its service time; what is known on arrival is charged then, so that a burst of
-  somebody new counts before the first of it is served, and one who leaves early does not go free
+* ``TrafficCost``       its bytes and its service time. The request's bytes are charged on arrival, so that a burst of a
+  new user counts before its first request is served, and a client that leaves early does not go free
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+
+
+class CompletedRequest(NamedTuple):
+    """A request that is over. Times in microseconds."""
+
+    api_key: int
+    queue_us: int
+    elapsed_us: int  # from when the broker could begin until the response began
+    service_us: int  # the working part of it
+    response_bytes: int
+
+
+class CostModel(Protocol):
+    """The charges for a request: on arrival and on completion, or on refusal."""
+
+    @property
+    def on_refusal(self) -> int:
+        """The charge for a refused request."""
+
+    @property
+    def on_arrival(self) -> Callable[[int], int] | None:
+        """The charge for a request's bytes when it is admitted; None: no charge."""
+
+    @property
+    def flat(self) -> int | None:
+        """The charge for any completed request; None: ``on_completion`` computes it."""
+
+    def on_completion(self, done: CompletedRequest) -> int:
+        """Return the charge for a completed request."""
 
 
 class Phases(NamedTuple):
-    """Something for each phase of a request: its time in microseconds, or the weight of that time.
+    """One number for each phase of a request: its time in microseconds, or the weight of that time.
 
     The names are Hadoop's (``ProcessingDetails.Timing``). In the proxy:
 
     * ``enqueue``        waiting for a place in the queue
     * ``queue``          in the queue
-    * ``handler``        what else the proxy took for it
-    * ``processing``     write to the broker done until its answer is complete; the four below are parts of it
+    * ``handler``        other time in the proxy
+    * ``processing``     from the write to the broker until its response is complete; the sum of the four below
     * ``lockfree``       service of a request that neither reads nor changes partitions
-    * ``lockwait``       what of it the broker waited (a long poll, a group that gathers)
-    * ``lockshared``     service of one that reads: Fetch, ListOffsets, Metadata
-    * ``lockexclusive``  service of one that changes something: Produce, group and transaction state, topics
-    * ``response``       writing the answer to the client
+    * ``lockwait``       waiting at the broker (a long poll, a group that gathers)
+    * ``lockshared``     service of a request that reads: Fetch, ListOffsets, Metadata
+    * ``lockexclusive``  service of a request that changes state: Produce, groups, transactions, topics
+    * ``response``       writing the response to the client
     """
 
     enqueue: int = 0
@@ -39,18 +69,18 @@ class Phases(NamedTuple):
     response: int = 0
 
 
-# Waiting is no cost, and `processing` would count its parts twice.
+# Waiting costs nothing, and a weight for `processing` would count its parts twice.
 DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclusive=100, response=1)
 
 
 def default_cost(times_us: Phases) -> int:
-    """Return 1, whatever the times: a user's cost is how many requests it made."""
+    """Return 1: a user's cost is its number of requests."""
     del times_us
     return 1
 
 
 class WeightedTimeCost:
-    """The sum of times with their weights; a time below 0 (clocks) counts as 0."""
+    """The weighted sum of times; a time below 0 (clocks) counts as 0."""
 
     __slots__ = ("_weighted",)
 
@@ -69,10 +99,10 @@ class WeightedTimeCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficCost:
-    """What a byte and a microsecond cost, and any request at all.
+    """The cost of a request, of a byte, and of a microsecond.
 
-    The defaults make the cheapest request cost 1,000, so that decaying, which truncates, erases nobody; a megabyte
-    costs as much as 10 ms of a broker's time.
+    By default the cheapest request costs 1,000, so that decay, which truncates, does not erase a user after one
+    request. A megabyte costs as much as 10 ms of a broker's time.
     """
 
     per_request: int = 1_000
@@ -82,9 +112,9 @@ class TrafficCost:
     per_service_us: int = 100
 
     def on_arrival(self, request_bytes: int) -> int:
-        """Return what is charged when a request is let in, before it waits for anything."""
+        """Return the charge for an admitted request, before it waits for anything."""
         return self.per_request + self.per_request_byte * request_bytes
 
     def on_completion(self, *, response_bytes: int, service_us: int) -> int:
-        """Return the rest, charged when the answer is complete, the client is gone or the broker has failed."""
+        """Return the rest, charged when the response is complete, the client is gone or the broker has failed."""
         return self.per_response_byte * response_bytes + self.per_service_us * max(0, service_us)

@@ -1,8 +1,8 @@
-"""Who uses how much of late, and so which level a user's requests get (``DecayRpcScheduler`` in Hadoop).
+"""Each user's recent cost, and the level of its requests (``DecayRpcScheduler`` in Hadoop).
 
-A user's cost is multiplied by the decay factor in every sweep. Its share of the cost of all users, compared with a
-threshold for each level, gives its level, which holds until the next sweep; who came since the last one has no level
-yet and gets it from what it has cost so far. The time comes as a number; between two sweeps nothing needs to be woken.
+Each sweep multiplies a user's cost by the decay factor. Its share of the cost of all users, compared with a threshold
+for each level, gives its level, which holds until the next sweep. A user that is new since the last sweep gets its
+level from its cost so far. Time is an argument; nothing has to be woken between two sweeps.
 """
 
 import heapq
@@ -13,53 +13,53 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-# All users for whom there is no place of their own.
-SHARED: Final = "<shared>"
-# A window without slow responses ends what was left of earlier ones (HADOOP-14166).
+# The identity of all users beyond `max_identities`.
+OVERFLOW: Final = "<shared>"
+# An average this small becomes 0 in a window without responses (HADOOP-14166).
 _NOTHING_MS: Final = 0.0001
-# A scheduler is looked at with each request and once a second. Only longer times are pauses, however short a period is.
+# Sweeps are checked at each request and once a second. A pause is a longer time, however short the period is.
 _NO_PAUSE_MS: Final = 2_000
-# Unlike Hadoop, a machine that slept for a day does not wake up to a day of sweeps, after which nothing is left anyway.
+# After so many sweeps no cost is left. Hadoop makes all the sweeps of a day in which its machine slept.
 _MOST_SWEEPS_AT_ONCE: Final = 64
-# After a pause: half of a half of a half is forgotten enough, while who was heavy is still told from who was not.
+# Enough decay after a pause that still keeps heavy users and light users apart.
 _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the response times of a window become part of their average; f is the decay factor."""
+    """How the mean of a window becomes part of the average response time; f is the decay factor."""
 
-    HADOOP = "hadoop"  # f * last + mean: in the long run the mean / (1 - f), twice as much as is true
+    HADOOP = "hadoop"  # f * last + mean: converges to mean / (1 - f), twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
 
 
 class Pause(Enum):
-    """What happens to costs when several periods have passed since the last sweep."""
+    """The decay of costs when several periods have passed since the last sweep."""
 
     EVERY_PERIOD = "every-period"  # a sweep for each, one after the other
-    ONCE = "once"  # one sweep with f^k, for k periods, three or those of two seconds at the most
+    ONCE = "once"  # one sweep with f^k for k periods, at most three or as many as fit in two seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayOptions:
-    """How costs decay and what levels they make. The defaults are Hadoop's.
+    """The decay of costs, and the levels. The defaults are Hadoop's.
 
     Attributes:
-        levels: how many.
+        levels: the number of levels.
         period_ms: from one sweep to the next.
-        decay_factor: f, what is left of a cost after a sweep; above 0 and below 1.
-        thresholds: the share of all cost from which on a user is in level 1, 2, ...; None: 2^i / 2^(n-1).
-        service_users: always in level 0; what they cost is no part of what others have a share of.
-        cost_scale: what a cost is multiplied by, since a sweep cuts fractions off. 1 in Hadoop: a user of one request
-            is forgotten by the next sweep.
-        max_identities: how many users are told apart, service users aside; None: any number, as in Hadoop. All
-            others are one.
-        pause: what happens after a pause.
-        utilisation_floor: while a broker has less than this part of its slots in use everybody is in level 0; 0: never.
-        is_backoff_by_response_time: a level that is slow makes others back off.
-        response_time_thresholds_ms: from which average on a level is slow; None: 10 s, 20 s, ...
-        average: how the average is made.
-        is_backoff_inclusive: a slow level backs off itself, as in Hadoop's code; in its guide, only those below it do.
-        min_samples: in a window with fewer responses a level counts as idle. 1 in Hadoop: one slow request will do.
+        decay_factor: f, the part of a cost that a sweep leaves; above 0 and below 1.
+        thresholds: the share of all cost at which level 1, 2, ... begins; None: 2^i / 2^(n-1).
+        service_users: users that are always in level 0. Their cost does not count in the shares of others.
+        cost_scale: a factor for all costs, since a sweep truncates. With Hadoop's 1, the next sweep forgets a user
+            with one request.
+        max_identities: the number of users with a cost of their own, service users aside; all others share one. None:
+            any number, as in Hadoop.
+        pause: the decay after a pause.
+        utilisation_floor: while less than this part of a broker's slots is in use, all users are in level 0; 0: off.
+        is_backoff_by_response_time: a slow level makes requests back off.
+        response_time_thresholds_ms: the average above which a level is slow; None: 10 s, 20 s, ...
+        average: how the average is computed.
+        is_backoff_inclusive: a slow level backs off itself, as in Hadoop's code; in its guide, only the levels below.
+        min_samples: a level with fewer responses in a window counts as idle. Hadoop's 1: one slow request suffices.
     """
 
     levels: int = 4
@@ -79,19 +79,20 @@ class DecayOptions:
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's: each level begins at twice the share of the one before it, the last one at a half."""
+    """Return Hadoop's thresholds: each level begins at twice the share of the one before it, the last at a half."""
     return tuple(2.0**level / 2.0 ** (levels - 1) for level in range(levels - 1))
 
 
 def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's: 10 s more for each level."""
+    """Return Hadoop's thresholds: 10 s more for each level."""
     return tuple(10_000 * (level + 1) for level in range(levels))
 
 
 class Standing(NamedTuple):
-    """Why a user is in its level. Costs are in units of one request's cost, as charged.
+    """A user's cost, share and level. Costs are as charged, without the scale.
 
-    ``cached_level`` is the one of the last sweep, None for who came since; ``level`` the one of its next request.
+    ``cached_level`` is the level from the last sweep, None for a user that is newer; ``level`` is that of its next
+    request.
     """
 
     identity: str
@@ -113,7 +114,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """What one user has cost: all of it, and what is left of it."""
+    """One user's cost: the whole, and what decay left of it."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -124,13 +125,13 @@ class _Cost:
 
 
 class DecayScheduler:
-    """The costs of all users of one listener, their levels, and how fast each level is served.
+    """The costs of all users of one listener, their levels, and the response times of each level.
 
     Attributes:
-        options: how it decides.
+        options: its options.
         next_sweep_ms: when the next sweep is due.
-        average_response_ms: of each level, as of the last sweep.
-        last_window_counts: how many responses each level had in the window that the last sweep ended.
+        average_response_ms: of each level, at the last sweep.
+        last_window_counts: the responses of each level in the window that the last sweep ended.
 
     Raises:
         ValueError: an option out of its range.
@@ -159,7 +160,7 @@ class DecayScheduler:
     def __init__(self, options: DecayOptions, *, now_ms: int) -> None:
         levels = options.levels
         self.options = options
-        # Where each level begins. Thresholds need not ascend, and then the lowest level that matches counts.
+        # The share at which each level begins. If thresholds do not ascend, the lowest matching level counts.
         thresholds = _checked_thresholds(options)
         self._begins = [min(thresholds[level:]) for level in range(levels - 1)]
         self._floor = options.utilisation_floor
@@ -176,17 +177,17 @@ class DecayScheduler:
         self._backs_off = [False] * levels
 
     def __len__(self) -> int:
-        """Return how many users have a cost, service users included."""
+        """Return the number of users with a cost, service users included."""
         return len(self._costs)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The share of all cost from which on a user is in level 1, 2, ..., ascending: a lower level wins."""
+        """The share of all cost at which level 1, 2, ... begins, ascending."""
         return tuple(self._begins)
 
     @property
     def totals(self) -> Totals:
-        """What all users have cost."""
+        """The cost of all users."""
         scale = self.options.cost_scale
         return Totals(
             self._decayed / scale, self._raw / scale, self._service_decayed / scale, self._service_raw / scale
@@ -194,16 +195,16 @@ class DecayScheduler:
 
     @property
     def levels(self) -> dict[str, int]:
-        """The levels that the last sweep gave, by identity; a copy."""
+        """The levels from the last sweep, by identity; a copy."""
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a request that ``identity`` now makes.
+        """Return the level of a request.
 
         Args:
-            identity: whose it is.
-            in_flight: how many of its broker's slots are in use.
-            slots: how many there are.
+            identity: the user that makes it.
+            in_flight: the number of its broker's slots in use.
+            slots: the number of slots.
         """
         if in_flight < self._floor * slots:
             return 0
@@ -211,7 +212,7 @@ class DecayScheduler:
         return self._level_of_new(identity) if level is None else level
 
     def charge(self, identity: str, cost: int) -> None:
-        """Add ``cost`` to what ``identity`` has cost. One of 0 makes it known all the same, until the next sweep."""
+        """Add ``cost`` to the cost of ``identity``. Even a cost of 0 makes it known until the next sweep."""
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
@@ -226,9 +227,9 @@ class DecayScheduler:
             self._decayed += cost
 
     def add_response_time(self, level: int, response_us: int) -> None:
-        """Count one response of ``level``: how long it was queued and served, in microseconds.
+        """Count one response of ``level`` with its time in the queue and at the broker, in microseconds.
 
-        A level that there is no more counts as the lowest. Unlike Hadoop, a millisecond begun is not cut off.
+        A level that no longer exists counts as the lowest. Hadoop cuts off fractions of milliseconds.
         """
         if level > self._lowest:
             level = self._lowest
@@ -236,11 +237,11 @@ class DecayScheduler:
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
-        """Whether a request of ``level`` is to be refused because it, or what is above it, is served too slowly."""
+        """Whether requests of ``level`` are refused because it, or a level above it, is slow."""
         return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
-        """Sweep if a period is over, for as many as are; say whether. A clock that goes back does nothing."""
+        """Sweep once for each period that is over; return whether any was. A clock that goes back has no effect."""
         options = self.options
         if now_ms < self.next_sweep_ms:
             return False
@@ -256,13 +257,13 @@ class DecayScheduler:
         return True
 
     def sweep(self) -> None:
-        """Let one period pass for costs, levels and response times, whatever the time."""
+        """End one period for costs, levels and response times, whatever the time."""
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
-        """Go on from the costs of ``other``, under the options of this scheduler, which is new.
+        """Copy the costs of ``other`` into this new scheduler; Hadoop forgets them after a change.
 
-        Unlike Hadoop, where all are new users after a change. Response times begin anew: their levels may be others.
+        Response times are not copied, since the levels may differ.
         """
         scale = self.options.cost_scale / other.options.cost_scale
         costs = other._costs  # noqa: SLF001  another one of the same class
@@ -275,7 +276,7 @@ class DecayScheduler:
         self._decay(1.0)
 
     def standing(self, identity: str) -> Standing:
-        """Return why ``identity`` is in its level."""
+        """Return the cost, the share and the level of ``identity``."""
         key = self._key(identity)
         entry = self._costs.get(key)
         scale = self.options.cost_scale
@@ -288,7 +289,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return the ``count`` users of the greatest raw cost, the greatest first; none of no cost."""
+        """Return the ``count`` users with the greatest raw cost above 0, the greatest first."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
@@ -309,11 +310,11 @@ class DecayScheduler:
         return level
 
     def _key(self, identity: str) -> str:
-        """Return under whose name ``identity`` is known: its own, or, where there is no place, that of all others."""
+        """Return the identity that is charged: its own, or the common one beyond ``max_identities``."""
         if identity in self._costs or identity in self.options.service_users:
             return identity
         most = self.options.max_identities
-        return SHARED if most is not None and len(self._costs) >= most else identity
+        return OVERFLOW if most is not None and len(self._costs) >= most else identity
 
     def _entry_of_new(self, identity: str) -> _Cost:
         key = self._key(identity)
@@ -327,7 +328,7 @@ class DecayScheduler:
         self._average(factor)
 
     def _decay(self, factor: float) -> None:
-        """Multiply all costs, forget who has none left, and give the others their levels."""
+        """Multiply all costs, forget users without a cost, and assign levels to the others."""
         decayed = raw = service_decayed = service_raw = 0
         gone = []
         for identity, entry in self._costs.items():
@@ -340,12 +341,12 @@ class DecayScheduler:
                 decayed += left
             if not left:
                 gone.append(identity)
-        # What they cost is still in the raw total, until the next sweep, as in Hadoop.
+        # Their cost stays in the raw total until the next sweep, as in Hadoop.
         for identity in gone:
             del self._costs[identity]
         self._decayed, self._raw = decayed, raw
         self._service_decayed, self._service_raw = service_decayed, service_raw
-        # Written out: this is what all else stands still for.
+        # `_level_of_share` inlined: the event loop is blocked meanwhile.
         begins, total = self._begins, decayed if decayed > 0 else math.inf
         self._levels = {
             identity: 0 if entry.is_service_user else bisect_right(begins, entry.decayed / total)
@@ -353,7 +354,7 @@ class DecayScheduler:
         }
 
     def _average(self, factor: float) -> None:
-        """Make the response times of this window part of the averages, and decide who backs off."""
+        """Add the response times of this window to the averages, and decide which levels back off."""
         options = self.options
         weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
         for level, count in enumerate(self._counts):
@@ -376,7 +377,7 @@ class DecayScheduler:
 
 
 def _checked_thresholds(options: DecayOptions) -> tuple[float, ...]:
-    """Return the thresholds; raise ``ValueError`` if an option is out of its range."""
+    """Return the thresholds; raise ``ValueError`` if an option is out of range."""
     levels = options.levels
     if levels < 1:
         raise ValueError(f"there must be a level, not {levels}")

@@ -1,15 +1,15 @@
-"""What one broker has: requests that wait for it, slots for those it works on, and a lane apart for control requests.
+"""One broker's queue of waiting requests and its slots, with a separate lane for control requests.
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
           └─> a refusal              └─> park ──> done
 
-Each client connection has one ticket and asks with it for the request at its head; order inside a connection is not
-touched by what happens here. No slot is idle while something waits in its lane: whatever frees a slot gives it to the
-next ticket at once, and ``granted`` tells whose connections are to be woken.
+Each client connection has one ticket and asks with it for its first unanswered request; the order inside a connection
+stays as it is. No slot is idle while a ticket waits in its lane: a freed slot goes to the next ticket at once, and
+``granted`` returns the tickets whose connections have to be woken.
 
-Heartbeats, commits and the like have a lane of their own, with slots of its own and a turn for each identity: they
-neither wait behind other requests nor can they be sent in numbers to get ahead of those.
+Control requests (heartbeats, commits and the like) have a lane with its own slots and a turn for each identity. So they
+do not wait behind other requests, and a client cannot get ahead of others by sending many.
 """
 
 from dataclasses import dataclass, field
@@ -19,53 +19,53 @@ from typing import Final
 from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, QueueOptions, WithinLevel
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit
 
-# One ticket a connection: as many as there are connections may wait here.
+# One ticket a connection: the number of connections is the bound.
 _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
-    """Where a ticket is."""
+    """The state of a ticket."""
 
-    IDLE = auto()  # nothing asked, or all done
+    IDLE = auto()  # no request
     WAITING = auto()  # queued, or waiting for room in the queue
     RUNNING = auto()  # has a slot
-    PARKED = auto()  # at the broker, but without a slot: the broker waits for something else
+    PARKED = auto()  # at the broker, but without a slot: the broker only waits
 
 
-# Looked up once: a member of an Enum is found through its class, for each request.
+# Looked up once: each access to a member of an Enum goes through its class.
 _IDLE: Final = State.IDLE
 _RUNNING: Final = State.RUNNING
 _WAITING: Final = State.WAITING
 
 
 class Ticket:
-    """One connection's place at one broker, used again for each of its requests.
+    """One connection's place at one broker, reused for each of its requests.
 
-    ``owner`` is whatever the caller wants to find again. ``identity``, ``level`` and ``is_control`` are set by the
-    caller and only while the ticket is idle; the rest is the dispatcher's. Times are in microseconds: ``asked_us``
-    of the last ``ask``, ``ran_us`` of the slot it got.
+    ``owner`` belongs to the caller. The caller sets ``identity``, ``level`` and ``is_control``, only while the ticket
+    is idle; the dispatcher sets the rest. Times are in microseconds: ``arrived_us`` of the last ``ask``, ``started_us``
+    of the slot that it got.
     """
 
-    __slots__ = ("asked_us", "identity", "is_control", "level", "owner", "ran_us", "state")
+    __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
 
     def __init__(self, owner: object, *, identity: str = "", level: int = 0, is_control: bool = False) -> None:
         self.owner = owner
         self.identity = identity
         self.level = level
         self.is_control = is_control
-        self.asked_us = 0
-        self.ran_us = 0
+        self.arrived_us = 0
+        self.started_us = 0
         self.state = _IDLE
 
 
 class Answer(Enum):
-    """What becomes of a request. What a refusal is in Kafka's terms depends on its API."""
+    """The decision about a request. The response that refuses it depends on its API."""
 
-    RUN = auto()  # now: it has a slot
-    WAIT = auto()  # until `granted` names it; the connection is not read meanwhile
+    RUN = auto()  # it has a slot
+    WAIT = auto()  # until `granted` returns its ticket; the connection is not read meanwhile
     KEEP_ALIVE = auto()  # refused
     DISCONNECT = auto()  # refused, and the connection may be closed
-    FAILOVER = auto()  # the same, and another broker is to be tried
+    FAILOVER = auto()  # refused, and the client should try another broker
 
 
 _RUN: Final = Answer.RUN
@@ -82,11 +82,11 @@ class DispatcherOptions:
     """How requests wait for one broker.
 
     Attributes:
-        queue: its shape.
-        is_backoff_enabled: who finds no room is refused; else it waits.
-        disconnects_when_slow: who is refused because responses are slow is told to disconnect, in whatever level, as
-            in Hadoop; else it is kept alive.
-        control_slots: how many control requests the broker is given at a time.
+        queue: the shape of the queue.
+        is_backoff_enabled: a request that finds no room is refused; otherwise it waits.
+        disconnects_when_slow: a refusal because of slow responses disconnects, in any level, as in Hadoop; otherwise
+            the connection stays open.
+        control_slots: how many control requests the broker gets at a time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
@@ -96,7 +96,7 @@ class DispatcherOptions:
 
 
 class Lane:
-    """Slots, how many of them are in use, and who waits for them."""
+    """Slots, the number of them in use, and the queue for them."""
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -111,9 +111,9 @@ class Dispatcher:
 
     Attributes:
         options: how requests wait.
-        is_refusing: whether anybody is refused at all.
-        normal: the slots, and who waits for them, of all but control requests; to be read.
-        refused: how many were, by answer.
+        is_refusing: whether requests may be refused at all.
+        normal: the lane of all requests but control requests; read only.
+        refused: the number of refusals of each kind.
     """
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
@@ -129,54 +129,54 @@ class Dispatcher:
 
     @property
     def queue(self) -> CallQueue[Ticket]:
-        """The queue of the normal lane; to be read."""
+        """The queue of the normal lane; read only."""
         return self.normal.queue
 
     @property
     def control_queue(self) -> CallQueue[Ticket]:
-        """The queue of the control lane; to be read."""
+        """The queue of the control lane; read only."""
         return self._control.queue
 
     @property
     def in_flight(self) -> int:
-        """How many slots are in use."""
+        """The number of slots in use."""
         return self.normal.in_flight
 
     @property
     def control_in_flight(self) -> int:
-        """How many slots of the control lane are in use."""
+        """The number of slots of the control lane in use."""
         return self._control.in_flight
 
     @property
     def limit(self) -> int:
-        """How many slots there are."""
+        """The number of slots."""
         return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
 
         Args:
-            ticket: whose request it is; its identity and level are those of this request.
+            ticket: the connection's ticket, with the identity and the level of this request.
             now_us: the time.
-            is_slow: the scheduler says that its level backs off. Heeded where backing off is enabled, and never for
-                a control request: those are held, whatever happens.
-            may_refuse: its client can be told in a way that it understands; else it is held, as if nobody backed off.
+            is_slow: the scheduler backs off its level. Has an effect only if backoff is enabled, and never on a control
+                request, which is not refused.
+            may_refuse: a response can refuse it; otherwise it waits, as if backoff were disabled.
 
         Raises:
             ValueError: the ticket is not idle: it has one place only.
         """
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
-        ticket.asked_us = now_us
+        ticket.arrived_us = now_us
         lane = self._control if ticket.is_control else self.normal
         is_refusing = self.is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
         if lane.in_flight < lane.limit.limit:
-            # Nobody waits: else the slot would have been given away.
+            # No ticket waits: it would have got this slot.
             lane.in_flight += 1
             ticket.state = _RUNNING
-            ticket.ran_us = now_us
+            ticket.started_us = now_us
             return _RUN
         if is_refusing:
             overflow = lane.queue.add(ticket)
@@ -188,21 +188,21 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """Take it that the request of a running or parked ticket is over; its slot goes to the next.
+        """End the request of a running or parked ticket; its slot goes to the next.
 
         Args:
-            ticket: whose request it was.
+            ticket: the connection's ticket.
             now_us: the time.
-            is_sample: the time it ran was the broker's time, and says how busy that is. Not for a parked one.
+            is_sample: the time since its start measures the broker's load. Without effect on a parked ticket.
 
         Returns:
-            Whether ``granted`` has somebody to tell.
+            Whether ``granted`` has tickets to return.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
         lane = self._control if ticket.is_control else self.normal
         if is_sample and lane.limit.learns:
-            rtt_us = now_us - ticket.ran_us
+            rtt_us = now_us - ticket.started_us
             lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
         if lane.queue.size or self._granted:
@@ -211,7 +211,7 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give the slot of a running ticket to the next: its request waits, at the broker or for its own client.
+        """Give the slot of a running ticket to the next: its request waits, at the broker or for its client.
 
         Returns as ``done``.
         """
@@ -221,10 +221,10 @@ class Dispatcher:
         return self._free(self._lane(ticket), ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
-        """Forget the request of a ticket, wherever it is; an idle one stays idle.
+        """Drop the request of a ticket in any state.
 
-        Whoever waited leaves without using a turn. A slot goes to the next: if the broker still works on the request,
-        call this when it no longer does. Returns as ``done``.
+        A waiting ticket leaves the queue without using a turn. A slot goes to the next ticket: while the broker still
+        works on the request, wait with this call. Returns as ``done``.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
@@ -234,7 +234,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the tickets that got a slot while they waited, in their order; each once. They run from now on."""
+        """Return the waiting tickets that got a slot, in order, each once. They run from now on."""
         if not self._granted:
             return []
         granted = list(self._granted)
@@ -242,7 +242,7 @@ class Dispatcher:
         return granted
 
     def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Put the queue and the slots under other options; who waits and who runs goes on doing so."""
+        """Change the options of queue and slots; waiting and running tickets keep their state."""
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
             queue.take_over(self.normal.queue)
@@ -276,10 +276,10 @@ class Dispatcher:
         return bool(self._granted)
 
     def _fill(self, lane: Lane, now_us: int) -> None:
-        """Give all free slots to those that wait."""
+        """Give all free slots to waiting tickets."""
         poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
         while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1
             ticket.state = _RUNNING
-            ticket.ran_us = now_us
+            ticket.started_us = now_us
             granted[ticket] = None

@@ -1,4 +1,4 @@
-"""Which level has the next turn (``WeightedRoundRobinMultiplexer`` in Hadoop)."""
+"""Turns of the levels, by weight (``WeightedRoundRobinMultiplexer`` in Hadoop)."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ class WeightedRoundRobinMultiplexer:
         weights: one for each level; None for Hadoop's.
 
     Raises:
-        ValueError: no level, not as many weights as levels, or a weight below 1. Unlike Hadoop, whose pointer stays
-            for ever on a level without a weight, so that the lowest can get all turns.
+        ValueError: no level, not as many weights as levels, or a weight below 1. Hadoop accepts a weight of 0, and then
+            its pointer never leaves that level.
     """
 
     __slots__ = ("_current", "_left", "weights")

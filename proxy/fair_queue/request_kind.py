@@ -1,6 +1,6 @@
-"""What kind of request a broker is asked, as far as its time and its turn are concerned.
+"""Kinds of requests: their place in the fair call queue, and whether their responses may wait at the broker.
 
-There is one ``RequestKind`` for all requests of a kind, so that what follows from the kind is found once.
+Requests of one kind share one ``RequestKind``, which is computed once.
 
 Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
 """
@@ -12,8 +12,8 @@ from typing import Final
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 
-# These a broker answers at once. All others may wait: for data, for the members of a group, for followers, for the
-# controller. So may what is not known here.
+# A broker answers these at once. All other requests, unknown ones included, may wait for data, for the members of a
+# group, for followers or for the controller.
 _IMMEDIATE: Final = frozenset(
     {
         ApiKey.API_VERSIONS,
@@ -28,8 +28,8 @@ _IMMEDIATE: Final = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
     }
 )
-# These must come through whatever else does: who is late with them is put out of its group, or its transaction ends,
-# and that makes more work for all.
+# These have a queue of their own: a late one costs a client its group membership or its transaction, which makes more
+# work for all.
 CONTROL: Final = frozenset(
     {
         ApiKey.OFFSET_COMMIT,
@@ -48,20 +48,38 @@ CONTROL: Final = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
-# Answered when the members of a group have gathered.
+# Answered when all members of a group have joined or synced.
 _GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
-# What a connection begins with, and what costs a broker nothing.
+# These begin a connection and cost a broker nothing.
 _BYPASS: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-# What clients send are a few kinds; who makes up more has them made anew.
+# Clients send a few kinds. A client that makes up more costs the cache, not memory.
 _MOST_KINDS: Final = 1_024
+
+# The locks that Hadoop's name node would take: requests that change state, and requests that read it. The weighted
+# cost of time tells them apart.
+EXCLUSIVE_LOCK: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.OFFSET_DELETE,
+        *CONTROL,
+    }
+)
+SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH})
 
 
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
-    """Whether the answer may be late while no thread of the broker is busy.
+    """Whether the response may be late while no thread of the broker works on it.
 
     Args:
-        api_key: Of the request.
+        api_key: The API.
         acks: Of a Produce; below 0 it waits for followers.
         is_patient: Of a Fetch: its max_wait_ms is above 0.
         wants_data: Of a Fetch: its min_bytes is above 0.
@@ -79,15 +97,15 @@ class RequestKind:
 
     Attributes:
         api_key: Of the request.
-        has_answer: All have but a Produce with acks=0.
-        may_wait: The answer may be late while no thread of the broker is busy.
-        is_poll: It asks for data.
-        waits_for_data: So may its answer, and until there is any.
-        is_gathering: It is answered when the members of a group have gathered.
-        may_park: It may have to give its slot back before it is answered, for one of these two reasons.
-        is_control: It has to come through whatever else does.
-        is_free: It costs a broker nothing, and needs no turn.
-        is_refusable: There is an answer that refuses it.
+        has_answer: The broker sends a response; false for a Produce with acks=0.
+        may_wait: The response may be late while no thread of the broker works on it.
+        is_poll: It fetches data.
+        waits_for_data: The response may wait until there is data.
+        is_gathering: The response waits for the other members of a group.
+        may_park: It may give its slot back before the response, for one of the last two reasons.
+        is_control: It has a queue of its own.
+        is_free: It costs a broker nothing, and needs no slot.
+        is_refusable: A response exists that refuses it.
     """
 
     api_key: int
@@ -109,8 +127,8 @@ def request_kind(
     """Return the kind of a request.
 
     Args:
-        api_key: Of the request.
-        api_version: Of it.
+        api_key: The API.
+        api_version: Its version.
         acks: Of a Produce.
         is_patient: Of a Fetch: its max_wait_ms is above 0.
         wants_data: Of a Fetch: its min_bytes is above 0.

@@ -1,4 +1,4 @@
-"""What the file says of the fair call queue, in the terms of those who do it."""
+"""The options of the fair call queue's parts, from the ``fair_call_queue`` section of the file."""
 
 from functools import lru_cache
 from math import inf
@@ -21,23 +21,24 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.model import WithinLevel as Order
 from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, Remainder, WithinLevel
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit, VegasLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import EXCLUSIVE, SHARED, Cost, Done, Identify
-from kafka_quota_proxy.proxy.fair_queue.cost import Phases, TrafficCost, WeightedTimeCost
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import Identify
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel, Phases, TrafficCost, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import Average, DecayOptions, Pause
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHARED_LOCK
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import bounded
 
-# A sweep cuts fractions off what is left of a cost: of 1 nothing is left, and its user is new again.
+# A sweep truncates the remaining cost. Unscaled, a cost of 1 becomes 0 and its user is forgotten.
 _COST_SCALE: Final = 1_000
-# Hadoop's name for all that a provider has no name for.
+# Hadoop's identity for requests that a provider returns no name for.
 UNKNOWN: Final = "IdentityProvider.Unknown"
-# Identities that are remembered, so that neither patterns nor a function of the operator's cost a request anything.
+# How many identities are cached, so that a request pays for neither patterns nor the operator's function.
 _REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
-    """Return how requests wait for a broker."""
+    """Return the options of a broker's queue."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
     goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
@@ -55,7 +56,7 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
 
 
 def decay_options(settings: FairCallQueue) -> DecayOptions:
-    """Return how users get their levels."""
+    """Return the options of the decay scheduler."""
     is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
     return DecayOptions(
         levels=settings.levels,
@@ -66,7 +67,7 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
         cost_scale=1 if settings.mode is FairCallQueueMode.HADOOP else _COST_SCALE,
         max_identities=settings.max_identities,
         pause=Pause(settings.pause.value),
-        # Never so much in use that anybody is in another level than the first.
+        # With an infinite floor all users stay in level 0.
         utilisation_floor=settings.utilisation_floor if is_decay else inf,
         is_backoff_by_response_time=settings.backoff_responsetime_enable,
         response_time_thresholds_ms=settings.backoff_responsetime_thresholds_ms,
@@ -77,17 +78,17 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
 
 
 def limit(settings: FairCallQueue) -> Limit:
-    """Return how many requests a broker is given at a time."""
+    """Return the limit on requests that a broker gets at a time."""
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
     return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
 
 
 def identities(settings: FairCallQueue) -> Identify:
-    """Return whose cost a request adds to. Principals that are folded are one.
+    """Return the function that finds the identity that pays for a request. Folded principals are one identity.
 
-    A client without a login may have any number of client-ids, and is another identity with each. Without them all
-    clients of an address were one; the address keeps it from being an identity of another address.
+    Unauthenticated clients may use any client-id, so their identity is the client-id and the host: the client-id tells
+    clients of one host apart, and the host keeps a client from posing as one elsewhere.
 
     Raises:
         ValueError: The operator's function cannot be imported.
@@ -109,8 +110,8 @@ def identities(settings: FairCallQueue) -> Identify:
     return identity
 
 
-def cost(settings: FairCallQueue) -> Cost:
-    """Return what is charged to users."""
+def cost(settings: FairCallQueue) -> CostModel:
+    """Return the charge for requests."""
     match settings.cost_provider:
         case CostProvider.DEFAULT:
             return _Count(0 if settings.mode is FairCallQueueMode.HADOOP else 1)
@@ -122,7 +123,7 @@ def cost(settings: FairCallQueue) -> Cost:
 
 
 class _Count:
-    """One for each request, when it is over. Hadoop does not count those that it refuses."""
+    """1 for each completed request. Hadoop does not count refused ones."""
 
     on_arrival: None = None
     flat = 1
@@ -130,12 +131,12 @@ class _Count:
     def __init__(self, on_refusal: int) -> None:
         self.on_refusal = on_refusal
 
-    def on_completion(self, done: Done) -> int:
+    def on_completion(self, done: CompletedRequest) -> int:
         return 1
 
 
 class _Weighted:
-    """The time of each phase with its weight, when a request is over."""
+    """The weighted time of a request's phases, charged on completion."""
 
     on_refusal = 0
     on_arrival = flat = None
@@ -143,8 +144,8 @@ class _Weighted:
     def __init__(self, weights: Phases) -> None:
         self._cost = WeightedTimeCost(weights)
 
-    def on_completion(self, done: Done) -> int:
-        is_shared, is_exclusive = done.api_key in SHARED, done.api_key in EXCLUSIVE
+    def on_completion(self, done: CompletedRequest) -> int:
+        is_shared, is_exclusive = done.api_key in SHARED_LOCK, done.api_key in EXCLUSIVE_LOCK
         return self._cost(
             Phases(
                 queue=done.queue_us,
@@ -158,7 +159,7 @@ class _Weighted:
 
 
 class _Traffic:
-    """Bytes and service time; what is known on arrival then."""
+    """Bytes and service time; the request's bytes are charged on arrival."""
 
     flat = None
 
@@ -167,5 +168,5 @@ class _Traffic:
         self.on_arrival = self._cost.on_arrival
         self.on_refusal = self._cost.per_refusal
 
-    def on_completion(self, done: Done) -> int:
+    def on_completion(self, done: CompletedRequest) -> int:
         return self._cost.on_completion(response_bytes=done.response_bytes, service_us=done.service_us)

@@ -6,10 +6,12 @@ from typing import Protocol, cast
 
 from kafka_quota_proxy.config.model import FairCallQueue
 from kafka_quota_proxy.proxy.background.isolation import attempt, repeated
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueueStats, SlotTimeouts
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import cost, decay_options, dispatcher_options, identities, limit
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):

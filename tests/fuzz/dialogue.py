@@ -35,10 +35,13 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done, ListenerQueue, QueueStats, SlotTimeouts
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import MOVED, Addresses
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
@@ -627,7 +630,7 @@ class _Cost:
     on_refusal = 1
     on_arrival = flat = None
 
-    def on_completion(self, done: Done) -> int:
+    def on_completion(self, done: CompletedRequest) -> int:
         return 1
 
 

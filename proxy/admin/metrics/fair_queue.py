@@ -5,8 +5,8 @@ from typing import Final
 
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels, summed
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.connection import ListenerState
 

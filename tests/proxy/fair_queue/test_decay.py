@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.proxy.fair_queue.decay import (
-    SHARED,
+    OVERFLOW,
     Average,
     DecayOptions,
     DecayScheduler,
@@ -209,7 +209,7 @@ def test_identities_beyond_the_bound_are_one() -> None:
     for name in ("a", "b", "service", "c", "d", "d"):
         scheduler.charge(name, 10)
 
-    assert costs_of(scheduler) == {"a": (10, 10), "b": (10, 10), "service": (10, 10), SHARED: (30, 30)}
+    assert costs_of(scheduler) == {"a": (10, 10), "b": (10, 10), "service": (10, 10), OVERFLOW: (30, 30)}
     assert [scheduler.level(name) for name in ("a", "c", "d", "somebody", "service")] == [1, 3, 3, 3, 0]
     scheduler.sweep()
     assert [scheduler.level(name) for name in ("a", "c", "d", "somebody", "service")] == [1, 3, 3, 3, 0]

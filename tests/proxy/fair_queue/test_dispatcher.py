@@ -45,7 +45,7 @@ def test_a_slot_that_is_free_is_given_at_once() -> None:
 
     assert dispatcher.ask(ticket, 17) is Answer.RUN
 
-    assert (ticket.state, ticket.asked_us, ticket.ran_us) == (State.RUNNING, 17, 17)
+    assert (ticket.state, ticket.arrived_us, ticket.started_us) == (State.RUNNING, 17, 17)
     assert (dispatcher.in_flight, dispatcher.limit) == (1, 2)
     assert dispatcher.granted() == []
 
@@ -59,7 +59,7 @@ def test_who_waits_is_granted_the_slot_that_comes_free() -> None:
 
     assert dispatcher.granted() == [second]
     assert dispatcher.granted() == []
-    assert (first.state, second.state, second.asked_us, second.ran_us) == (State.IDLE, State.RUNNING, 0, 40)
+    assert (first.state, second.state, second.arrived_us, second.started_us) == (State.IDLE, State.RUNNING, 0, 40)
 
 
 def test_a_ticket_is_used_again() -> None:
@@ -224,7 +224,7 @@ def test_more_slots_are_filled_at_once() -> None:
     dispatcher.update(DispatcherOptions(control_slots=3), FixedLimit(3), 9)
 
     assert set(dispatcher.granted()) == set(tickets[:4])
-    assert {ticket.ran_us for ticket in tickets[:4]} == {9}
+    assert {ticket.started_us for ticket in tickets[:4]} == {9}
 
 
 def test_fewer_slots_are_fewer_when_requests_are_done() -> None:

@@ -25,8 +25,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.call_queue import Remainder
 from kafka_quota_proxy.proxy.fair_queue.call_queue import WithinLevel as Order
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import Done
-from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, Phases
+from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, CompletedRequest, Phases
 from kafka_quota_proxy.proxy.fair_queue.decay import Average, DecayOptions, DecayScheduler, Pause
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
 from kafka_quota_proxy.proxy.fair_queue.settings import (
@@ -49,7 +48,7 @@ HADOOP = FairCallQueue(
     pause=DecayPause.EVERY_PERIOD,
     max_identities=None,
 )
-FETCH = Done(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
+FETCH = CompletedRequest(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
 PRODUCE = FETCH._replace(api_key=ApiKey.PRODUCE)
 OTHER = FETCH._replace(api_key=ApiKey.DESCRIBE_CONFIGS)
 

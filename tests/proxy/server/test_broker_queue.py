@@ -11,11 +11,11 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     UPLOAD_GRACE_US,
     ListenerQueue,
     QueuedConnection,
-    SlotTimeouts,
     Turn,
 )
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
 from tests.support.stub_broker import eventually, on_uvloop
 

@@ -13,17 +13,16 @@ from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
-    CONTROL_LEVEL,
     POLL_GRACE_US,
     UPLOAD_GRACE_US,
-    Done,
     ListenerQueue,
-    QueueStats,
-    SlotTimeouts,
 )
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from tests.support.controller import Controller, create, delete
 from tests.support.frames import (
     api_versions_response,
@@ -46,9 +45,9 @@ class OneEach:
     on_arrival = flat = None
 
     def __init__(self) -> None:
-        self.done: list[Done] = []
+        self.done: list[CompletedRequest] = []
 
-    def on_completion(self, done: Done) -> int:
+    def on_completion(self, done: CompletedRequest) -> int:
         self.done.append(done)
         return 1
 
@@ -614,7 +613,10 @@ def test_a_produce_without_an_answer_costs_what_it_is_when_it_has_passed() -> No
     second.resume()
 
     assert costs(crowd) == [2]
-    assert crowd.cost.done == [Done(ApiKey.PRODUCE, 0, 0, 0, 0), Done(ApiKey.PRODUCE, 5_000, 0, 0, 0)]
+    assert crowd.cost.done == [
+        CompletedRequest(ApiKey.PRODUCE, 0, 0, 0, 0),
+        CompletedRequest(ApiKey.PRODUCE, 5_000, 0, 0, 0),
+    ]
     for wire in crowd.wires:
         wire.session.close(now_ms=wire.now_ms, has_passed=True)
     assert costs(crowd) == [2]

@@ -7,8 +7,8 @@ from kafka_quota_proxy.config.model import Address, Cluster, FairCallQueue, List
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import families
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Ticket
+from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.stub_broker import upstream_of

@@ -1,0 +1,50 @@
+"""Counters of a listener's fair call queue, read by the metrics."""
+
+from typing import Final
+
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer
+
+# Stands in for a level: control requests have a queue of their own.
+CONTROL_LEVEL: Final = -1
+
+
+class QueueStats:
+    """Counts a listener's requests by what happened to them, from the start of the proxy.
+
+    Attributes:
+        served: By level: the number of responses, the microseconds in the queue, and the microseconds at the broker
+            without the time that polls and groups wait there.
+        refused: The number of refused requests by level, API and kind of refusal.
+        passed_by: The number of requests that went past the queue without a slot, by API.
+        parked: The number of requests that gave their slot back before the response, by API.
+    """
+
+    __slots__ = ("parked", "passed_by", "refused", "served")
+
+    def __init__(self) -> None:
+        self.served: dict[int, list[int]] = {}
+        self.refused: dict[tuple[int, int, Answer], int] = {}
+        self.passed_by: dict[int, int] = {}
+        self.parked: dict[int, int] = {}
+
+    def serve(self, level: int, queue_us: int, taken_us: int) -> None:
+        """Count an answered request."""
+        served = self.served.get(level)
+        if served is None:
+            served = self.served[level] = [0, 0, 0]
+        served[0] += 1
+        served[1] += queue_us
+        served[2] += taken_us
+
+    def refuse(self, level: int, api_key: int, answer: Answer) -> None:
+        """Count a refused request."""
+        key = level, api_key, answer
+        self.refused[key] = self.refused.get(key, 0) + 1
+
+    def pass_by(self, api_key: int) -> None:
+        """Count a request that went past the queue."""
+        self.passed_by[api_key] = self.passed_by.get(api_key, 0) + 1
+
+    def park(self, api_key: int) -> None:
+        """Count a request that gave its slot back before the response."""
+        self.parked[api_key] = self.parked.get(api_key, 0) + 1
