@@ -62,8 +62,7 @@ from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.usage.log import usage_log
-from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
-from kafka_quota_proxy.proxy.usage.meter import Broker as LoggedBroker
+from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredBroker, MeteredReplicas
 
 log = logging.getLogger(__name__)
 
@@ -488,20 +487,20 @@ class Server:
 
     # -- what the usage log reads --
 
-    def _logged_brokers(self) -> Iterator[LoggedBroker]:
+    def _logged_brokers(self) -> Iterator[MeteredBroker]:
         enforcing = {
             upstream
             for door in self._doors
             if door.policy.enforcement is not Enforcement.OBSERVE
             for upstream in door.upstreams
         }
-        found: dict[BrokerQuotas, LoggedBroker] = {}
+        found: dict[BrokerQuotas, MeteredBroker] = {}
 
         def add(node_id: int | None, quotas: BrokerQuotas, enforces: bool) -> None:
             before = found.get(quotas)
             if before is not None:
                 node_id, enforces = (node_id if before.node_id is None else before.node_id), enforces or before.enforces
-            found[quotas] = LoggedBroker(node_id, quotas, enforces)
+            found[quotas] = MeteredBroker(node_id, quotas, enforces)
 
         for upstream in self._brokers.values():
             leader, identity = upstream.broker.leader, upstream.identity
@@ -514,12 +513,12 @@ class Server:
                 add(node_id, quotas, enforces)
         yield from found.values()
 
-    def _logged_replicas(self) -> Iterator[Replicas]:
+    def _logged_replicas(self) -> Iterator[MeteredReplicas]:
         for leader in self.throttle.leaders:
             if leader.known_quota is not None:
-                yield Replicas(LEADER_REPLICATION, leader.node_id, leader.known_quota)
+                yield MeteredReplicas(LEADER_REPLICATION, leader.node_id, leader.known_quota)
         for node_id, quota in (*self.throttle.departed, *self.throttle.followers.items()):
-            yield Replicas(FOLLOWER_REPLICATION, node_id, quota)
+            yield MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)
 
     # -- what recurs --
 

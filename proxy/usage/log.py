@@ -9,7 +9,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import ProxyConfig, UsageLog
 from kafka_quota_proxy.proxy.background.isolation import report
-from kafka_quota_proxy.proxy.usage.meter import Broker, Meter, Replicas
+from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch
 from kafka_quota_proxy.proxy.usage.segments import Segments
 from kafka_quota_proxy.proxy.usage.sink import Sink
@@ -28,7 +28,7 @@ class MissingPackageError(Exception):
     """The configuration wants what is not installed."""
 
 
-class Usage:
+class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
     Args:
@@ -44,8 +44,8 @@ class Usage:
         settings: UsageLog,
         proxy: str,
         *,
-        brokers: Callable[[], Iterable[Broker]],
-        replicas: Callable[[], Iterable[Replicas]],
+        brokers: Callable[[], Iterable[MeteredBroker]],
+        replicas: Callable[[], Iterable[MeteredReplicas]],
         sinks: Sequence[Sink],
     ) -> None:
         self.sinks = sinks
@@ -127,8 +127,11 @@ class Usage:
 
 
 def usage_log(
-    config: ProxyConfig, *, brokers: Callable[[], Iterable[Broker]], replicas: Callable[[], Iterable[Replicas]]
-) -> Usage | None:
+    config: ProxyConfig,
+    *,
+    brokers: Callable[[], Iterable[MeteredBroker]],
+    replicas: Callable[[], Iterable[MeteredReplicas]],
+) -> UsageLogger | None:
     """Return what writes the log that a configuration wants; None where it wants none.
 
     Raises:
@@ -144,12 +147,12 @@ def usage_log(
     if settings.topic is not None:
         # Here, for it loads aiokafka, which nothing else of the proxy has need of.
         try:
-            from kafka_quota_proxy.proxy.usage.topic import Topic
+            from kafka_quota_proxy.proxy.usage.topic import TopicWriter
         except ModuleNotFoundError as error:
             message = f"usage_log.kafka needs {error.name}, which is not installed"
             raise MissingPackageError(f"{message}: pip install 'kafka-quota-proxy[usage-topic]'") from error
-        sinks.append(Sink(Topic(settings.topic, proxy)))
-    return Usage(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
+        sinks.append(Sink(TopicWriter(settings.topic, proxy)))
+    return UsageLogger(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
 
 
 def proxy_name(config: ProxyConfig) -> str:

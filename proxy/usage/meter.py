@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.quota.client import NOTHING, Bucket, ClientQuotaMan
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
-from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 CONNECTION: Final = "connection"
@@ -32,7 +32,7 @@ _PER_AMOUNT: Final = {QuotaKind.REQUEST: QuotaKind.REQUEST.per_unit // 1_000}
 _HAVE_CONNECTIONS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
 
 
-class Broker(NamedTuple):
+class MeteredBroker(NamedTuple):
     """What clients use of one broker."""
 
     node_id: int | None  # None while it is not known; a broker may be there more than once
@@ -40,7 +40,7 @@ class Broker(NamedTuple):
     enforces: bool  # where no rule says otherwise: whether a listener in front of it does
 
 
-class Replicas(NamedTuple):
+class MeteredReplicas(NamedTuple):
     """What replicas fetch under one limit."""
 
     kind: str
@@ -59,10 +59,10 @@ class Meter:
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
         self._proxy = proxy
-        self._records: dict[Identity, Used] = {}  # of an interval that is not over
+        self._records: dict[UsageKey, UsageCounts] = {}  # of an interval that is not over
 
     def read(
-        self, brokers: Iterable[Broker], replicas: Iterable[Replicas], *, wall_ms: int, now_ms: int
+        self, brokers: Iterable[MeteredBroker], replicas: Iterable[MeteredReplicas], *, wall_ms: int, now_ms: int
     ) -> Iterator[Batch | None]:
         """End the interval. Yield None now and then, so that others have a turn, and the records at last, in batches.
 
@@ -82,7 +82,7 @@ class Meter:
             some = tuple(records.popitem() for _ in range(min(len(records), _BATCH)))
             yield Batch(self._proxy, start_ms, interval_ms, some)
 
-    def _read_manager(self, broker: Broker, manager: ClientQuotaManager) -> Iterator[None]:
+    def _read_manager(self, broker: MeteredBroker, manager: ClientQuotaManager) -> Iterator[None]:
         # Those that are gone first: one of that name may be there anew, and its rule is the one in force.
         if manager.departed is not None:
             yield from self._read_departed(broker, manager.kind, manager.departed)
@@ -92,7 +92,7 @@ class Meter:
                 self._add_bucket(broker, bucket)
             yield
 
-    def _read_departed(self, broker: Broker, kind: QuotaKind, departed: client.Departed) -> Iterator[None]:
+    def _read_departed(self, broker: MeteredBroker, kind: QuotaKind, departed: client.Departed) -> Iterator[None]:
         # Those that have gone until now, one by one: of a reading that is given up none is lost.
         for count in range(len(departed.buckets)):
             bucket = departed.buckets.popleft()
@@ -107,11 +107,11 @@ class Meter:
         departed.other = client.Usage(amount=left.amount % per)
         moved = left.minus(departed.other)
         if moved != NOTHING:
-            used = Used(moved.amount // per, moved.requests, *_waits(moved), broker.enforces)
-            self._add(Identity(broker.node_id, kind.label, OTHER, OTHER), used)
+            used = UsageCounts(moved.amount // per, moved.requests, *_waits(moved), broker.enforces)
+            self._add(UsageKey(broker.node_id, kind.label, OTHER, OTHER), used)
         yield
 
-    def _add_bucket(self, broker: Broker, bucket: Bucket) -> None:
+    def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
         # Not by ``client.Usage`` and its differences: this is done for every bucket that there is.
         amount_before, requests_before, throttled_before, wait_before, observed_wait_before, observed_before = (
             bucket.logged
@@ -137,8 +137,8 @@ class Meter:
         )
         enforces = broker.enforces if bucket.enforcement is None else bucket.enforcement is not Enforcement.OBSERVE
         self._add(
-            Identity(broker.node_id, kind.label, bucket.tags.user, bucket.tags.client_id),
-            Used(
+            UsageKey(broker.node_id, kind.label, bucket.tags.user, bucket.tags.client_id),
+            UsageCounts(
                 amount,
                 requests,
                 throttled + observed,
@@ -157,19 +157,19 @@ class Meter:
         listener.logged = used
         if moved != NOTHING:
             limit = float(listener.limit) if listener.limit < UNLIMITED_RATE else None
-            record = Used(moved.amount, moved.requests, *_waits(moved), not listener.observes, limit)
-            self._add(Identity(node_id, CONNECTION, "", "", listener.name), record)
+            record = UsageCounts(moved.amount, moved.requests, *_waits(moved), not listener.observes, limit)
+            self._add(UsageKey(node_id, CONNECTION, "", "", listener.name), record)
 
-    def _add_replicas(self, replicas: Replicas) -> None:
+    def _add_replicas(self, replicas: MeteredReplicas) -> None:
         quota = replicas.quota
         used = quota.usage
         moved = used.minus(quota.logged)
         quota.logged = used
         if moved != NOTHING:
-            record = Used(moved.amount, moved.requests, *_waits(moved), is_enforced=True, limit=quota.limit)
-            self._add(Identity(replicas.node_id, replicas.kind, "", ""), record)
+            record = UsageCounts(moved.amount, moved.requests, *_waits(moved), is_enforced=True, limit=quota.limit)
+            self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
-    def _add(self, identity: Identity, used: Used) -> None:
+    def _add(self, identity: UsageKey, used: UsageCounts) -> None:
         """Put a record with those of the interval; two of one identity become one, under the rule of the later."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)

@@ -12,7 +12,7 @@ OTHER: Final = "<other>"
 _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-class Identity(NamedTuple):
+class UsageKey(NamedTuple):
     """Whose use it is. With the proxy and the start of the interval, what tells a record from all others."""
 
     broker: int | None  # node id; None while it is not known
@@ -22,7 +22,7 @@ class Identity(NamedTuple):
     listener: str | None = None  # of connections only
 
 
-class Used(NamedTuple):
+class UsageCounts(NamedTuple):
     """What was used, and under which rule.
 
     ``amount`` is in bytes (produce, fetch, replication), in per cent of a thread times milliseconds (request), else the
@@ -39,7 +39,7 @@ class Used(NamedTuple):
     rule_client_id: str | None = None
     connections: int | None = None  # that hold the bucket; None where that is not known
 
-    def plus(self, later: "Used") -> "Used":
+    def plus(self, later: "UsageCounts") -> "UsageCounts":
         """Return the sum, under the rule of ``later``."""
         counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     proxy: str
     start_ms: int  # Unix time
     interval_ms: int  # that was really covered
-    records: tuple[tuple[Identity, Used], ...]
+    records: tuple[tuple[UsageKey, UsageCounts], ...]
 
     def lines(self) -> Iterator[bytes]:
         """Yield each record as JSON in ASCII, without a line end."""
@@ -72,14 +72,14 @@ class Batch(NamedTuple):
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 
 
-def _names(identity: Identity) -> dict[str, object]:
+def _names(identity: UsageKey) -> dict[str, object]:
     names = identity._asdict()
     if identity.listener is None:
         del names["listener"]
     return names
 
 
-def _fields(identity: Identity, usage: Used) -> dict[str, object]:
+def _fields(identity: UsageKey, usage: UsageCounts) -> dict[str, object]:
     return {
         **_names(identity),
         "rule_user": usage.rule_user,

@@ -28,7 +28,7 @@ _TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 2.0
 
 
-class Topic:
+class TopicWriter:
     """Writes to one topic."""
 
     name = "topic"

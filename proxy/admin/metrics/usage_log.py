@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels
-from kafka_quota_proxy.proxy.usage.log import Usage
+from kafka_quota_proxy.proxy.usage.log import UsageLogger
 from kafka_quota_proxy.proxy.usage.sink import Sink
 
 _PREFIX: Final = "kafka_quota_proxy_usage_log"
@@ -22,7 +22,7 @@ _OF_SINKS: Final[tuple[tuple[str, str, str, Callable[[Sink], float]], ...]] = (
 )  # fmt: skip
 
 
-def families(usage: Usage | None) -> Iterator[Family]:
+def families(usage: UsageLogger | None) -> Iterator[Family]:
     """Return them; nothing where there is no usage log."""
     if usage is None:
         return

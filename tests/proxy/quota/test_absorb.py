@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
-from kafka_quota_proxy.proxy.usage.meter import Broker, Meter
+from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 NOW_MS = 86_400_000
@@ -130,7 +130,7 @@ def test_nothing_that_was_counted_is_lost_and_the_usage_log_has_it_once() -> Non
     produce(other).charge(20, now_ms=NOW_MS)
 
     def logged(*brokers: BrokerQuotas) -> int:
-        batches = list(meter.read([Broker(1, each, True) for each in brokers], (), wall_ms=1, now_ms=NOW_MS))
+        batches = list(meter.read([MeteredBroker(1, each, True) for each in brokers], (), wall_ms=1, now_ms=NOW_MS))
         return sum(used.amount for batch in batches if batch is not None for _, used in batch.records)
 
     assert logged(one, other) == 120

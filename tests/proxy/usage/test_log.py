@@ -17,8 +17,8 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.usage import log as log_module
 from kafka_quota_proxy.proxy.usage import meter as meter_module
-from kafka_quota_proxy.proxy.usage.log import MissingPackageError, Usage, _until_end_ms, usage_log
-from kafka_quota_proxy.proxy.usage.meter import Broker
+from kafka_quota_proxy.proxy.usage.log import MissingPackageError, UsageLogger, _until_end_ms, usage_log
+from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 from kafka_quota_proxy.proxy.usage.record import Batch
 from kafka_quota_proxy.proxy.usage.sink import Sink
 from tests.support.stub_broker import eventually
@@ -69,10 +69,14 @@ def charge(quotas: BrokerQuotas, amount: int) -> None:
 
 
 @asynccontextmanager
-async def logging(quotas: BrokerQuotas, *sinks: Memory) -> AsyncIterator[Usage]:
+async def logging(quotas: BrokerQuotas, *sinks: Memory) -> AsyncIterator[UsageLogger]:
     assert CONFIG.usage_log is not None
-    usage = Usage(
-        CONFIG.usage_log, "p1", brokers=lambda: [Broker(1, quotas, enforces=True)], replicas=lambda: (), sinks=sinks
+    usage = UsageLogger(
+        CONFIG.usage_log,
+        "p1",
+        brokers=lambda: [MeteredBroker(1, quotas, enforces=True)],
+        replicas=lambda: (),
+        sinks=sinks,
     )
     usage.start()
     async with asyncio.TaskGroup() as tasks:
@@ -185,11 +189,11 @@ async def test_a_broker_may_join_in_the_middle_of_a_reading(monkeypatch: pytest.
     assert CONFIG.usage_log is not None
     brokers, sink = {1: BrokerQuotas(CONFIG), 2: BrokerQuotas(CONFIG)}, Memory()
 
-    def joining() -> Iterator[Broker]:
+    def joining() -> Iterator[MeteredBroker]:
         for node_id, quotas in brokers.items():
-            yield Broker(node_id, quotas, enforces=True)
+            yield MeteredBroker(node_id, quotas, enforces=True)
 
-    usage = Usage(CONFIG.usage_log, "p1", brokers=joining, replicas=lambda: (), sinks=[sink])
+    usage = UsageLogger(CONFIG.usage_log, "p1", brokers=joining, replicas=lambda: (), sinks=[sink])
     charge(brokers[1], 5)
     charge(brokers[2], 7)
     reading = iter(usage._read())
@@ -215,7 +219,7 @@ async def test_a_reading_that_fails_ends_nothing(caplog: pytest.LogCaptureFixtur
 async def test_files_are_written(tmp_path: Path) -> None:
     config = replace(CONFIG, usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(tmp_path))))
     quotas = BrokerQuotas(config)
-    usage = usage_log(config, brokers=lambda: [Broker(1, quotas, enforces=True)], replicas=lambda: ())
+    usage = usage_log(config, brokers=lambda: [MeteredBroker(1, quotas, enforces=True)], replicas=lambda: ())
     assert usage is not None
     usage.start()
     charge(quotas, 5)

@@ -26,8 +26,8 @@ from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Depar
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.usage import meter as meter_module
-from kafka_quota_proxy.proxy.usage.meter import Broker, Meter, Replicas
-from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
+from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 from tests.support.rules_in_force import update
 
@@ -45,8 +45,8 @@ def meter() -> Meter:
 
 
 def read(
-    meter: Meter, *brokers: Broker, replicas: tuple[Replicas, ...] = (), now_ms: int = 1_000
-) -> dict[Identity, Used]:
+    meter: Meter, *brokers: MeteredBroker, replicas: tuple[MeteredReplicas, ...] = (), now_ms: int = 1_000
+) -> dict[UsageKey, UsageCounts]:
     records = [
         record
         for batch in meter.read(brokers, replicas, wall_ms=WALL_MS + now_ms, now_ms=now_ms)
@@ -73,8 +73,8 @@ def test_a_record_says_what_was_used_under_which_rule() -> None:
     quotas.hold(bucket)
     bucket.throttled(310, now_ms=0)
 
-    assert read(one, Broker(3, quotas, enforces=True)) == {
-        Identity(3, "produce", "", "etl"): Used(
+    assert read(one, MeteredBroker(3, quotas, enforces=True)) == {
+        UsageKey(3, "produce", "", "etl"): UsageCounts(
             amount=42_000, requests=2, throttled_requests=1, throttle_time_ms=310, is_enforced=True, limit=1_000.0,
             rule_user=None, rule_client_id="<default>", connections=1,
         )
@@ -83,20 +83,20 @@ def test_a_record_says_what_was_used_under_which_rule() -> None:
 
 def test_what_was_read_is_not_read_again() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     charge(quotas, 500)
     read(one, broker)
 
     assert read(one, broker, now_ms=2_000) == {}
     charge(quotas, 7)
-    assert read(one, broker, now_ms=3_000)[Identity(3, "produce", "", "etl")].amount == 7
+    assert read(one, broker, now_ms=3_000)[UsageKey(3, "produce", "", "etl")].amount == 7
 
 
 def test_unlimited_traffic_is_logged_by_user_and_client_id() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, 99, kind=QuotaKind.FETCH)
 
-    used = read(meter(), Broker(None, quotas, enforces=True))[Identity(None, "fetch", "alice", "etl")]
+    used = read(meter(), MeteredBroker(None, quotas, enforces=True))[UsageKey(None, "fetch", "alice", "etl")]
 
     assert (used.amount, used.limit, used.rule_user, used.rule_client_id) == (99, None, None, None)
 
@@ -105,7 +105,7 @@ def test_service_time_is_in_per_cent_times_milliseconds_and_what_is_less_waits_f
     """A thread that works for 1.5 s is 150,000 of them; a unit is 10 us."""
     config = replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0, source="file:1"),))
     quotas, one = BrokerQuotas(config), meter()
-    broker, identity = Broker(3, quotas, enforces=True), Identity(3, "request", "alice", "")
+    broker, identity = MeteredBroker(3, quotas, enforces=True), UsageKey(3, "request", "alice", "")
     charge(quotas, 1_500_000_000 + 9_999, kind=QuotaKind.REQUEST)
 
     used = read(one, broker)[identity]
@@ -132,7 +132,7 @@ def test_whether_it_is_enforced_the_rule_says_and_else_the_listener(
     quotas = BrokerQuotas(config)
     charge(quotas, 10)
 
-    (used,) = read(meter(), Broker(3, quotas, enforces=policy)).values()
+    (used,) = read(meter(), MeteredBroker(3, quotas, enforces=policy)).values()
 
     assert used.is_enforced is expected
 
@@ -141,7 +141,7 @@ def test_waits_that_are_only_observed_are_logged_as_such() -> None:
     quotas = BrokerQuotas(CONFIG)
     charge(quotas, 10).observe(400, took_ms=0, now_ms=0)
 
-    (used,) = read(meter(), Broker(3, quotas, enforces=True)).values()
+    (used,) = read(meter(), MeteredBroker(3, quotas, enforces=True)).values()
 
     assert (used.throttled_requests, used.throttle_time_ms, used.is_enforced) == (1, 400, False)
 
@@ -149,7 +149,7 @@ def test_waits_that_are_only_observed_are_logged_as_such() -> None:
 def test_a_wait_that_is_told_in_a_later_interval_is_in_its_record() -> None:
     """As that of topics made: they are charged before they are passed on, and the wait is told with the answer."""
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     bucket = charge(quotas, 4, kind=QuotaKind.MUTATION)
     read(one, broker)
     bucket.throttled(70, now_ms=1_500)
@@ -163,7 +163,7 @@ def test_a_wait_that_is_told_in_a_later_interval_is_in_its_record() -> None:
 
 def test_after_a_reload_a_record_names_the_new_rule_once_it_is_used() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     charge(quotas, 1)
     update(quotas, replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
     charge(quotas, 2)
@@ -179,7 +179,7 @@ def test_buckets_of_one_name_at_one_broker_are_one_record() -> None:
     charge(one, 5)
     charge(other, 7)
 
-    (used,) = read(meter(), Broker(None, one, enforces=True), Broker(None, other, enforces=True)).values()
+    (used,) = read(meter(), MeteredBroker(None, one, enforces=True), MeteredBroker(None, other, enforces=True)).values()
 
     assert (used.amount, used.requests) == (12, 2)
 
@@ -191,8 +191,8 @@ def test_connections_are_logged_by_listener() -> None:
     for _ in range(3):
         arrivals.record(now_ms=0)
 
-    assert read(meter(), Broker(3, quotas, enforces=True)) == {
-        Identity(3, "connection", "", "", "clients"): Used(3, 3, 0, 0, is_enforced=True, limit=20.0)
+    assert read(meter(), MeteredBroker(3, quotas, enforces=True)) == {
+        UsageKey(3, "connection", "", "", "clients"): UsageCounts(3, 3, 0, 0, is_enforced=True, limit=20.0)
     }
 
 
@@ -207,7 +207,7 @@ def test_connections_that_are_refused_are_not_charged() -> None:
         arrivals.record(now_ms=0)
         refused += arrivals.record_address("10.0.0.7", came_ms=0, now_ms=0) > 0
 
-    (used,) = read(meter(), Broker(3, quotas, enforces=True)).values()
+    (used,) = read(meter(), MeteredBroker(3, quotas, enforces=True)).values()
 
     assert 0 < refused < 5
     assert (used.amount, used.requests, used.throttled_requests) == (5 - refused, 5, refused)
@@ -217,21 +217,21 @@ def test_replicas_are_logged_by_their_broker() -> None:
     leader = ReplicationQuota(5e6, samples=11, window_ms=1_000, now_ms=0)
     follower = ReplicationQuota(None, samples=11, window_ms=1_000, now_ms=0)
     one = meter()
-    replicas = (Replicas("leader_replication", 1, leader), Replicas("follower_replication", 2, follower))
+    replicas = (MeteredReplicas("leader_replication", 1, leader), MeteredReplicas("follower_replication", 2, follower))
     for size_bytes in (100, 200):
         leader.record(size_bytes, now_ms=0)
     follower.record(50, now_ms=0)
 
     assert read(one, replicas=replicas) == {
-        Identity(1, "leader_replication", "", ""): Used(300, 2, 0, 0, is_enforced=True, limit=5e6),
-        Identity(2, "follower_replication", "", ""): Used(50, 1, 0, 0, is_enforced=True, limit=None),
+        UsageKey(1, "leader_replication", "", ""): UsageCounts(300, 2, 0, 0, is_enforced=True, limit=5e6),
+        UsageKey(2, "follower_replication", "", ""): UsageCounts(50, 1, 0, 0, is_enforced=True, limit=None),
     }
     assert read(one, replicas=replicas, now_ms=2_000) == {}
 
 
 def test_a_reading_that_is_given_up_takes_nothing_away() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     for number in range(1_000):
         charge(quotas, 1, client_id=f"c-{number}")
     pieces = iter(one.read((broker,), (), wall_ms=WALL_MS + 1_000, now_ms=1_000))
@@ -256,7 +256,7 @@ def test_a_bucket_that_made_room_is_logged_under_its_own_name() -> None:
     for number in range(3):
         charge(quotas, 10 + number, client_id=f"c-{number}", now_ms=number)
 
-    records = read(meter(), Broker(3, quotas, enforces=True))
+    records = read(meter(), MeteredBroker(3, quotas, enforces=True))
 
     assert quotas.produce.evicted == 2
     assert {identity.client_id: used.amount for identity, used in records.items()} == {"c-0": 10, "c-1": 11, "c-2": 12}
@@ -267,7 +267,7 @@ def test_one_that_went_and_came_back_is_one_record() -> None:
     for now_ms, (client_id, amount) in enumerate((("a", 1), ("b", 20), ("a", 300))):
         charge(quotas, amount, client_id=client_id, now_ms=now_ms)
 
-    records = read(meter(), Broker(3, quotas, enforces=True))
+    records = read(meter(), MeteredBroker(3, quotas, enforces=True))
 
     assert quotas.produce.evicted == 2
     assert {identity.client_id: used.amount for identity, used in records.items()} == {"a": 301, "b": 20}
@@ -280,13 +280,13 @@ def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
     for number in range(10):
         charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
 
-    one, broker = meter(), Broker(3, quotas, enforces=True)
+    one, broker = meter(), MeteredBroker(3, quotas, enforces=True)
     records = read(one, broker)
 
     assert {identity.client_id: used.amount for identity, used in records.items()} == {
         "c-0": 1, "c-1": 1, "c-9": 1, "<other>": 7,
     }  # fmt: skip
-    assert records[Identity(3, "produce", "<other>", "<other>")].requests == 7
+    assert records[UsageKey(3, "produce", "<other>", "<other>")].requests == 7
     assert read(one, broker, now_ms=2_000) == {}
 
 
@@ -296,12 +296,12 @@ def test_one_that_is_gone_in_the_middle_of_a_reading_is_counted_once(monkeypatch
     quotas.produce.departed = Departed(most=0)
     for name in "abc":
         charge(quotas, 10, client_id=name)
-    reading = one.read([Broker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000)
+    reading = one.read([MeteredBroker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000)
     for _ in range(3):
         next(reading)
     quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
     amounts = [used.amount for batch in reading if batch for _, used in batch.records]
-    amounts += [used.amount for used in read(one, Broker(3, quotas, enforces=True), now_ms=2_000).values()]
+    amounts += [used.amount for used in read(one, MeteredBroker(3, quotas, enforces=True), now_ms=2_000).values()]
 
     assert sum(amounts) == 30
 
@@ -311,7 +311,7 @@ def test_many_that_are_gone_are_read_in_steps() -> None:
     for number in range(1_000):
         charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
 
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     pieces = list(one.read([broker], (), wall_ms=1_000, now_ms=1_000))
     with_none_gone = list(one.read([broker], (), wall_ms=2_000, now_ms=2_000))
 
@@ -322,7 +322,7 @@ def test_many_that_are_gone_are_read_in_steps() -> None:
 def test_one_that_is_gone_and_still_held_is_read_until_it_is_let_go() -> None:
     """A fetch that takes more than an hour is charged to the bucket that it was sent under."""
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     bucket = charge(quotas, 1)
     quotas.hold(bucket)
     read(one, broker)
@@ -361,7 +361,7 @@ class Sums(RuleBasedStateMachine):
     @initialize(places=st.integers(1, 3), kept=st.integers(0, 2))
     def begin(self, places: int, kept: int) -> None:
         self.config = replace(CONFIG, max_buckets=places, kafka=KafkaSettings(quota_window_num=2))
-        self.brokers = [Broker(node_id, BrokerQuotas(self.config), enforces=True) for node_id in (1, None, None)]
+        self.brokers = [MeteredBroker(node_id, BrokerQuotas(self.config), enforces=True) for node_id in (1, None, None)]
         for broker in self.brokers:
             for manager in broker.quotas.managers:
                 manager.departed = Departed(most=kept)
@@ -369,7 +369,7 @@ class Sums(RuleBasedStateMachine):
         self.now_ms, self.wall_ms = 0, WALL_MS
         self.charged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
         self.logged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
-        self.seen: set[tuple[int, Identity]] = set()
+        self.seen: set[tuple[int, UsageKey]] = set()
         self.held: list[tuple[BrokerQuotas, Bucket]] = []
         self.reading: Any = None
 
@@ -491,7 +491,7 @@ TestSums = Sums.TestCase
 @given(st.lists(st.integers(0, 10**12), max_size=20))
 def test_service_time_loses_less_than_a_unit(amounts: list[int]) -> None:
     quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0),)))
-    one, broker, total = meter(), Broker(3, quotas, enforces=True), 0
+    one, broker, total = meter(), MeteredBroker(3, quotas, enforces=True), 0
     for now_ms, amount in enumerate(amounts):
         charge(quotas, amount, kind=QuotaKind.REQUEST)
         total += sum(used.amount for used in read(one, broker, now_ms=now_ms).values())
@@ -511,7 +511,7 @@ def test_fifty_thousand_buckets_are_read_in_short_steps(is_busy: bool) -> None:
     The bound is for what a busy machine takes away. Without the collector, whose passes are not the meter's.
     """
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = Broker(3, quotas, enforces=True)
+    broker = MeteredBroker(3, quotas, enforces=True)
     buckets = [charge(quotas, 1, client_id=f"client-{number}") for number in range(MANY)]
     read(one, broker)
     longest_s: list[float] = []

@@ -2,20 +2,20 @@
 
 import json
 
-from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 
-USED = Used(
+USED = UsageCounts(
     amount=5_242_880, requests=41, throttled_requests=40, throttle_time_ms=310, is_enforced=True, limit=5_242_880.0,
     rule_user="alice", rule_client_id="<default>", connections=3,
 )  # fmt: skip
 
 
-def a_batch(identity: Identity, used: Used = USED) -> Batch:
+def a_batch(identity: UsageKey, used: UsageCounts = USED) -> Batch:
     return Batch("p1", 1_767_225_600_000, 1_000, ((identity, used),))
 
 
 def test_a_line_has_all_fields() -> None:
-    (line,) = a_batch(Identity(3, "produce", "alice", "etl")).lines()
+    (line,) = a_batch(UsageKey(3, "produce", "alice", "etl")).lines()
 
     assert line == (
         b'{"start_ms":1767225600000,"interval_ms":1000,"proxy":"p1","broker":3,"kind":"produce","user":"alice",'
@@ -25,9 +25,9 @@ def test_a_line_has_all_fields() -> None:
 
 
 def test_what_is_not_known_or_not_there_is_null() -> None:
-    used = Used(amount=1, requests=1, throttled_requests=0, throttle_time_ms=0, is_enforced=True)
+    used = UsageCounts(amount=1, requests=1, throttled_requests=0, throttle_time_ms=0, is_enforced=True)
 
-    (line,) = a_batch(Identity(None, "produce", "ANONYMOUS", ""), used).lines()
+    (line,) = a_batch(UsageKey(None, "produce", "ANONYMOUS", ""), used).lines()
 
     found = json.loads(line)
     assert [name for name, value in found.items() if value is None] == [
@@ -36,15 +36,15 @@ def test_what_is_not_known_or_not_there_is_null() -> None:
 
 
 def test_records_of_connections_have_a_listener() -> None:
-    (line,) = a_batch(Identity(3, "connection", "", "", "clients")).lines()
+    (line,) = a_batch(UsageKey(3, "connection", "", "", "clients")).lines()
 
     assert json.loads(line)["listener"] == "clients"
 
 
 def test_a_key_is_what_a_record_is_the_use_of() -> None:
-    with_listener = a_batch(Identity(3, "connection", "", "", "clients"))
+    with_listener = a_batch(UsageKey(3, "connection", "", "", "clients"))
 
-    assert list(a_batch(Identity(3, "produce", "alice", "etl")).keys()) == [
+    assert list(a_batch(UsageKey(3, "produce", "alice", "etl")).keys()) == [
         b'{"proxy":"p1","broker":3,"kind":"produce","user":"alice","client_id":"etl"}'
     ]
     assert list(with_listener.keys()) == [
@@ -63,7 +63,7 @@ def test_of_two_ways_to_a_broker_connections_are_added_up() -> None:
 def test_any_name_is_one_line_of_ascii() -> None:
     name = 'a"b\\c\n\r\u2028\x00é😀'
 
-    (line,) = a_batch(Identity(3, "produce", name, name)).lines()
+    (line,) = a_batch(UsageKey(3, "produce", name, name)).lines()
 
     assert b"\n" not in line
     assert line.isascii()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import UsageFiles
 from kafka_quota_proxy.proxy.usage import segments
-from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.segments import Segments
 
 START_MS = 1_767_225_600_000
@@ -24,7 +24,10 @@ def a_batch(number: int, records: int = 1) -> Batch:
         "p1",
         START_MS + number * 1_000,
         1_000,
-        tuple((Identity(1, "produce", "alice", f"c-{index}"), Used(number, 1, 0, 0, True)) for index in range(records)),
+        tuple(
+            (UsageKey(1, "produce", "alice", f"c-{index}"), UsageCounts(number, 1, 0, 0, True))
+            for index in range(records)
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, Replicas
+from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredReplicas
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import client_of, correlation_id, listener_to, on_uvloop, running, stub_broker
 
@@ -85,8 +85,11 @@ def test_leaders_and_followers_are_read_also_one_that_made_room() -> None:
         throttle_module._MAX_FOLLOWERS = most  # type: ignore[misc]
 
     assert list(one._logged_replicas()) == [
-        Replicas(LEADER_REPLICATION, 3, leader),
-        *(Replicas(FOLLOWER_REPLICATION, node_id, quota) for node_id, quota in zip((7, 8, 9), quotas, strict=True)),
+        MeteredReplicas(LEADER_REPLICATION, 3, leader),
+        *(
+            MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)
+            for node_id, quota in zip((7, 8, 9), quotas, strict=True)
+        ),
     ]
 
 

@@ -6,13 +6,13 @@ from time import monotonic, sleep
 
 import pytest
 
-from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
+from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.sink import Sink
 
 
 def a_batch(number: int, records: int = 1) -> Batch:
-    used = Used(number, 1, 0, 0, True)
-    return Batch("p1", number, 1_000, tuple((Identity(1, "produce", "", f"c-{i}"), used) for i in range(records)))
+    used = UsageCounts(number, 1, 0, 0, True)
+    return Batch("p1", number, 1_000, tuple((UsageKey(1, "produce", "", f"c-{i}"), used) for i in range(records)))
 
 
 class Paper:

@@ -9,8 +9,8 @@ from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from kafka_quota_proxy.config.model import Address, AdminClient, UsageTopic
 from kafka_quota_proxy.proxy.usage import topic as topic_module
-from kafka_quota_proxy.proxy.usage.record import Batch, Identity, Used
-from kafka_quota_proxy.proxy.usage.topic import Topic
+from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
+from kafka_quota_proxy.proxy.usage.topic import TopicWriter
 
 SETTINGS = UsageTopic(topic="usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
 
@@ -76,12 +76,12 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
 
 
 def a_batch(records: int) -> Batch:
-    used = Used(7, 1, 0, 0, True)
-    return Batch("p1", 1_000, 200, tuple((Identity(1, "produce", "", f"c-{i}"), used) for i in range(records)))
+    used = UsageCounts(7, 1, 0, 0, True)
+    return Batch("p1", 1_000, 200, tuple((UsageKey(1, "produce", "", f"c-{i}"), used) for i in range(records)))
 
 
 def test_records_are_sent_with_their_keys_and_times_by_an_idempotent_producer(broker: Broker) -> None:
-    batch, topic = a_batch(1_200), Topic(SETTINGS, "p1")
+    batch, topic = a_batch(1_200), TopicWriter(SETTINGS, "p1")
     assert topic.begin() == 0
     topic.write(batch, now_ms=0)
     topic.end()
@@ -94,7 +94,7 @@ def test_records_are_sent_with_their_keys_and_times_by_an_idempotent_producer(br
 
 
 def test_what_was_not_taken_is_sent_again_and_nothing_else(broker: Broker) -> None:
-    batch, topic = a_batch(3), Topic(SETTINGS, "p1")
+    batch, topic = a_batch(3), TopicWriter(SETTINGS, "p1")
     keys = list(batch.keys())
     broker.refuses = {keys[1]}
     with pytest.raises(KafkaTimeoutError):
@@ -111,7 +111,7 @@ def test_what_was_not_taken_is_sent_again_and_nothing_else(broker: Broker) -> No
 
 def test_a_cluster_that_is_away_is_tried_again_with_a_new_producer(broker: Broker) -> None:
     broker.is_away = True
-    topic = Topic(SETTINGS, "p1")
+    topic = TopicWriter(SETTINGS, "p1")
     for _ in range(2):
         with pytest.raises(KafkaConnectionError):
             topic.begin()
@@ -126,7 +126,7 @@ def test_of_a_producer_that_retries_for_ever_nothing_is_left(broker: Broker, mon
     """An idempotent one never gives up, and its stop waits for what it has."""
     monkeypatch.setattr(topic_module, "_TIMEOUT_S", 0.05)
     monkeypatch.setattr(topic_module, "_STOP_TIMEOUT_S", 0.01)
-    batch, topic = a_batch(1), Topic(SETTINGS, "p1")
+    batch, topic = a_batch(1), TopicWriter(SETTINGS, "p1")
     broker.hangs = True
     for _ in range(2):
         with pytest.raises(TimeoutError):
