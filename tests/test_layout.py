@@ -60,8 +60,14 @@ EXCEPTIONS = {
     # A disk on the loop: tested with the desk that it keeps for.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
     "proxy/client_quotas/storage/disk.py": "tests/proxy/client_quotas/test_manager.py",
-    # A record that the dialler keeps.
+    # A record that the dialer keeps.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
+    # The parts of a connection are tested together, over real sockets.
+    **{
+        f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"
+        for name in ("broker_connection", "half_close", "listener_state", "route", "time_checks", "transport_pair")
+    },
+    "proxy/server/sweeps.py": "tests/proxy/server/test_server.py",
     # Kafka's numbers and words: tested where they are told.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
     # Nothing but asyncio and sockets: a real Kafka in front of it says more than any double could.

@@ -25,15 +25,15 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
     return [
         {
             "listener": port.name,
-            "levels": port.calls.settings.levels,
+            "levels": priorities.settings.levels,
             # The part of a broker's slots from which on levels count there; null: never, all are level 0.
-            "utilisation_floor": _finite(port.calls.scheduler.options.utilisation_floor),
-            "users": [_user(port.calls.scheduler, one) for one in _asked(port.calls, principal, client_id, host)],
-            "average_response_ms": [round(time_ms, 3) for time_ms in port.calls.scheduler.average_response_ms],
+            "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
+            "users": [_user(priorities.scheduler, one) for one in _asked(priorities, principal, client_id, host)],
+            "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],
             "brokers": list(_brokers(server.upstreams_behind(port))),
         }
-        for port in server.ports
-        if port.calls is not None
+        for port in server.listeners
+        if (priorities := port.priorities) is not None
     ]
 
 
@@ -88,8 +88,8 @@ def _range(begins: Sequence[float], level: int) -> str:
 
 def _brokers(upstreams: Iterable[Upstream]) -> Iterator[dict[str, Any]]:
     for upstream in upstreams:
-        if upstream.broker.calls is not None:
-            dispatcher = upstream.broker.calls.dispatcher
+        if upstream.broker.queue is not None:
+            dispatcher = upstream.broker.queue.dispatcher
             yield {
                 "upstream": str(upstream.address),
                 "queue_sizes": dispatcher.queue.sizes,

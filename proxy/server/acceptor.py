@@ -23,7 +23,7 @@ from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from kafka_quota_proxy.proxy.background.isolation import alone, repeated, report
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.connection_limits import (
     CONNECTION_CREATION_RATE,
     LOGIN_TIMEOUT,
@@ -31,6 +31,7 @@ from kafka_quota_proxy.proxy.server.connection_limits import (
     MAX_CONNECTIONS_PER_IP,
     Place,
 )
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Acceptor:
 
     Args:
         bound: Listens already.
-        port: Of which listener.
+        listener: Its state.
         accept: Gives the protocol of a new connection.
         quota: Gives what limits how fast connections come; asked anew for each, for a broker's port may change hands.
         tasks: Where clients wait until they have said whose connection it is.
@@ -97,14 +98,14 @@ class Acceptor:
     def __init__(
         self,
         bound: socket.socket,
-        port: ListenerState,
+        listener: ListenerState,
         accept: Callable[[], ClientConnection],
         quota: Callable[[], ListenerQuota],
         tasks: asyncio.TaskGroup,
     ) -> None:
         bound.setblocking(False)
         self._bound = bound
-        self._port = port
+        self._listener = listener
         self._accept = accept
         self._quota = quota
         self._tasks = tasks
@@ -135,8 +136,8 @@ class Acceptor:
             except ConnectionError:  # gone before its turn
                 continue
             except OSError as error:
-                if self._port.is_news("accept"):
-                    log.error("listener %s takes no connections for now: %s", self._port.name, error)  # noqa: TRY400
+                if self._listener.may_warn("accept"):
+                    log.error("listener %s takes no connections for now: %s", self._listener.name, error)  # noqa: TRY400
                 self._pause(_REST_S)
                 return
             try:
@@ -154,9 +155,9 @@ class Acceptor:
         arrival = Arrival(client, source, self._quota(), now_ms)
         pause_ms = arrival.quota.record(now_ms=now_ms)
         if pause_ms:
-            if self._port.is_news(_PAUSED):
+            if self._listener.may_warn(_PAUSED):
                 log.warning("listener %s takes no connections for %d ms: it is over its rate, or its broker is",
-                            self._port.name, pause_ms)  # fmt: skip
+                            self._listener.name, pause_ms)  # fmt: skip
             self._held = arrival
             self._pause(pause_ms / 1_000)
         else:
@@ -182,11 +183,11 @@ class Acceptor:
 
     def _enter(self, arrival: Arrival) -> None:
         """Find a place for a connection, unless its address is known and comes too fast."""
-        if self._port.listener.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
-            self._port.refused_sockets.keep(arrival.client, keep_ms)
+        if self._listener.settings.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
+            self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
             return
-        place = self._port.occupancy.enter(self._port.listener.max_connections)
+        place = self._listener.occupancy.enter(self._listener.settings.max_connections)
         if place is not None:
             self._tasks.create_task(
                 alone(partial(self._admit, arrival, place), fail=partial(_abandon, arrival.client, place))
@@ -197,21 +198,21 @@ class Acceptor:
 
     async def _admit(self, arrival: Arrival, place: Place) -> None:
         """See whose connection it is, and hand it over. Nothing that a client does makes this raise."""
-        port = self._port
+        listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
         keep_ms = 0
         is_handed_over = False
         try:
-            expected = port.listener.proxy_protocol
+            expected = listener.settings.proxy_protocol
             if expected is not None:
                 source, cause = await self._said(client, expected, source)
                 if cause is None and (keep_ms := _keep_ms(arrival, source[0])):
                     cause = CONNECTION_CREATION_RATE
-            if cause is None and not place.come_from(source, port.listener.max_connections_per_ip):
+            if cause is None and not place.come_from(source, listener.settings.max_connections_per_ip):
                 cause = MAX_CONNECTIONS_PER_IP
             if cause is None:
-                protocol = port.protocol(partial(self._welcome, place), place.leave)
+                protocol = listener.new_protocol(partial(self._welcome, place), place.leave)
                 await self._loop.connect_accepted_socket(lambda: protocol, client)
                 is_handed_over = True
         except OSError:  # gone already
@@ -219,7 +220,7 @@ class Acceptor:
         finally:
             if not is_handed_over:
                 place.leave()
-                port.refused_sockets.keep(client, keep_ms)
+                listener.refused_sockets.keep(client, keep_ms)
         if cause is not None:
             self._refuse(cause, source[0])
 
@@ -234,7 +235,7 @@ class Acceptor:
         """Return whose connection it is by its header, or why it is refused."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
-        timeout_ms = self._port.listener.login_timeout_ms
+        timeout_ms = self._listener.settings.login_timeout_ms
         task = cast("asyncio.Task[None]", asyncio.current_task())
         self._awaiting_header.add(task)
         try:
@@ -243,7 +244,7 @@ class Acceptor:
         except TimeoutError:
             return source, LOGIN_TIMEOUT
         except MalformedProxyHeader as error:
-            self._port.counters.protocol_error(error.reason)
+            self._listener.counters.protocol_error(error.reason)
             return source, "protocol_error"
         except EOFError:
             return source, "client_closed"
@@ -251,10 +252,10 @@ class Acceptor:
             self._awaiting_header.discard(task)
 
     def _refuse(self, cause: str, host: str) -> None:
-        self._port.counters.disconnect(cause)
+        self._listener.counters.disconnect(cause)
         if cause not in ("client_closed", "client_lost"):
-            level = logging.WARNING if self._port.is_news(cause) else logging.DEBUG
-            log.log(level, "closed a connection from %s on listener %s: %s", host, self._port.name, cause)
+            level = logging.WARNING if self._listener.may_warn(cause) else logging.DEBUG
+            log.log(level, "closed a connection from %s on listener %s: %s", host, self._listener.name, cause)
 
 
 def _abandon(client: socket.socket, place: Place) -> None:

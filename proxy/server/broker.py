@@ -15,13 +15,13 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 class Broker:
     """What all ways to one broker share: quotas, queue, service time, and the limit of its followers."""
 
-    __slots__ = ("calls", "leader", "quotas", "service")
+    __slots__ = ("leader", "queue", "quotas", "service")
 
     def __init__(self, quotas: BrokerQuotas, leader: Leader | None = None) -> None:
         self.quotas = quotas
         self.service = ServiceClock()
         self.leader = leader  # as which followers see it
-        self.calls: BrokerQueue | None = None  # the queue in front of it, if there ever was one
+        self.queue: BrokerQueue | None = None  # the queue in front of it, if there ever was one
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
         """Go on as both: ``other`` has turned out to be the same broker. Requests in flight there still end there."""
@@ -30,10 +30,10 @@ class Broker:
             self.leader = other.leader
         elif other.leader is not None:
             self.leader.absorb(other.leader, now_ms=now_ms)
-        if self.calls is None:
-            self.calls = other.calls
-        elif other.calls is not None:
-            self.calls.absorb(other.calls)
+        if self.queue is None:
+            self.queue = other.queue
+        elif other.queue is not None:
+            self.queue.absorb(other.queue)
 
 
 class Upstream:

@@ -13,7 +13,9 @@ from typing import Final
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.background.isolation import alone, repeated
 from kafka_quota_proxy.proxy.server.broker import Upstream, local_address, numeric
-from kafka_quota_proxy.proxy.server.connection import BrokerConnection, ClientConnection, PendingDial
+from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.listener_state import PendingDial
 from kafka_quota_proxy.proxy.server.tls.contexts import broker_fault
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 
@@ -44,7 +46,7 @@ class BrokerDialer:
 
     def start(self, connection: ClientConnection) -> PendingDial:
         """Begin to dial the broker of a client's connection, or wait for a turn; the connection hears the outcome."""
-        address = connection.gate.upstream.address
+        address = connection.route.upstream.address
         line = self._lines.setdefault(address, _Line(address))
         dial = _Dial(connection, line)
         line.waiting[dial] = None
@@ -74,7 +76,7 @@ class BrokerDialer:
             del self._lines[line.address]
 
     async def _dial(self, connection: ClientConnection, broker: BrokerConnection) -> None:
-        upstream = connection.gate.upstream
+        upstream = connection.route.upstream
         address = upstream.address
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):
@@ -143,7 +145,7 @@ class _Line:
 
 
 class _Dial:
-    """See ``proxy.server.connection.PendingDial``."""
+    """See ``proxy.server.listener_state.PendingDial``."""
 
     __slots__ = ("_line", "connection", "task")
 

@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.cluster_query import ask
-from kafka_quota_proxy.proxy.server.connection import Route
+from kafka_quota_proxy.proxy.server.route import Route
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +56,11 @@ class BrokerFinder:
         self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def listen(self, gate: Route) -> None:
-        """Hear what the broker behind ``gate`` answers to its clients."""
-        upstream = gate.upstream
-        self._binds.setdefault(upstream, set()).add(gate.port.listener.bind)
-        gate.listening.hear = partial(self._hear, upstream)
+    def listen(self, route: Route) -> None:
+        """Hear what the broker behind ``route`` answers to its clients."""
+        upstream = route.upstream
+        self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
+        route.context.hear = partial(self._hear, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
         """Take it that a connection has led to ``peer``; ask the broker where it was away, or was never asked."""

@@ -59,14 +59,14 @@ class BrokerQueue:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us = 0  # when it fires
 
-    def line(self, calls: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
+    def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
         """Return what the connections of a listener share who wait here, under the listener's settings.
 
         Args:
-            calls: The listener's.
+            priorities: The listener's.
             before: What they shared until now, which goes on; None: they passed as they came.
         """
-        settings = calls.settings
+        settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
                 self._limit = limit(settings)  # else what was found out of the broker still holds
@@ -75,15 +75,15 @@ class BrokerQueue:
             self.wake()
         if before is None:
             return ListenerQueue(
-                calls.scheduler,
+                priorities.scheduler,
                 self.dispatcher,
                 cost(settings),
-                identity=calls.identity,
-                stats=calls.stats,
+                identity=priorities.identity,
+                stats=priorities.stats,
                 timeouts=self._timeouts,
                 wake=self.wake,
             )
-        before.scheduler, before.cost, before.identity = calls.scheduler, cost(settings), calls.identity
+        before.scheduler, before.cost, before.identity = priorities.scheduler, cost(settings), priorities.identity
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:

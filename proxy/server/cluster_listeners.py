@@ -29,7 +29,9 @@ from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.cluster_members import ClusterMembers
 from kafka_quota_proxy.proxy.server.cluster_query import ask
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState, Route
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import Policy
@@ -45,15 +47,15 @@ class ClusterListener:
     """One listener in front of a cluster: the bootstrap port's clients, and a port for each broker."""
 
     def __init__(
-        self, port: ListenerState, bind_host: str, cluster: Cluster, policy: Policy, fleet: "BrokerCluster"
+        self, listener: ListenerState, bind_host: str, cluster: Cluster, policy: Policy, cluster_: "BrokerCluster"
     ) -> None:
-        self.port = port
-        self.gates: dict[int, Route] = {}
+        self.listener = listener
+        self.routes: dict[int, Route] = {}
         self._policy = policy
         self._membership = ClusterMembers(cluster)
-        self._addresses = Addresses(lambda brokers, is_all, cluster_id: fleet.see(brokers, is_all, cluster_id))
+        self._addresses = Addresses(lambda brokers, is_all, cluster_id: cluster_.see(brokers, is_all, cluster_id))
         self._bind_host = bind_host
-        self._fleet = fleet
+        self._cluster = cluster_
         self._sockets: dict[int, socket.socket] = {}
         self._stand_ins: dict[int, Route] = {}  # of ports whose broker is not known yet
         self._unopened: set[int] = set()
@@ -67,35 +69,35 @@ class ClusterListener:
     @policy.setter
     def policy(self, policy: Policy) -> None:
         self._policy = policy
-        for gate in (*self.gates.values(), *self._stand_ins.values()):
-            gate.listening.policy = policy
+        for route in (*self.routes.values(), *self._stand_ins.values()):
+            route.context.policy = policy
 
     @property
     def upstreams(self) -> list[Upstream]:
         """The brokers that it leads to now; before any is known, those that stand in for them."""
-        gates = (*self.gates.values(), *self._stand_ins.values())
-        return list(dict.fromkeys(gate.upstream for gate in gates))
+        routes = (*self.routes.values(), *self._stand_ins.values())
+        return list(dict.fromkeys(route.upstream for route in routes))
 
-    def seat(self) -> None:
+    def attach_queue(self) -> None:
         """Have connections wait in queues in front of their brokers, if the listener now has them."""
-        for gate in (*self.gates.values(), *self._stand_ins.values()):
-            gate.seat()
+        for route in (*self.routes.values(), *self._stand_ins.values()):
+            route.attach_queue()
 
     def accept(self) -> ClientConnection:
         """Return the protocol of a client at the bootstrap port: it is led to one broker after the other."""
-        gates = [gate for gate in self.gates.values() if gate.upstream.is_reachable] or list(self.gates.values())
+        routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
-        gate = gates[self._turn % len(gates)] if gates else self._gate(self._fleet.bootstrap(self._turn))
-        return gate.accept()
+        route = routes[self._turn % len(routes)] if routes else self._route(self._cluster.bootstrap(self._turn))
+        return route.accept()
 
     def arrivals(self) -> ListenerQuota:
         """Return what limits how fast connections come to the bootstrap port: it is like one more broker's."""
-        return self._fleet.door.arrivals.listener(self.port.name)
+        return self._cluster.door.arrivals.listener(self.listener.name)
 
-    def leads(self, upstream: Upstream) -> Iterator[Route]:
-        """Yield the gates that lead there."""
-        for gate in (*self.gates.values(), *self._stand_ins.values()):
-            yield from gate.leads(upstream)
+    def routes_to(self, upstream: Upstream) -> Iterator[Route]:
+        """Yield the routes that lead there."""
+        for route in (*self.routes.values(), *self._stand_ins.values()):
+            yield from route.routes_to(upstream)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Open and close ports, so that there is one for each broker."""
@@ -104,7 +106,7 @@ class ClusterListener:
             log.error(
                 "listener %s: broker %d is outside broker_ports (%d-%d, the first port + node id), so clients do not "
                 "hear of it and its partitions have no leader for them; widen broker_ports",
-                self.port.name, node_id, self._membership.cluster.first_port, self._membership.cluster.last_port,
+                self.listener.name, node_id, self._membership.cluster.first_port, self._membership.cluster.last_port,
             )  # fmt: skip
         for node_id, address in changes.joined.items():
             self._open(node_id, address)
@@ -118,7 +120,7 @@ class ClusterListener:
         cluster = self._membership.cluster
         for turn in range(cluster.last_port - cluster.first_port + 1):
             if turn not in self._sockets:
-                self._stand_ins[turn] = self._gate(self._fleet.bootstrap(turn))
+                self._stand_ins[turn] = self._route(self._cluster.bootstrap(turn))
                 if not self._bind(turn, logging.DEBUG):
                     del self._stand_ins[turn]
 
@@ -132,25 +134,27 @@ class ClusterListener:
         if port is None or not (node_id in self._sockets or self._bind(node_id, logging.ERROR)):
             self._membership.brokers.pop(node_id)  # so that the next answer opens it, if it can be opened then
             return
-        self.gates[node_id] = self._gate(self._fleet.upstream(node_id, address))
+        self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
         self._addresses.told[node_id] = (self._membership.cluster.advertised_host.encode(), port)
-        log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, self.port.name, node_id, address)
+        log.info(
+            "listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, self.listener.name, node_id, address
+        )
 
     def _close(self, node_id: int) -> None:
-        del self.gates[node_id], self._addresses.told[node_id]
+        del self.routes[node_id], self._addresses.told[node_id]
         self._unbind(node_id)
-        log.info("listener %s: broker %d has left", self.port.name, node_id)
+        log.info("listener %s: broker %d has left", self.listener.name, node_id)
 
     def _end_stand_ins(self) -> None:
         """Close the ports of nobody, and end the connections that may lead to another broker than their port says."""
-        gates = set(self._stand_ins.values())
-        for node_id in self._stand_ins.keys() - self.gates.keys():
+        routes = set(self._stand_ins.values())
+        for node_id in self._stand_ins.keys() - self.routes.keys():
             self._unbind(node_id)
         self._stand_ins.clear()
-        for connection in self.port.connections:
-            if connection.gate in gates:
+        for connection in self.listener.connections:
+            if connection.route in routes:
                 # Not now: the answer that told of the brokers is still to be written.
-                asyncio.get_running_loop().call_soon(connection.leave, "broker_known")
+                asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
         """Listen on the port of a broker; say so where it cannot be done, once."""
@@ -160,29 +164,29 @@ class ClusterListener:
             bound = socket.create_server((self._bind_host, port), family=family, backlog=BACKLOG)
         except OSError as error:
             if node_id not in self._unopened:
-                log.log(level, "listener %s: no port for broker %d: %s", self.port.name, node_id, error)
+                log.log(level, "listener %s: no port for broker %d: %s", self.listener.name, node_id, error)
             if level >= logging.ERROR:
                 self._unopened.add(node_id)
             return False
         self._unopened.discard(node_id)
         self._sockets[node_id] = bound
-        self._fleet.serve(bound, self.port, lambda: self._accept_at(node_id), lambda: self._arrivals_at(node_id))
+        self._cluster.serve(bound, self.listener, lambda: self._accept_at(node_id), lambda: self._arrivals_at(node_id))
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
         # A broker may have left while a handshake went on.
-        gate = self.gates.get(node_id) or self._stand_ins.get(node_id)
-        return gate.accept() if gate else self.accept()
+        route = self.routes.get(node_id) or self._stand_ins.get(node_id)
+        return route.accept() if route else self.accept()
 
     def _arrivals_at(self, node_id: int) -> ListenerQuota:
-        gate = self.gates.get(node_id)
-        return gate.arrivals() if gate else self.arrivals()
+        route = self.routes.get(node_id)
+        return route.arrivals() if route else self.arrivals()
 
     def _unbind(self, node_id: int) -> None:
-        self._fleet.end(self._sockets.pop(node_id))
+        self._cluster.end(self._sockets.pop(node_id))
 
-    def _gate(self, upstream: Upstream) -> Route:
-        return Route(self.port, upstream, self.policy, self._addresses)
+    def _route(self, upstream: Upstream) -> Route:
+        return Route(self.listener, upstream, self.policy, self._addresses)
 
 
 class BrokerCluster:
@@ -242,9 +246,9 @@ class BrokerCluster:
         """Whether some broker is."""
         return any(upstream.is_reachable for upstream in self.upstreams)
 
-    def front(self, port: ListenerState, bind_host: str, cluster: Cluster, policy: Policy) -> ClusterListener:
+    def front(self, listener: ListenerState, bind_host: str, cluster: Cluster, policy: Policy) -> ClusterListener:
         """Add a listener."""
-        front = ClusterListener(port, bind_host, cluster, policy, self)
+        front = ClusterListener(listener, bind_host, cluster, policy, self)
         self.fronts.append(front)
         return front
 
@@ -325,12 +329,12 @@ class BrokerCluster:
     def serve(
         self,
         bound: socket.socket,
-        port: ListenerState,
+        listener: ListenerState,
         accept: Callable[[], ClientConnection],
         quota: Callable[[], ListenerQuota],
     ) -> None:
         """Let in the clients of a bound socket; they may have come already."""
-        self._serving[bound] = Acceptor(bound, port, accept, quota, self._tasks)
+        self._serving[bound] = Acceptor(bound, listener, accept, quota, self._tasks)
 
     def end(self, bound: socket.socket) -> None:
         """Take no more clients there."""

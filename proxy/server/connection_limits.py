@@ -1,12 +1,11 @@
-"""How many connections a listener takes, and how long each may stay. No clock: the time comes as a number.
+"""How many connections a listener accepts, how long each may stay, and how much memory all may hold. No clock.
 
-Nothing here is touched by a request. A connection is looked at when one of its limits may have come, and else once a
-minute, in case a reload brought new limits.
+Requests touch nothing here. A connection is checked when one of its time limits may have passed, and else once a
+minute, because a reload may have changed the limits.
 """
 
-from collections.abc import Hashable
 from operator import itemgetter
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from kafka_quota_proxy.config.model import Listener
 
@@ -19,19 +18,19 @@ IDLE_TIMEOUT: Final = "idle_timeout"
 MAX_CONNECTION_AGE: Final = "max_connection_age"
 MAX_BUFFERED: Final = "max_buffered"
 
-_LOOK_MS: Final = 60_000
-_LOOK_AGAIN_MS: Final = 1_000
-# How often within an idle timeout somebody looks whether anything was asked: the close comes late by as much.
-_LOOKS_PER_IDLE_TIMEOUT: Final = 4
+_CHECK_EVERY_MS: Final = 60_000
+_CHECK_AGAIN_MS: Final = 1_000
+# Checks within one idle timeout: an idle connection is closed late by up to one of them.
+_CHECKS_PER_IDLE_TIMEOUT: Final = 4
 # Connections that began together, as after a restart, do not end together: the last tenth of their age is spread.
 _SPREAD: Final = 10
-_GOLDEN: Final = 0.6180339887498949
+_GOLDEN_RATIO: Final = 0.6180339887498949
 
-_T = TypeVar("_T", bound=Hashable)
+_T = TypeVar("_T")
 
 
 class Occupancy:
-    """How many connections there are now, in all and from each address; who has no connection takes no memory."""
+    """Counts open connections, in all and by address."""
 
     __slots__ = ("_by_host", "total")
 
@@ -39,16 +38,16 @@ class Occupancy:
         self.total = 0
         self._by_host: dict[str, int] = {}
 
-    def enter(self, most: int | None) -> "Place | None":
-        """Give a connection its place; None where there are ``most`` already."""
-        if most is not None and self.total >= most:
+    def enter(self, maximum: int | None) -> "Place | None":
+        """Count a connection; return None if there are ``maximum`` already."""
+        if maximum is not None and self.total >= maximum:
             return None
         self.total += 1
         return Place(self)
 
-    def _enter_from(self, host: str, most: int | None) -> bool:
+    def _enter_from(self, host: str, maximum: int | None) -> bool:
         count = self._by_host.get(host, 0)
-        if most is not None and count >= most:
+        if maximum is not None and count >= maximum:
             return False
         self._by_host[host] = count + 1
         return True
@@ -64,7 +63,7 @@ class Occupancy:
 
 
 class Place:
-    """The place of one connection. ``source`` is whose it is, address and port; None before that is known."""
+    """One connection in the count. ``source`` is the client's address and port; None until it is known."""
 
     __slots__ = ("_occupancy", "source")
 
@@ -72,22 +71,22 @@ class Place:
         self._occupancy: Occupancy | None = occupancy
         self.source: tuple[str, int] | None = None
 
-    def come_from(self, source: tuple[str, int], most: int | None) -> bool:
-        """Take it that the connection comes from there; say whether it may, with at most so many from one address."""
-        if self._occupancy is None or not self._occupancy._enter_from(source[0], most):  # noqa: SLF001 - its own
+    def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
+        """Count the connection for its address; return False if the address has ``maximum`` already."""
+        if self._occupancy is None or not self._occupancy._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
         return True
 
     def leave(self) -> None:
-        """Give the place back. Harmless when it has been."""
+        """Count the connection no more. Harmless when repeated."""
         if self._occupancy is not None:
             self._occupancy._leave(self.source[0] if self.source else None)  # noqa: SLF001 - its own
             self._occupancy = None
 
 
 class Spread:
-    """Numbers from 0 to 1 of which any few in sequence lie evenly."""
+    """A sequence of numbers from 0 to 1 that is evenly distributed after any count (golden ratio)."""
 
     __slots__ = ("_last",)
 
@@ -95,100 +94,68 @@ class Spread:
         self._last = 0.0
 
     def next(self) -> float:
-        """Return the next one."""
-        self._last = (self._last + _GOLDEN) % 1.0
+        """Return the next number."""
+        self._last = (self._last + _GOLDEN_RATIO) % 1.0
         return self._last
 
 
-def limit_that_has_come(
-    listener: Listener, *, now_ms: int, started_ms: int, active_ms: int, has_begun: bool, spread: float
-) -> str | None:
-    """Return which limit of its time a connection has reached, None for none.
+class TimeLimits:
+    """The times of one connection, measured against the limits of its listener.
 
-    Args:
-        listener: With the limits.
-        now_ms: The time.
+    Attributes:
         started_ms: When the connection was accepted.
-        active_ms: When it was last seen in use.
-        has_begun: Whether its client has done what a login timeout waits for.
-        spread: Which part of the last tenth of its age it does without, from 0 to 1.
+        active_ms: When a check last found it in use.
     """
-    if _is_over(now_ms - started_ms, None if has_begun else listener.login_timeout_ms):
-        return LOGIN_TIMEOUT
-    if _is_over(now_ms - active_ms, listener.idle_timeout_ms):
-        return IDLE_TIMEOUT
-    age_ms = listener.max_connection_age_ms
-    if age_ms is not None and now_ms - started_ms >= _own_age_ms(age_ms, spread):
-        return MAX_CONNECTION_AGE
-    return None
 
+    __slots__ = ("_spread", "active_ms", "started_ms")
 
-def look_at_ms(
-    listener: Listener, *, now_ms: int, started_ms: int, active_ms: int, has_begun: bool, spread: float
-) -> int:
-    """Return when to ask for the limit again. Arguments as for ``limit_that_has_come``."""
-    at_ms = now_ms + _LOOK_MS
-    if not has_begun and listener.login_timeout_ms is not None:
-        at_ms = min(at_ms, started_ms + listener.login_timeout_ms)
-    if listener.idle_timeout_ms is not None:
-        step_ms = listener.idle_timeout_ms // _LOOKS_PER_IDLE_TIMEOUT
-        at_ms = min(at_ms, now_ms + step_ms, active_ms + listener.idle_timeout_ms)
-    if listener.max_connection_age_ms is not None:
-        at_ms = min(at_ms, started_ms + _own_age_ms(listener.max_connection_age_ms, spread))
-    return max(at_ms, now_ms + _LOOK_AGAIN_MS)
+    def __init__(self, spread: float, *, started_ms: int = 0) -> None:
+        self._spread = spread  # how much of the last tenth of its age it does without, from 0 to 1
+        self.started_ms = self.active_ms = started_ms
+
+    def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
+        """Return the limit that has passed; None if none has."""
+        age_ms = now_ms - self.started_ms
+        if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
+            return LOGIN_TIMEOUT
+        if _is_over(now_ms - self.active_ms, listener.idle_timeout_ms):
+            return IDLE_TIMEOUT
+        return MAX_CONNECTION_AGE if _is_over(age_ms, self._max_age_ms(listener)) else None
+
+    def next_check_ms(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> int:
+        """Return when to check again."""
+        at_ms = now_ms + _CHECK_EVERY_MS
+        if not is_past_login and listener.login_timeout_ms is not None:
+            at_ms = min(at_ms, self.started_ms + listener.login_timeout_ms)
+        if listener.idle_timeout_ms is not None:
+            step_ms = listener.idle_timeout_ms // _CHECKS_PER_IDLE_TIMEOUT
+            at_ms = min(at_ms, now_ms + step_ms, self.active_ms + listener.idle_timeout_ms)
+        max_age_ms = self._max_age_ms(listener)
+        if max_age_ms is not None:
+            at_ms = min(at_ms, self.started_ms + max_age_ms)
+        return max(at_ms, now_ms + _CHECK_AGAIN_MS)
+
+    def _max_age_ms(self, listener: Listener) -> int | None:
+        age_ms = listener.max_connection_age_ms
+        return None if age_ms is None else age_ms - int(age_ms // _SPREAD * self._spread)
 
 
 def _is_over(time_ms: int, limit_ms: int | None) -> bool:
     return limit_ms is not None and time_ms >= limit_ms
 
 
-def _own_age_ms(age_ms: int, spread: float) -> int:
-    return age_ms - int(age_ms // _SPREAD * spread)
-
-
-def who_holds_too_much(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return who is to go, so that the others hold no more together than they may: first who holds the most.
+def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
+    """Return the holders to close, largest first, so that the others together hold at most ``max_buffered_bytes``.
 
     Args:
-        held: Bytes, and who holds them.
-        max_buffered_bytes: What all may hold.
+        held: Bytes, and their holder.
+        max_buffered_bytes: What all may hold together.
     """
-    too_much_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
+    excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []
     for size_bytes, holder in sorted(held, key=itemgetter(0), reverse=True):
-        if too_much_bytes <= 0:
+        if excess_bytes <= 0:
             break
-        too_much_bytes -= size_bytes
+        excess_bytes -= size_bytes
         found.append(holder)
     return found
-
-
-class Watch(Generic[_T]):
-    """Things to be looked at at their time, to the second; a second in which nothing is due costs nothing."""
-
-    __slots__ = ("_due", "_next_s")
-
-    def __init__(self, *, now_ms: int) -> None:
-        self._due: dict[int, set[_T]] = {}  # by the second
-        self._next_s = now_ms // 1_000
-
-    def add(self, thing: _T, at_ms: int) -> int:
-        """Remember to look at ``thing`` at ``at_ms`` or up to a second later; return what ``discard`` wants to know."""
-        second = max(-(-at_ms // 1_000), self._next_s)
-        self._due.setdefault(second, set()).add(thing)
-        return second
-
-    def discard(self, thing: _T, second: int) -> None:
-        """Forget ``thing``, which was added for that second. Harmless if it has been taken."""
-        due = self._due.get(second)
-        if due is not None:
-            due.discard(thing)
-
-    def take(self, *, now_ms: int) -> list[_T]:
-        """Return what is due now, once."""
-        taken: list[_T] = []
-        now_s = now_ms // 1_000
-        for second in range(self._next_s, now_s + 1):
-            taken += self._due.pop(second, ())
-        self._next_s = max(self._next_s, now_s + 1)
-        return taken

@@ -7,7 +7,6 @@ in force without touching a connection.
 import asyncio
 import gc
 import logging
-import select
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -20,7 +19,6 @@ from typing import Final, cast
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import (
-    UNKNOWN,
     Address,
     ClientTls,
     Enforcement,
@@ -30,7 +28,7 @@ from kafka_quota_proxy.config.model import (
     Replication,
     UpstreamTls,
 )
-from kafka_quota_proxy.proxy.background.isolation import alone, attempt, kept_up
+from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
@@ -51,11 +49,10 @@ from kafka_quota_proxy.proxy.server.broker_finder import BrokerFinder
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster, ClusterListener
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState, Route
-from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, who_holds_too_much
 from kafka_quota_proxy.proxy.server.drain import Drain
-from kafka_quota_proxy.proxy.server.memory import resident_bytes
-from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.route import Route
+from kafka_quota_proxy.proxy.server.sweeps import Sweeps
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
@@ -66,8 +63,6 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 log = logging.getLogger(__name__)
 
-_EXPIRY_EVERY_S: Final = 30.0
-_SWEEP_EVERY_S: Final = 1.0
 _DRAIN_STEP_S: Final = 0.02
 # How long clients wait for the rules of a topic, or of the brokers, before they are served without.
 _FIRST_RULES_S: Final = 15.0
@@ -89,7 +84,7 @@ class Server:
         self.config = self.started_with = config
         self._file = config  # with every rule, as it stands there; ``config`` has those that hold now
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
-        self.ports: list[ListenerState] = []
+        self.listeners: list[ListenerState] = []
         self.clusters: dict[frozenset[Address], BrokerCluster] = {}
         self.throttle = Throttle(config.replication, config.kafka)
         self.is_listening = False
@@ -104,7 +99,7 @@ class Server:
         self._hurrying = asyncio.Event()
         self._tasks: asyncio.TaskGroup
         self._dialler: BrokerDialer
-        self._throttle_log = ThrottleLog()
+        self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.quotas)
         self.usage = usage_log(config, brokers=self._logged_brokers, replicas=self._logged_replicas)
         self.quota_topic = quota_topic(config, on_changes=self._change_quotas)
         self.broker_quotas = broker_follower(config, on_changes=self._change_rules, wall_ms=wall_ms)
@@ -113,13 +108,13 @@ class Server:
         self._rules = SharedRules(config)
         for listener in config.listeners:
             port = ListenerState(
-                listener=listener, counters=Counters(), dial=lambda client: self._dialler.start(client)
+                settings=listener, counters=Counters(), dial=lambda client: self._dialler.start(client)
             )
-            self.ports.append(port)
+            self.listeners.append(port)
             if listener.client_tls is not None:
                 tls_door = TlsHandshakes(port, listener.client_tls, self._tls_context(listener.client_tls))
                 self._tls_doors.append(tls_door)
-                port.greet = tls_door.greet
+                port.handshake = tls_door.greet
             self._doors.append(self._door(listener, port))
 
     @property
@@ -134,7 +129,7 @@ class Server:
 
     def upstreams_behind(self, port: ListenerState) -> list[Upstream]:
         """Return the brokers that a listener leads to."""
-        return self._doors[self.ports.index(port)].upstreams
+        return self._doors[self.listeners.index(port)].upstreams
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
@@ -153,7 +148,7 @@ class Server:
     def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
         """The queues in front of brokers by the brokers' addresses, likewise."""
         named = {way.broker: str(way.address) for way in reversed(self.upstreams)}
-        return [(named[broker], broker.calls) for broker in reversed(named) if broker.calls is not None]
+        return [(named[broker], broker.queue) for broker in reversed(named) if broker.queue is not None]
 
     def is_reachable(self) -> bool:
         """Whether clients get on: each broker of a listener's own answers, and of each cluster one at least."""
@@ -177,16 +172,16 @@ class Server:
         self.throttle.update(config.replication, now_ms=monotonic_ns() // 1_000_000)
         self._follow_cluster(config.replication)
         by_name = {listener.name: listener for listener in config.listeners}
-        for port, door in zip(self.ports, self._doors, strict=True):
+        for port, door in zip(self.listeners, self._doors, strict=True):
             listener = by_name.get(port.name)
             if listener is None:
                 # It is open until the next start; who may set quotas is said for all listeners.
                 administration = self._administration(config, port.name, is_inter_broker=door.policy.is_inter_broker)
                 door.policy = door.policy._replace(administration=administration)
             else:
-                port.follow(listener)
+                port.update(listener)
                 door.policy = self._policy(config, listener)
-                door.seat()
+                door.attach_queue()
         self._put_in_force(config, changes)
 
     def _with_changed(self) -> ProxyConfig:
@@ -239,7 +234,7 @@ class Server:
     def _on_moved(self, upstream: Upstream) -> None:
         """Have the connections of this way go by the broker to which it is known to lead by now."""
         for door in self._doors:
-            for gate in door.leads(upstream):
+            for gate in door.routes_to(upstream):
                 gate.follow_broker()
 
     def _policy(self, config: ProxyConfig, listener: Listener) -> Policy:
@@ -381,7 +376,9 @@ class Server:
         source = self.config.upstream_bind
         self._dialler = BrokerDialer(self._tasks, source)
         acceptors: list[Acceptor] = []
-        for listener, port, door, sockets in zip(self.config.listeners, self.ports, self._doors, bound, strict=True):
+        for listener, port, door, sockets in zip(
+            self.config.listeners, self.listeners, self._doors, bound, strict=True
+        ):
             acceptors += (Acceptor(one, port, door.accept, door.arrivals, self._tasks) for one in sockets)
             address = Address(host=listener.bind.host, port=sockets[0].getsockname()[1])
             # stdout, not the log: scripts wait for this line.
@@ -389,8 +386,8 @@ class Server:
         sys.stdout.flush()
         self.is_listening = True
         background += [
-            self._keep_up(self._sweep),
-            self._keep_up(self._expire),
+            self._keep_up(self._sweeps.sweep),
+            self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             *(self._keep_up(partial(self._probe, upstream, source)) for upstream in self._brokers.values()),
             *(self._keep_up(partial(fleet.run, self._tasks)) for fleet in self.clusters.values()),
@@ -408,10 +405,10 @@ class Server:
             acceptor.close()
         for fleet in self.clusters.values():
             fleet.close()
-        for port in self.ports:
+        for port in self.listeners:
             port.refused_sockets.close()
         await self._drain()
-        for port in self.ports:
+        for port in self.listeners:
             port.orphans.close()
         self._dialler.cancel()
         self._finder.close()
@@ -453,32 +450,32 @@ class Server:
     async def _drain(self) -> None:
         """Let every connection end in good order, one after the other; close what is left at the end of the time."""
         timeout_ms = self.config.drain_timeout_ms
-        connections = [connection for port in self.ports for connection in port.connections]
+        connections = [connection for port in self.listeners for connection in port.connections]
         log.info("stopping: %d connections have %d ms to end", len(connections), timeout_ms)
         drain = Drain(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
         for connection in connections:
             connection.release()
         done = 0
-        while any(port.occupancy.total or port.broker_count for port in self.ports):
+        while any(port.occupancy.total or port.broker_count for port in self.listeners):
             now_ms = monotonic_ns() // 1_000_000
             if now_ms >= drain.ends_ms or self._hurrying.is_set():
                 break
             turns = drain.turns(now_ms=now_ms)
             for connection in connections[done:turns]:
-                connection.leave("shutdown")
+                connection.drain("shutdown")
             done = turns
             if done == len(connections):
                 for tls_door in self._tls_doors:
                     tls_door.close()
-                for port in self.ports:
+                for port in self.listeners:
                     for connection in tuple(port.connections):  # those that were being accepted at the start, too
-                        connection.leave("shutdown")
+                        connection.drain("shutdown")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_STEP_S):
                     await self._hurrying.wait()
         for tls_door in self._tls_doors:
             tls_door.close()
-        left = [connection for port in self.ports for connection in port.connections]
+        left = [connection for port in self.listeners for connection in port.connections]
         if left:
             level = logging.INFO if self._hurrying.is_set() else logging.WARNING
             log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
@@ -520,49 +517,6 @@ class Server:
         for node_id, quota in (*self.throttle.departed, *self.throttle.followers.items()):
             yield MeteredReplicas(FOLLOWER_REPLICATION, node_id, quota)
 
-    # -- what recurs --
-
-    async def _sweep(self) -> None:
-        """Each second, say who is throttled, look after clients that are not being read, and end whose time is over."""
-        while True:
-            await asyncio.sleep(_SWEEP_EVERY_S)
-            now_ms = monotonic_ns() // 1_000_000
-            for port in self.ports:
-                throttled = port.counters.newly_throttled
-                port.counters.newly_throttled = {}
-                attempt(self._throttle_log.tell, throttled, now_ms=now_ms)
-                attempt(_tell_of_unknown_users, port)
-                attempt(_lose_the_lost, port)
-                if port.calls is not None:
-                    attempt(port.calls.scheduler.sweep_if_due, now_ms=now_ms)
-                for connection in port.watch.take(now_ms=now_ms):
-                    connection.look(now_ms)
-            attempt(self._bound_buffers)
-
-    def _bound_buffers(self) -> None:
-        """Close who holds the most, where all connections together hold too much."""
-        if resident_bytes() < self.config.max_buffered_bytes:
-            return  # then they cannot; else each of them has to be asked
-        held = [(one.held_bytes, one) for port in self.ports for one in tuple(port.connections)]
-        for connection in who_holds_too_much(held, self.config.max_buffered_bytes):
-            if connection.port.is_news(MAX_BUFFERED):
-                log.warning(
-                    "closed %s on listener %s, and likely others: connections held more than max_buffered together",
-                    connection.peer, connection.port.name,
-                )  # fmt: skip
-            attempt(connection.drop, MAX_BUFFERED)
-
-    async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(_EXPIRY_EVERY_S)
-            for quotas in self.quotas:
-                await alone(partial(_expire_of, quotas))
-
-
-async def _expire_of(quotas: BrokerQuotas) -> None:
-    for _ in quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
-        await asyncio.sleep(0)
-
 
 def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:
     """Return the node id of each upstream; None where no listener in front of it says it."""
@@ -572,30 +526,3 @@ def _node_ids(config: ProxyConfig) -> dict[Address, int | None]:
             known = node_ids.get(listener.upstream)
             node_ids[listener.upstream] = listener.node_id if known is None else known
     return node_ids
-
-
-def _tell_of_unknown_users(port: ListenerState) -> None:
-    """Say it once for each mechanism; how often it happens is a metric."""
-    while port.counters.newly_unknown:
-        log.warning(
-            "listener %s: a client has logged in by SASL mechanism %s, and it cannot be told as whom: such clients are "
-            "charged as user %s",
-            port.name, port.counters.newly_unknown.pop(), UNKNOWN,
-        )  # fmt: skip
-
-
-def _lose_the_lost(port: ListenerState) -> None:
-    """Close paused clients whose connection is broken.
-
-    One that closed its side in order is still owed its answers, unless the broker has yet to be dialled.
-    """
-    poller = select.poll()
-    paused: dict[int, ClientConnection] = {}
-    for connection in tuple(port.connections):
-        descriptor = connection.paused_socket
-        if descriptor is not None:
-            paused[descriptor] = connection
-            # POLLERR and POLLHUP are always told.
-            poller.register(descriptor, select.POLLRDHUP if connection.ends_with_its_client else 0)
-    for descriptor, _ in poller.poll(0) if paused else ():
-        paused[descriptor].lose()

@@ -19,7 +19,7 @@ class ThrottleLog:
     def __init__(self) -> None:
         self._told_ms: dict[Bucket, int] = {}
 
-    def tell(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
+    def write(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
         """Log those of ``throttled`` that were not logged within the last minute."""
         untold = 0
         for bucket in throttled:

@@ -5,7 +5,8 @@ import ssl
 from collections.abc import Callable
 
 from kafka_quota_proxy.config.model import ClientTls
-from kafka_quota_proxy.proxy.server.connection import ClientConnection, ListenerState
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext, client_fault
 from kafka_quota_proxy.proxy.server.tls.principal import user_of_certificate
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
@@ -16,9 +17,9 @@ log = logging.getLogger(__name__)
 class TlsHandshakes:
     """Lets in the clients of one listener. ``shaking`` are those whose handshake goes on; they have no session yet."""
 
-    def __init__(self, port: ListenerState, settings: ClientTls, context: TlsContext) -> None:
+    def __init__(self, listener: ListenerState, settings: ClientTls, context: TlsContext) -> None:
         self.shaking: set[TlsTransport] = set()
-        self._port = port
+        self._listener = listener
         self._rules = settings.principal_mapping_rules
         self._context = context
 
@@ -53,9 +54,9 @@ class TlsHandshakes:
     def _failed(self, transport: TlsTransport, error: Exception) -> None:
         self.shaking.discard(transport)
         cause = client_fault(error)
-        self._port.counters.disconnect(cause)
-        is_news = cause != "client_closed" and self._port.is_news(cause)
+        self._listener.counters.disconnect(cause)
+        is_news = cause != "client_closed" and self._listener.may_warn(cause)
         level = logging.WARNING if is_news else logging.DEBUG
         address = transport.get_extra_info("peername")
         peer = f"{address[0]}:{address[1]}" if address else "a client"
-        log.log(level, "closed %s on listener %s: %s: %s", peer, self._port.name, cause, error)
+        log.log(level, "closed %s on listener %s: %s: %s", peer, self._listener.name, cause, error)

@@ -340,7 +340,7 @@ def test_a_delegation_token_passes_and_its_owner_is_unknown(
     assert charged(after, "UNKNOWN") > charged(before, "UNKNOWN")
     assert logins(after, result="unknown") > logins(before, result="unknown")
     assert charged(after, "bob") == charged(before, "bob")
-    wait_until(lambda: "it cannot be told as whom" in proxy.log, timeout_s=5, what="the log says so")
+    wait_until(lambda: "does not show the user's name" in proxy.log, timeout_s=5, what="the log says so")
 
 
 def test_a_java_client_that_logs_in_again_and_again_goes_on(kafka: Kafka, proxy: Proxy, topic: str) -> None:

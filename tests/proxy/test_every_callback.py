@@ -105,14 +105,14 @@ PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
 # Whatever recurs does so every some milliseconds here, and what is waited for long is given up soon.
 HURRIED: Final = {
     "kafka_quota_proxy.proxy.background.isolation._AGAIN_S": 0.02,
-    "kafka_quota_proxy.proxy.server.server._SWEEP_EVERY_S": 0.02,
-    "kafka_quota_proxy.proxy.server.server._EXPIRY_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.sweeps._SWEEP_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
     "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
-    "kafka_quota_proxy.proxy.server.connection._PARTING_S": 0.15,
+    "kafka_quota_proxy.proxy.server.half_close._WAIT_S": 0.15,
     "kafka_quota_proxy.proxy.server.orphaned_connections.LONGEST_S": 0.05,
     "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
     "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
@@ -170,7 +170,7 @@ class Bed:
         return self.witness in (one, getattr(one, "_owner", None), frame.f_locals.get("connection"))
 
     def listener(self, name: str) -> int:
-        return [port.name for port in self.server.ports].index(name)
+        return [port.name for port in self.server.listeners].index(name)
 
     @asynccontextmanager
     async def client(self, listener: str, *, tls: bool = False) -> AsyncIterator[Client]:
@@ -190,7 +190,7 @@ class Bed:
         """Ask all the time, as a client to which nothing is to happen."""
         async with self.client("plain") as client:
             await client.ask(other_request(0, client_id="witness"))
-            (self.witness,) = self.server.ports[self.listener("plain")].connections
+            (self.witness,) = self.server.listeners[self.listener("plain")].connections
             while True:
                 self.asked += 1
                 number = self.asked
@@ -201,7 +201,7 @@ class Bed:
 
     def has_nothing_left(self, sockets: int) -> bool:
         """Whether nothing is left of what came and went, but for the witness."""
-        ports = self.server.ports
+        ports = self.server.listeners
         return (
             {connection for port in ports for connection in port.connections} == {self.witness}
             and sum(port.occupancy.total for port in ports) == 1
@@ -219,7 +219,7 @@ class Bed:
         """Return what is left, for who reads of it."""
         ports = [
             (port.name, len(port.connections), port.occupancy.total, port.broker_count, len(port.refused_sockets))
-            for port in self.server.ports
+            for port in self.server.listeners
             if port.connections or port.occupancy.total or port.broker_count or len(port.refused_sockets)
         ]
         shaking = [len(door.shaking) for door in self.server._tls_doors]
@@ -344,15 +344,15 @@ async def is_bid_to_leave(bed: Bed) -> None:
     for size_bytes in PARTING_BYTES:
         async with bed.client("parting") as client:
             assert await client.ask(other_request()) == other_response()
-            (connection,) = bed.server.ports[bed.listener("parting")].connections
-            transports = (client.writer.transport, cast(asyncio.Transport, connection._client))
+            (connection,) = bed.server.listeners[bed.listener("parting")].connections
+            transports = (client.writer.transport, cast(asyncio.Transport, connection.transports.client))
             for transport, option in zip(transports, (socket.SO_RCVBUF, socket.SO_SNDBUF), strict=True):
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 4_096)
             client.writer.transport.pause_reading()  # type: ignore[attr-defined] # uvloop's has it
             await client.send(fetch_request(client_id=f"parting-{size_bytes}"))
             await asyncio.sleep(0.05)
-            is_full = connection._client_is_full and connection.session.is_idle
-            connection.leave("max_connection_age")
+            is_full = connection.transports.is_client_full and connection.session.is_idle
+            connection.drain("max_connection_age")
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert len(await client.answer()) == 4 + size_bytes
             assert await client.ask(other_request(2)) == b""
@@ -483,7 +483,7 @@ async def writes_the_file(bed: Bed) -> None:
 async def holds_too_much(bed: Bed) -> None:
     config = bed.server.config
     bed.server.config = replace(config, max_buffered_bytes=1_000)
-    port = bed.server.ports[bed.listener("plain")]
+    port = bed.server.listeners[bed.listener("plain")]
     async with bed.client("plain") as client:
         await client.send(fetch_request(client_id="reader"))
         with suppress(TimeoutError):

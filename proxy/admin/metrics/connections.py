@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas, ListenerQuota
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.server.connection import ListenerState
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy"
 _KAFKA: Final = "kafka_server_socket_server_metrics"

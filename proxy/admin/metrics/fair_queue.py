@@ -8,7 +8,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels, sum
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
-from kafka_quota_proxy.proxy.server.connection import ListenerState
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy_call_queue"
 _REQUESTS: Final = "requests"
@@ -28,7 +28,7 @@ Samples = Iterable[tuple[str, float]]
 
 def families(desks: Sequence[Named], ports: Sequence[ListenerState]) -> Iterator[Family]:
     """Return them; nothing where no listener has or had a queue."""
-    listeners = [(port.name, port.calls) for port in ports if port.calls is not None]
+    listeners = [(port.name, port.priorities) for port in ports if port.priorities is not None]
     if desks:
         yield from _of_brokers([(name, desk.dispatcher) for name, desk in desks])
     if listeners:

@@ -23,8 +23,8 @@ from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.quota.client import NOTHING, ClientQuotaManager, Usage
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
-from kafka_quota_proxy.proxy.server.connection import ListenerState
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
 
@@ -105,7 +105,7 @@ class Families:
     def at(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
         """Return all families, read as they are asked for; ``now_ms`` is on the clock of the connections."""
         quotas = self._server.quotas
-        ports = list(self._server.ports)
+        ports = list(self._server.listeners)
         yield from _of_configuration(self._reloads)
         yield _of_internal_errors()
         yield from _of_listeners(ports, now_ms)

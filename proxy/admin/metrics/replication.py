@@ -7,7 +7,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
-from kafka_quota_proxy.proxy.server.connection import ListenerState
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _PREFIX: Final = "kafka_quota_proxy"
 _RATE: Final = "bytes per second, over the windows of Kafka's measure"

@@ -339,7 +339,7 @@ async def test_a_fault_in_a_scrape_is_logged_and_breaks_the_scrape_only(
 ) -> None:
     server = Server(CONFIG)
     async with admin_of(server) as admin:
-        del server.ports[0].counters.frames
+        del server.listeners[0].counters.frames
         await asyncio.to_thread(ask, admin.port, "/metrics")
         answer = await asyncio.to_thread(ask, admin.port, "/livez")
 

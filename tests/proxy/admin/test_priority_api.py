@@ -26,7 +26,7 @@ def said(server: Server, user: str | None, client_id: str = "", ip: str = "") ->
 
 
 def spend(server: Server, **costs: int) -> None:
-    calls = server.ports[0].calls
+    calls = server.listeners[0].priorities
     assert calls is not None
     for identity, cost in costs.items():
         calls.scheduler.charge(identity, cost)
@@ -54,7 +54,7 @@ def test_a_share_is_told_with_the_thresholds_that_it_lies_between() -> None:
 def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70, bob=30)
-    calls = server.ports[0].calls
+    calls = server.listeners[0].priorities
     assert calls is not None
     calls.scheduler.charge("bob", 60)
 
@@ -68,7 +68,7 @@ def test_a_share_that_has_changed_since_levels_were_set_is_told_beside_the_level
 def test_who_came_since_levels_were_set_is_told_from_what_it_has_cost_so_far() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70)
-    calls = server.ports[0].calls
+    calls = server.listeners[0].priorities
     assert calls is not None
     calls.scheduler.charge("dave", 5)
 
@@ -135,7 +135,7 @@ def test_brokers_are_listed_with_their_slots() -> None:
 
     (queue,) = report(server, principal="alice", client_id="", host="")
 
-    assert upstream_of(server, BROKER).broker.calls is not None
+    assert upstream_of(server, BROKER).broker.queue is not None
     assert queue["brokers"] == [
         {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
     ]

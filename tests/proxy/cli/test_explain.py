@@ -344,7 +344,7 @@ async def admin_port() -> AsyncIterator[int]:
     )
     of_others = replace(listener, name="others", upstream=Address(host="127.0.0.1", port=19093))
     server = Server(ProxyConfig(listeners=(listener, of_others)))
-    calls = server.ports[0].calls
+    calls = server.listeners[0].priorities
     assert calls is not None
     for user, cost in {"alice": 70, "bob": 30}.items():
         calls.scheduler.charge(user, cost)

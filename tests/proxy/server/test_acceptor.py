@@ -64,7 +64,7 @@ async def proxy_with(**limits: int | ProxyProtocol | None) -> AsyncIterator[Serv
 
 
 def disconnects(server: Server) -> dict[str, int]:
-    return server.ports[0].counters.disconnects
+    return server.listeners[0].counters.disconnects
 
 
 async def is_served(client: Client, *before: bytes) -> bool:
@@ -95,10 +95,10 @@ async def test_a_place_that_becomes_free_is_given_to_the_next() -> None:
         for _ in range(3):
             async with client_of(server) as client:
                 assert await is_served(client)
-            await eventually(lambda: not server.ports[0].occupancy.total)
+            await eventually(lambda: not server.listeners[0].occupancy.total)
 
         assert sum(disconnects(server).values()) == 3
-        assert server.ports[0].occupancy._by_host == {}
+        assert server.listeners[0].occupancy._by_host == {}
 
 
 @on_uvloop
@@ -168,9 +168,9 @@ async def test_behind_a_header_the_connection_is_the_clients(header: bytes, in_p
                 await asyncio.sleep(0)
         assert await is_served(client, *([] if in_pieces else [header]))
 
-        (connection,) = server.ports[0].connections
+        (connection,) = server.listeners[0].connections
         assert connection.peer == "203.0.113.7:56324"
-        assert server.ports[0].occupancy._by_host == {"203.0.113.7": 1}
+        assert server.listeners[0].occupancy._by_host == {"203.0.113.7": 1}
         async with client_of(server) as other:
             assert not await is_served(other, header)
         assert disconnects(server) == {"max_connections_per_ip": 1}
@@ -187,7 +187,7 @@ async def test_the_balancers_own_connections_are_its_own() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
         assert await is_served(client, LOCAL)
 
-        (connection,) = server.ports[0].connections
+        (connection,) = server.listeners[0].connections
         assert connection.peer.startswith("127.0.0.1:")
 
 
@@ -200,9 +200,9 @@ async def test_where_a_header_is_required_whoever_sends_none_is_closed_and_count
         async with client_of(server) as client:
             assert await client.ask(data) == b""
 
-        assert server.ports[0].counters.protocol_errors == {"proxy_header": 1}
+        assert server.listeners[0].counters.protocol_errors == {"proxy_header": 1}
         assert disconnects(server) == {"protocol_error": 1}
-        assert server.ports[0].occupancy.total == 0
+        assert server.listeners[0].occupancy.total == 0
 
 
 @pytest.mark.parametrize("header", [LINE, BINARY])
@@ -212,7 +212,7 @@ async def test_where_none_is_expected_a_header_is_refused_so_that_nobody_can_lie
         async with client_of(server) as client:
             assert await client.ask(header + other_request()) == b""
 
-        assert server.ports[0].counters.protocol_errors == {"unexpected_proxy_protocol": 1}
+        assert server.listeners[0].counters.protocol_errors == {"unexpected_proxy_protocol": 1}
 
 
 @on_uvloop
@@ -247,23 +247,23 @@ async def test_who_leaves_before_his_header_leaves_nothing_behind() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server:
         async with client_of(server) as client:
             await client.send(LINE[:5])
-            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].occupancy.total == 1)
             client.writer.close()
             await eventually(lambda: disconnects(server) == {"client_closed": 1})
         async with client_of(server) as client:
             await client.send(LINE[:5])
-            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].occupancy.total == 1)
             client.reset()
             await eventually(lambda: disconnects(server).get("client_lost") == 1)
 
-        assert server.ports[0].occupancy.total == 0
+        assert server.listeners[0].occupancy.total == 0
 
 
 @on_uvloop
 async def test_who_has_not_said_whose_connection_it_is_does_not_hold_up_a_stop() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
         await client.send(LINE[:5])
-        await eventually(lambda: server.ports[0].occupancy.total == 1)
+        await eventually(lambda: server.listeners[0].occupancy.total == 1)
         server.stop()
 
         assert await client.answer() == b""
@@ -336,7 +336,7 @@ async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_ar
         started_s = monotonic()
         async with client_of(server) as refused:
             await refused.send(other_request(7))
-            await eventually(lambda: len(server.ports[0].refused_sockets))
+            await eventually(lambda: len(server.listeners[0].refused_sockets))
             bind_to = server.config.listeners[0].bind
             reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
             assert await is_served(Client(reader, writer))
@@ -346,7 +346,7 @@ async def test_who_comes_too_fast_is_kept_unserved_and_closed_late_and_others_ar
 
         assert 0.1 < kept_s < 0.3
         assert disconnects(server)["connection_creation_rate"] == 1
-        assert (len(server.ports[0].refused_sockets), server.ports[0].occupancy.total) == (0, 0)
+        assert (len(server.listeners[0].refused_sockets), server.listeners[0].occupancy.total) == (0, 0)
         assert server.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
 
 
@@ -376,7 +376,7 @@ async def test_behind_a_header_the_address_in_it_comes_too_fast_or_not() -> None
         assert await served_after_s(server, before=LOCAL)
 
         assert disconnects(server)["connection_creation_rate"] == 1
-        await eventually(lambda: not server.ports[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].occupancy.total)
         assert server.quotas_by_name[0][1].arrivals.rate.total == 2
 
 
@@ -385,9 +385,9 @@ async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch:
     monkeypatch.setattr(late_close_module, "MAX_KEPT", 3)
     async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
-        await eventually(lambda: server.ports[0].refused_sockets.hurried == 7)
+        await eventually(lambda: server.listeners[0].refused_sockets.hurried == 7)
 
-        assert len(server.ports[0].refused_sockets) == 3
+        assert len(server.listeners[0].refused_sockets) == 3
         for client in clients:
             assert await client.answer() == b""
 
@@ -457,7 +457,7 @@ async def test_clients_connections_are_without_delay() -> None:
     """Nagle's algorithm would hold a small answer back until the client acknowledges the one before."""
     async with proxy_with() as server, client_of(server) as client:
         assert await is_served(client)
-        (connection,) = server.ports[0].connections
-        transport = connection._client
+        (connection,) = server.listeners[0].connections
+        transport = connection.transports.client
         assert transport is not None
         assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

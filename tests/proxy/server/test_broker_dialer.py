@@ -11,7 +11,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, ProxyConfig, UpstreamTls
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
-from kafka_quota_proxy.proxy.server.connection import BrokerConnection
+from kafka_quota_proxy.proxy.server.broker_connection import BrokerConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
 from tests.support.frames import other_request, other_response, produce_request
@@ -46,7 +46,7 @@ def _config(broker: StubBroker) -> ProxyConfig:
 
 
 def _disconnects(server: Server) -> dict[str, int]:
-    return server.ports[0].counters.disconnects
+    return server.listeners[0].counters.disconnects
 
 
 @on_uvloop
@@ -118,14 +118,14 @@ async def test_clients_of_one_broker_are_connected_at_once_beside_80_of_one_that
         waiting = [await stack.enter_async_context(client_of(server)) for _ in range(80)]
         for client in waiting:
             await client.send(other_request())
-        await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+        await eventually(lambda: all(connection.is_past_login for connection in server.listeners[0].connections))
 
         for _ in range(5):
             async with client_of(server, port=1) as client:
                 started_s = monotonic()
                 assert await client.ask(other_request(5)) == other_response(5)
                 assert monotonic() - started_s < 1.0
-        assert len(server.ports[0].connections) == 80
+        assert len(server.listeners[0].connections) == 80
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
@@ -155,7 +155,7 @@ async def test_a_dial_that_completes_as_its_time_out_fires_ends_one_client_alone
             assert await other.ask(other_request(7)) == other_response(7)
 
             assert _disconnects(server) == {"upstream_timeout": 1}
-            assert server.ports[0].broker_count == 1
+            assert server.listeners[0].broker_count == 1
             await eventually(lambda: sum(not one.is_lost for one in broker.connections) == 1)
 
 
@@ -170,11 +170,11 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
             patch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
             for client in clients:
                 await client.send(other_request())
-            await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+            await eventually(lambda: all(connection.is_past_login for connection in server.listeners[0].connections))
             clients[1].writer.close()
             clients[2].reset()
             async with asyncio.timeout(3):
-                await eventually(lambda: len(server.ports[0].connections) == 2)
+                await eventually(lambda: len(server.listeners[0].connections) == 2)
         clients[0].reset()  # and one that is under way, so that the next has its turn
 
         assert await clients[3].answer() == other_response()
@@ -197,9 +197,9 @@ async def test_what_was_sent_without_acks_waits_for_a_turn_although_its_client_h
         with monkeypatch.context() as patch:
             patch.setattr(asyncio.get_running_loop(), "create_connection", _never, raising=False)
             await first.send(other_request())
-            await eventually(lambda: any(connection.has_begun for connection in server.ports[0].connections))
+            await eventually(lambda: any(connection.is_past_login for connection in server.listeners[0].connections))
             await client.send(produce_request(acks=0))
-            await eventually(lambda: all(connection.has_begun for connection in server.ports[0].connections))
+            await eventually(lambda: all(connection.is_past_login for connection in server.listeners[0].connections))
             client.writer.close()
             await asyncio.sleep(1.5)  # the server looks once a second
         first.reset()

@@ -282,7 +282,7 @@ async def test_a_broker_that_turns_out_to_be_another_leaves_and_comes_back_with_
             await second.ask(metadata_request())
             assert amounts(server) == [8_000]
             assert await produced(second, 4_000) > 1_000
-        await eventually(lambda: not any(port.connections for port in server.ports))
+        await eventually(lambda: not any(port.connections for port in server.listeners))
         assert [quotas.connections.open_now() for quotas in server.quotas] == [{}]
         assert not any(bucket.holders for quotas in server.quotas for bucket in quotas.produce)
 
@@ -300,10 +300,10 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
             (broker,) = brokers_of(server)
             async with client_of(server) as first, client_of(server, port=1) as second:
                 assert await produced(first, 100) == await produced(second, 100) == 0
-                assert broker.calls is not None
+                assert broker.queue is not None
                 assert [name for name, _ in server.queues_by_name] == [str(one.address)]
                 lines = [gate.listening.line for gate in server._doors]  # type: ignore[union-attr]
-                assert [line is not None and line.dispatcher is broker.calls.dispatcher for line in lines] == [True] * 2
+                assert [line is not None and line.dispatcher is broker.queue.dispatcher for line in lines] == [True] * 2
 
 
 @on_uvloop

@@ -45,7 +45,7 @@ class Client:
 
 def desk_of(settings: FairCallQueue = ONE_SLOT) -> tuple[BrokerQueue, ListenerQueue]:
     desk = BrokerQueue(settings)
-    return desk, desk.line(ListenerPriorities(settings), None)
+    return desk, desk.listener_queue(ListenerPriorities(settings), None)
 
 
 async def test_who_gets_a_slot_is_woken_once_and_not_in_the_midst_of_another() -> None:
@@ -135,7 +135,7 @@ async def test_more_slots_wake_who_waits() -> None:
     assert [client.ask() for client in clients] == [True, False, False, False, False]
     settings = FairCallQueue(max_in_flight=3, identity_provider=IdentityProvider.USER_CLIENT_ID)
 
-    assert desk.line(ListenerPriorities(settings), line) is line
+    assert desk.listener_queue(ListenerPriorities(settings), line) is line
     await asyncio.sleep(0)
 
     assert [client.turns for client in clients] == [0, 1, 1, 0, 0]

@@ -135,8 +135,8 @@ def test_the_limit_of_a_leader_is_one_and_so_is_the_queue() -> None:
         assert leader is not None
         quotas.append(leader.quota(now_ms=NOW_MS))
         quotas[-1].record(100, now_ms=NOW_MS)
-        upstream.broker.calls = BrokerQueue(FairCallQueue())
-        upstream.broker.calls.dispatcher.queue.overflowed[1] = 3
+        upstream.broker.queue = BrokerQueue(FairCallQueue())
+        upstream.broker.queue.dispatcher.queue.overflowed[1] = 3
     generation = ways.throttle.generation
 
     ways.brokers.identify(a, ONE)
@@ -148,5 +148,5 @@ def test_the_limit_of_a_leader_is_one_and_so_is_the_queue() -> None:
     assert sides[1].quota(now_ms=NOW_MS) is quotas[0]
     quotas[1].record(5, now_ms=NOW_MS)  # of a fetch that was in flight
     assert (quotas[0].total, quotas[0].records, quotas[0].rate.total) == (205, 3, 205)
-    assert b.broker.calls is not None
-    assert b.broker.calls.dispatcher.queue.overflowed[1] == 6
+    assert b.broker.queue is not None
+    assert b.broker.queue.dispatcher.queue.overflowed[1] == 6

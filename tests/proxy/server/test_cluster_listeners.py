@@ -326,7 +326,7 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
 
                 # Both may lead to another broker than their ports say.
                 assert [await one.answer(), await two.answer()] == [b"", b""]
-            await eventually(lambda: server.ports[0].counters.disconnects.get("broker_known") == 2)
+            await eventually(lambda: server.listeners[0].counters.disconnects.get("broker_known") == 2)
             assert [is_open(port_of(listener, node_id)) for node_id in range(4)] == [True, True, True, False]
             for broker in cluster.alive.values():
                 for connection in broker.connections:
@@ -351,7 +351,7 @@ async def test_a_broker_goes_on_with_the_queue_in_which_clients_waited_before_it
                 await client.ask(metadata_request())
             (fleet,) = server.clusters.values()
 
-            assert {str(one.address): one.broker.calls for one in fleet.brokers.values()} == before
+            assert {str(one.address): one.broker.queue for one in fleet.brokers.values()} == before
             assert len(server.queues_by_name) == len(before) == 2
 
 
@@ -364,7 +364,7 @@ async def test_a_listener_leads_to_those_who_stand_in_and_then_to_its_brokers(mo
         async with running(ProxyConfig(listeners=listeners)) as server:
             await known(server, listeners[0], *range(PORTS))
             await known(server, listeners[1], 0)
-            first, second = server.ports
+            first, second = server.listeners
             stand_ins = server.upstreams_behind(first)
             async with client_at(port_of(listeners[0], 1)) as client:
                 await client.ask(metadata_request())

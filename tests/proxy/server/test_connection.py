@@ -14,7 +14,8 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
-from kafka_quota_proxy.proxy.server import connection as connection_module
+from kafka_quota_proxy.proxy.server import half_close as half_close_module
+from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
@@ -75,12 +76,12 @@ def answers(frame: bytes) -> bytes:
 
 
 def only_connection(server: Server) -> ClientConnection:
-    (connection,) = server.ports[0].connections
+    (connection,) = server.listeners[0].connections
     return connection
 
 
 def disconnects(server: Server) -> dict[str, int]:
-    return server.ports[0].counters.disconnects
+    return server.listeners[0].counters.disconnects
 
 
 # -- beginnings --
@@ -107,7 +108,7 @@ async def test_the_broker_is_not_dialled_before_the_first_whole_header() -> None
 async def test_a_client_that_leaves_without_a_word_never_reaches_the_broker() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
         async with client_of(server) as client:
-            await eventually(lambda: server.ports[0].connections)
+            await eventually(lambda: server.listeners[0].connections)
             client.writer.close()
             await eventually(lambda: disconnects(server) == {"client_closed": 1})
 
@@ -160,7 +161,7 @@ async def test_bytes_that_are_not_kafkas_close_one_connection_and_are_counted(da
 
             assert await good.ask(other_request(2)) == other_response(2)
 
-        counters = server.ports[0].counters
+        counters = server.listeners[0].counters
         assert counters.protocol_errors == {reason: 1}
         assert counters.disconnects["protocol_error"] == 1
         assert len(broker.in_use) == 1
@@ -173,7 +174,7 @@ async def test_much_rubbish_is_one_line_in_the_log_for_each_cause(caplog: pytest
             async with client_of(server) as bad:
                 assert await bad.ask(data) == b""
 
-        assert server.ports[0].counters.disconnects == {"protocol_error": 10}
+        assert server.listeners[0].counters.disconnects == {"protocol_error": 10}
     assert ["HTTP" in line.message for line in caplog.records] == [False, True]
 
 
@@ -196,7 +197,7 @@ async def test_a_broker_that_answers_what_nobody_asked_closes_its_client() -> No
     ):
         assert await client.ask(other_request(1)) == b""
 
-        assert list(server.ports[0].counters.protocol_errors.values()) == [1]
+        assert list(server.listeners[0].counters.protocol_errors.values()) == [1]
 
 
 # -- waits --
@@ -339,7 +340,7 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
         await other.send(produce_request(1, acks=0, size_bytes=9_000))
         await eventually(lambda: len(asked) == 2)
         await client.send(flood[1_000:], other_request(3))  # 4 s of silence: it shares its bucket with the other
-        await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
+        await eventually(lambda: any(one.session.is_blocked for one in server.listeners[0].connections))
         sent_s = monotonic()
 
         broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
@@ -354,7 +355,7 @@ async def test_latency_is_counted_for_each_answer() -> None:
         for number in range(3):
             await client.ask(fetch_request(number))
 
-        assert {key: sum(counts) for key, counts in server.ports[0].latency.counts.items()} == {1: 3}
+        assert {key: sum(counts) for key, counts in server.listeners[0].latency.counts.items()} == {1: 3}
 
 
 # -- back-pressure --
@@ -362,9 +363,9 @@ async def test_latency_is_counted_for_each_answer() -> None:
 
 def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
     """Return what waits to be sent to the client, and to the broker."""
-    assert connection._client is not None
-    assert connection._broker is not None
-    return connection._client.get_write_buffer_size(), connection._broker.get_write_buffer_size()
+    assert connection.transports.client is not None
+    assert connection.transports.broker is not None
+    return connection.transports.client.get_write_buffer_size(), connection.transports.broker.get_write_buffer_size()
 
 
 @on_uvloop
@@ -378,7 +379,7 @@ async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing()
         sender = broker.in_use[0].transport
         sender.write(response)
         connection = only_connection(server)
-        await eventually(lambda: not connection._reads_broker)
+        await eventually(lambda: not connection.transports.reads_broker)
 
         to_client, _ = two_buffers_of(connection)
         assert to_client <= MOST_BUFFERED_BYTES
@@ -397,7 +398,7 @@ async def test_a_broker_that_does_not_read_stalls_its_client_and_loses_nothing()
         broker.in_use[0].transport.pause_reading()
         client.writer.write(request)
         connection = only_connection(server)
-        await eventually(lambda: not connection._reads_client)
+        await eventually(lambda: not connection.transports.reads_client)
 
         _, to_broker = two_buffers_of(connection)
         assert to_broker <= MOST_BUFFERED_BYTES
@@ -421,7 +422,7 @@ async def test_one_slow_client_does_not_slow_another() -> None:
     ):
         slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await slow.send(fetch_request(1))
-        await eventually(lambda: any(not one._reads_broker for one in server.ports[0].connections))
+        await eventually(lambda: any(not one.transports.reads_broker for one in server.listeners[0].connections))
 
         assert await quick.ask(fetch_request(2)) == script(fetch_request(2))
 
@@ -488,7 +489,7 @@ async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(wit
 
         await eventually(lambda: broker.in_use[0].is_lost)
         assert disconnects(server) == {cause: 1}
-        assert not server.ports[0].connections
+        assert not server.listeners[0].connections
 
 
 @pytest.mark.parametrize("how", ["resets", "sends rubbish"])
@@ -549,7 +550,7 @@ async def test_what_the_broker_said_before_it_left_reaches_the_client() -> None:
 
 @on_uvloop
 async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "_LINGER_MS", 500)
+    monkeypatch.setattr(transport_pair_module, "_LINGER_MS", 500)
     response = fetch_response(size_bytes=20 * MIB)
     async with (
         stub_broker(lambda _: response) as broker,
@@ -558,9 +559,11 @@ async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monke
     ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(fetch_request())
-        await eventually(lambda: server.ports[0].connections and not only_connection(server)._reads_broker)
+        await eventually(
+            lambda: server.listeners[0].connections and not only_connection(server).transports.reads_broker
+        )
         connection = only_connection(server)
-        transport = connection._client
+        transport = connection.transports.client
         assert transport is not None
 
         connection.close("shutdown")
@@ -579,7 +582,7 @@ async def test_what_was_reserved_in_a_bucket_is_given_back_when_the_client_leave
 
         client.reset()
 
-        await eventually(lambda: not server.ports[0].connections)
+        await eventually(lambda: not server.listeners[0].connections)
         assert bucket.in_flight == 0
 
 
@@ -597,22 +600,22 @@ async def test_an_idle_client_that_is_to_leave_sees_the_end_at_once() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request())
 
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
 
         assert await ended(client)
         client.writer.close()
         await eventually(lambda: disconnects(server) == {"shutdown": 1})
         await eventually(lambda: broker.in_use[0].is_lost)
-        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
-        assert not any(server.ports[0].watch._due.values())  # nothing keeps it in memory
+        await eventually(lambda: not server.listeners[0].occupancy.total and not server.listeners[0].broker_count)
+        assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps it in memory
 
 
 @on_uvloop
 async def test_who_has_sent_nothing_leaves_without_a_broker() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await eventually(lambda: server.ports[0].connections)
+        await eventually(lambda: server.listeners[0].connections)
 
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
 
         assert await ended(client)
         assert broker.in_use == []
@@ -623,7 +626,7 @@ async def test_what_was_asked_is_answered_before_the_end_and_what_was_sent_later
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(other_request(1), other_request(2))
         await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 2)
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
         await client.send(*(other_request(number) for number in range(3, 10)), produce_request(10, size_bytes=MIB))
         broker.in_use[0].transport.write(other_response(1) + other_response(2))
 
@@ -641,7 +644,7 @@ async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(request[: MIB // 2])
         await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == MIB // 2)
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
         await client.send(request[MIB // 2 :] + other_request(2))
 
         assert await client.answer() == produce_response(1)
@@ -653,8 +656,8 @@ async def test_a_request_that_is_on_its_way_is_finished_and_answered() -> None:
 async def test_a_client_whose_broker_is_being_dialled_is_answered_before_it_leaves() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         client.writer.write(other_request(1))
-        await eventually(lambda: server.ports[0].connections and only_connection(server).has_begun)
-        only_connection(server).leave("shutdown")
+        await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
+        only_connection(server).drain("shutdown")
 
         assert await client.answer() == other_response(1)
         assert await ended(client)
@@ -666,7 +669,7 @@ async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_se
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.send(*requests[:10], requests[10][:50_000])
         await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 10)
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
         await client.send(requests[10][50_000:], *requests[11:], other_request(99))
 
         assert await ended(client)
@@ -678,36 +681,36 @@ async def test_nothing_produced_without_acks_is_lost_while_the_client_has_not_se
 
 @on_uvloop
 async def test_who_does_not_close_his_side_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    monkeypatch.setattr(half_close_module, "_WAIT_S", 0.05)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request())
 
-        only_connection(server).leave("max_connection_age")
+        only_connection(server).drain("max_connection_age")
 
         await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
 
 
 @on_uvloop
 async def test_who_reads_slowly_gets_all_of_the_last_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "_PARTING_S", 0.05)
+    monkeypatch.setattr(half_close_module, "_WAIT_S", 0.05)
     async with (
         stub_broker(lambda frame: fetch_response(correlation_id(frame), size_bytes=60_000)) as broker,
         running(config_to(broker)) as server,
         client_of(server) as client,
     ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await eventually(lambda: server.ports[0].connections)
+        await eventually(lambda: server.listeners[0].connections)
         connection, count = only_connection(server), 0
 
         def has_answered(count: int) -> bool:
             requests = broker.in_use[0].requests if broker.in_use else []
             return len(requests) == count and connection.session.is_idle
 
-        while not connection._client or not connection._client.get_write_buffer_size():
+        while not connection.transports.client or not connection.transports.client.get_write_buffer_size():
             await client.send(fetch_request(count))
             count += 1
             await eventually(partial(has_answered, count))
-        connection.leave("shutdown")
+        connection.drain("shutdown")
         await asyncio.sleep(0.2)  # a few times what a client is given that takes nothing
         await client.send(other_request())
         await asyncio.sleep(0.1)
@@ -724,7 +727,7 @@ async def test_who_has_ended_his_side_is_answered_and_closed_once() -> None:
         await client.send(other_request(1))
         client.writer.write_eof()
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
         broker.in_use[0].transport.write(other_response(1))
 
         assert await client.answer() == other_response(1)
@@ -742,9 +745,9 @@ async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> N
         client_of(server) as client,
     ):
         await client.send(over, produce_request(2))
-        await eventually(lambda: server.ports[0].connections and only_connection(server).session.is_blocked)
+        await eventually(lambda: server.listeners[0].connections and only_connection(server).session.is_blocked)
         only_connection(server).release()
-        only_connection(server).leave("shutdown")
+        only_connection(server).drain("shutdown")
 
         assert (await client.answer())[4:8] == produce_response(1)[4:8]
         assert await client.answer() == produce_response(2)
@@ -756,7 +759,7 @@ async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> N
 
 def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
     """Look at a connection so many ms after it began."""
-    connection.look(connection._started_ms + time_ms)
+    connection.time_checks.check(connection.time_checks.limits.started_ms + time_ms)
 
 
 @on_uvloop
@@ -765,11 +768,11 @@ async def test_who_asks_nothing_in_time_is_closed() -> None:
         async with client_of(server) as silent, client_of(server) as slow, client_of(server) as client:
             await client.ask(other_request())
             await slow.send(other_request()[:9])
-            await eventually(lambda: len(server.ports[0].connections) == 3)
-            for connection in tuple(server.ports[0].connections):
+            await eventually(lambda: len(server.listeners[0].connections) == 3)
+            for connection in tuple(server.listeners[0].connections):
                 pass_time(server, connection, 4_999)
             assert disconnects(server) == {}
-            for connection in tuple(server.ports[0].connections):
+            for connection in tuple(server.listeners[0].connections):
                 pass_time(server, connection, 5_000)
 
             assert await ended(silent)
@@ -789,9 +792,9 @@ async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> Non
         await first.ask(produce_request(size_bytes=OVER_BYTES))
         async with client_of(server) as second:
             await second.send(produce_request())
-            await eventually(lambda: len(server.ports[0].connections) == 2)
-            await eventually(lambda: any(one.session.is_blocked for one in server.ports[0].connections))
-            for connection in tuple(server.ports[0].connections):
+            await eventually(lambda: len(server.listeners[0].connections) == 2)
+            await eventually(lambda: any(one.session.is_blocked for one in server.listeners[0].connections))
+            for connection in tuple(server.listeners[0].connections):
                 pass_time(server, connection, 5_000)
 
             assert (await second.answer())[4:8] == produce_response()[4:8]
@@ -808,12 +811,12 @@ async def test_who_logs_in_has_begun_when_the_broker_has_said_yes() -> None:
         assert await client.answer() == handshake_response()
         await client.send(authenticate_request(token))
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
-        assert not only_connection(server).has_begun
+        assert not only_connection(server).is_past_login
 
         broker.in_use[0].transport.write(authenticate_response(answer))
 
         assert await client.answer() == authenticate_response(answer)
-        assert only_connection(server).has_begun
+        assert only_connection(server).is_past_login
 
 
 @on_uvloop
@@ -858,7 +861,7 @@ async def test_the_idle_are_closed_and_those_who_wait_for_an_answer_are_not() ->
         assert await client.answer() == other_response(1)
         pass_time(server, connection, 600_100)  # it was in use until now
         pass_time(server, connection, 660_099)
-        assert not connection._leaves
+        assert not connection.drain_cause
 
         pass_time(server, connection, 660_100)
 
@@ -895,10 +898,10 @@ async def test_age_ends_a_connection_between_two_requests() -> None:
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
         connection = only_connection(server)
         pass_time(server, connection, 53_999)
-        assert not connection._leaves
+        assert not connection.drain_cause
 
         pass_time(server, connection, 60_000)
-        assert connection._leaves
+        assert connection.drain_cause
         broker.in_use[0].transport.write(other_response(1))
 
         assert await client.answer() == other_response(1)
@@ -917,12 +920,12 @@ async def test_age_does_not_shorten_a_throttle_time() -> None:
         await client.ask(produce_request(size_bytes=60_000))
         connection = only_connection(server)
         over_ms = connection.session.muted_until_ms
-        connection._started_ms = over_ms - 120_000
+        connection.time_checks.limits.started_ms = over_ms - 120_000
 
-        connection.look(over_ms - 1)
-        assert not connection._leaves
-        connection.look(over_ms)
-        assert connection._leaves
+        connection.time_checks.check(over_ms - 1)
+        assert not connection.drain_cause
+        connection.time_checks.check(over_ms)
+        assert connection.drain_cause
 
 
 @on_uvloop
@@ -936,11 +939,11 @@ async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
         await client.send(other_request(2))
         connection = only_connection(server)
         await eventually(lambda: connection.session.is_blocked)
-        connection._started_ms -= 120_000
+        connection.time_checks.limits.started_ms -= 120_000
 
-        connection.look(connection.session.muted_until_ms)
+        connection.time_checks.check(connection.session.muted_until_ms)
 
-        assert not connection._leaves
+        assert not connection.drain_cause
         assert await client.answer() == other_response(2)
 
 
@@ -968,7 +971,7 @@ async def test_one_connection_too_many_is_closed_and_those_before_it_are_not(cap
         for client in inside:
             assert await client.ask(produce_request()) == produce_response()
         inside[0].writer.close()
-        await eventually(lambda: len(server.ports[0].connections) <= 1)
+        await eventually(lambda: len(server.listeners[0].connections) <= 1)
         async with client_of(server) as last:
             assert await last.ask(produce_request()) == produce_response()
 

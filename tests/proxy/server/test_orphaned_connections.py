@@ -42,7 +42,7 @@ def bucket_of(server: Server, broker: StubBroker) -> Bucket:
 
 
 def counts(server: Server) -> dict[str, int]:
-    return {result: count for result, count in server.ports[0].orphans.counts.items() if count}
+    return {result: count for result, count in server.listeners[0].orphans.counts.items() if count}
 
 
 async def abandoned(server: Server, broker: StubBroker, client: Client, *requests: bytes) -> StubConnection:
@@ -50,7 +50,7 @@ async def abandoned(server: Server, broker: StubBroker, client: Client, *request
     await client.send(*requests)
     await eventually(lambda: broker.in_use and len(broker.in_use[-1].requests) == len(requests))
     client.reset()
-    await eventually(lambda: not server.ports[0].connections)
+    await eventually(lambda: not server.listeners[0].connections)
     return broker.in_use[-1]
 
 
@@ -59,7 +59,7 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
     response = fetch_response(size_bytes=50_000)
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
-        bucket, port = bucket_of(server, broker), server.ports[0]
+        bucket, port = bucket_of(server, broker), server.listeners[0]
 
         assert (port.occupancy.total, port.broker_count) == (0, 0)
         assert bucket.in_flight > 0, "what it may bring is reserved still"
@@ -88,7 +88,7 @@ async def test_an_answer_that_is_on_its_way_and_others_before_it_are_passed_over
         await client.send(produce_request(2, client_id="free"), fetch_request(3, client_id="free"))
         await eventually(lambda: len(connection.requests) == 3)
         client.reset()
-        await eventually(lambda: not server.ports[0].connections)
+        await eventually(lambda: not server.listeners[0].connections)
 
         connection.transport.write(first[1_000:])
         connection.transport.write(produce_response(2) + second[:20])
@@ -159,7 +159,7 @@ async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypa
                 connections.append(await abandoned(server, broker, client, fetch_request()))
         await eventually(lambda: connections[0].is_lost)
 
-        assert len(server.ports[0].orphans) == 1
+        assert len(server.listeners[0].orphans) == 1
         assert not connections[1].is_lost
         assert counts(server) == {CUT_SHORT: 1}
         assert bucket_of(server, broker).requests == 1

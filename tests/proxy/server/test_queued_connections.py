@@ -39,7 +39,7 @@ def config_to(broker: StubBroker, settings: FairCallQueue | None = ONE_SLOT) -> 
 
 
 def desk_of(server: Server, address: Address) -> BrokerQueue:
-    desk = upstream_of(server, address).broker.calls
+    desk = upstream_of(server, address).broker.queue
     assert desk is not None
     return desk
 
@@ -142,19 +142,19 @@ async def test_who_does_not_read_his_answers_asks_for_nothing_more_and_keeps_no_
         sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await sleeper.send(fetch_request(1))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        (connection,) = (one for one in server.ports[0].connections if one._broker is not None)
+        (connection,) = (one for one in server.listeners[0].connections if one.transports.broker is not None)
         broker.in_use[0].transport.write(large)
-        await eventually(lambda: not connection._reads_broker)
+        await eventually(lambda: not connection.transports.reads_broker)
 
         await sleeper.send(other_request(2))
-        await eventually(lambda: not connection._reads_client)
+        await eventually(lambda: not connection.transports.reads_client)
         await other.send(produce_request(3))
         await until_served(broker, 2)
         answer_next(broker, 3)
         assert await other.answer() == produce_response(3)
         assert len(broker.in_use[0].requests) == 1
         desk = desk_of(server, broker.address)
-        assert (desk.dispatcher.in_flight, connection.gate.listening.service.served) == (0, 0)
+        assert (desk.dispatcher.in_flight, connection.route.context.service.served) == (0, 0)
 
         sleeper.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await sleeper.answer() == large
@@ -245,7 +245,7 @@ async def test_a_connection_without_a_queue_gets_one_and_loses_it() -> None:
         for number, settings in enumerate((None, ONE_SLOT, None, FairCallQueue(), None)):
             reload(server, settings)
             assert await client.ask(produce_request(number)) == produce_response(number)
-        calls = server.ports[0].calls
+        calls = server.listeners[0].priorities
         assert calls is None
         assert desk_of(server, broker.address).dispatcher.in_flight == 0
 
@@ -265,10 +265,10 @@ async def test_nobody_is_held_up_any_more_where_the_queue_is_taken_away() -> Non
 async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))
-        calls = server.ports[0].calls
+        calls = server.listeners[0].priorities
         assert calls is not None
         await client.ask(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
-        (connection,) = server.ports[0].connections
+        (connection,) = server.listeners[0].connections
         connection.session.account.log_in("alice")
         for provider in (IdentityProvider.USER, IdentityProvider.USER_CLIENT_ID, IdentityProvider.USER):
             reload(server, replace(ONE_SLOT, identity_provider=provider))
@@ -283,7 +283,7 @@ async def test_users_are_told_apart_otherwise_from_the_next_request_on() -> None
 @on_uvloop
 async def test_what_users_have_cost_outlives_a_reload() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server:
-        calls = server.ports[0].calls
+        calls = server.listeners[0].priorities
         assert calls is not None
         calls.scheduler.charge("alice", 7)
 

@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
 from kafka_quota_proxy.proxy.server import drain as drain_module
-from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server import sweeps as sweeps_module
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, Arrival
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.connection_limits import Place
@@ -81,7 +81,7 @@ def away(*_: object) -> NoReturn:
 
 
 def one_of(server: Server) -> ClientConnection:
-    (connection,) = server.ports[0].connections
+    (connection,) = server.listeners[0].connections
     return connection
 
 
@@ -100,7 +100,7 @@ async def serving(config: ProxyConfig) -> AsyncIterator[tuple[Server, asyncio.Fu
 
 
 def disconnects(server: Server, port: int = 0) -> dict[str, int]:
-    return server.ports[port].counters.disconnects
+    return server.listeners[port].counters.disconnects
 
 
 @on_uvloop
@@ -273,7 +273,7 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 
 @on_uvloop
 async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "resident_bytes", lambda: 1 << 40)
+    monkeypatch.setattr(sweeps_module, "resident_bytes", lambda: 1 << 40)
     each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
     async with (
         stub_broker(answers) as broker,
@@ -291,7 +291,7 @@ async def test_who_holds_the_most_is_closed_where_all_hold_too_much(monkeypatch:
         await asyncio.sleep(1.1)  # until somebody has looked again
 
         assert disconnects(server) == {"max_buffered": 1}
-        assert sum(connection.held_bytes for connection in server.ports[0].connections) == 180_000 + 3 * 4
+        assert sum(connection.held_bytes for connection in server.listeners[0].connections) == 180_000 + 3 * 4
 
 
 @on_uvloop
@@ -304,11 +304,11 @@ async def test_what_a_client_does_not_read_is_held_by_him() -> None:
     ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(fetch_request())
-        await eventually(lambda: server.ports[0].connections and one_of(server).held_bytes > 64 * 1024)
+        await eventually(lambda: server.listeners[0].connections and one_of(server).held_bytes > 64 * 1024)
 
-        one_of(server).drop("max_buffered")
+        one_of(server).abort("max_buffered")
 
-        await eventually(lambda: not server.ports[0].occupancy.total and not server.ports[0].broker_count)
+        await eventually(lambda: not server.listeners[0].occupancy.total and not server.listeners[0].broker_count)
         assert disconnects(server) == {"max_buffered": 1}
 
 
@@ -357,7 +357,7 @@ async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
         client_of(server) as client,
     ):
         await client.send(produce_request(1, size_bytes=40_000))  # 25 s
-        await eventually(lambda: server.ports[0].connections and one_of(server).session.delayed_until_ms)
+        await eventually(lambda: server.listeners[0].connections and one_of(server).session.delayed_until_ms)
         async with asyncio.timeout(2):
             server.stop()
             assert (await client.answer())[4:8] == produce_response(1)[4:8]
@@ -402,16 +402,16 @@ async def test_a_second_stop_waits_for_nobody() -> None:
 async def test_what_was_sent_without_acks_has_left_when_a_stop_ends() -> None:
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
         await client.send(produce_request(0, acks=0))
-        await eventually(lambda: broker.in_use and server.ports[0].broker_count)
+        await eventually(lambda: broker.in_use and server.listeners[0].broker_count)
         broker.in_use[0].transport.pause_reading()
         connection, count = one_of(server), 1
-        while not connection._broker or not connection._broker.get_write_buffer_size():
+        while not connection.transports.broker or not connection.transports.broker.get_write_buffer_size():
             await client.send(produce_request(count, acks=0, size_bytes=60_000))
             count += 1
             await asyncio.sleep(0.001)
         client.writer.close()
         server.stop()
-        await eventually(lambda: not server.ports[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].occupancy.total)
         await asyncio.sleep(0.1)
         assert not end.done()
 
@@ -431,7 +431,7 @@ async def test_who_is_being_accepted_at_a_stop_is_let_go_too(monkeypatch: pytest
 
     monkeypatch.setattr(Acceptor, "_admit", slowly)
     async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
-        await eventually(lambda: server.ports[0].occupancy.total)
+        await eventually(lambda: server.listeners[0].occupancy.total)
         server.stop()
         await asyncio.sleep(0.05)
         go.set()
@@ -515,7 +515,7 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
         async with client_of(server) as client:
             await client.ask(produce_request(1, size_bytes=40_000))
             await client.send(produce_request(2, size_bytes=400))
-            (connection,) = server.ports[0].connections
+            (connection,) = server.listeners[0].connections
             await eventually(lambda: connection.paused_socket is not None)
             client.reset()
 
@@ -523,7 +523,7 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
                 await eventually(lambda: disconnects(server))
 
         assert list(disconnects(server).values()) == [1]
-        assert not server.ports[0].connections
+        assert not server.listeners[0].connections
 
 
 @on_uvloop
@@ -543,7 +543,7 @@ async def test_a_login_that_does_not_tell_who_it_is_is_logged_once(caplog: pytes
         async with asyncio.timeout(2):
             await eventually(lambda: caplog.records)
 
-    assert server.ports[0].counters.logins == {("GSSAPI", "unknown"): 2}
+    assert server.listeners[0].counters.logins == {("GSSAPI", "unknown"): 2}
     (record,) = caplog.records
     assert "logged in by SASL mechanism GSSAPI" in record.message
     assert "charged as user UNKNOWN" in record.message

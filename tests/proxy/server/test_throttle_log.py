@@ -52,7 +52,7 @@ def test_the_first_time_is_a_warning_and_later_ones_come_once_a_minute(caplog: p
     log, bucket = ThrottleLog(), throttled_bucket()
 
     for now_ms in (0, 1_000, MINUTE_MS - 1, MINUTE_MS, MINUTE_MS + 1, 2 * MINUTE_MS):
-        log.tell([bucket], now_ms=now_ms)
+        log.write([bucket], now_ms=now_ms)
 
     assert levels(caplog) == [logging.WARNING, logging.INFO, logging.INFO]
 
@@ -60,8 +60,8 @@ def test_the_first_time_is_a_warning_and_later_ones_come_once_a_minute(caplog: p
 def test_each_bucket_has_its_own_minute(caplog: pytest.LogCaptureFixture) -> None:
     log = ThrottleLog()
 
-    log.tell([throttled_bucket(client_id="etl")], now_ms=0)
-    log.tell([throttled_bucket(client_id="reports")], now_ms=1)
+    log.write([throttled_bucket(client_id="etl")], now_ms=0)
+    log.write([throttled_bucket(client_id="reports")], now_ms=1)
 
     assert levels(caplog) == [logging.WARNING, logging.WARNING]
 
@@ -69,9 +69,9 @@ def test_each_bucket_has_its_own_minute(caplog: pytest.LogCaptureFixture) -> Non
 def test_a_bucket_that_was_quiet_for_over_two_minutes_is_a_warning_again(caplog: pytest.LogCaptureFixture) -> None:
     log, bucket = ThrottleLog(), throttled_bucket()
 
-    log.tell([bucket], now_ms=0)
-    log.tell([], now_ms=2 * MINUTE_MS + 1)
-    log.tell([bucket], now_ms=2 * MINUTE_MS + 2)
+    log.write([bucket], now_ms=0)
+    log.write([], now_ms=2 * MINUTE_MS + 1)
+    log.write([bucket], now_ms=2 * MINUTE_MS + 2)
 
     assert levels(caplog) == [logging.WARNING, logging.WARNING]
 
@@ -80,8 +80,8 @@ def test_a_flood_of_names_fills_neither_the_log_nor_the_memory(caplog: pytest.Lo
     log = ThrottleLog()
     flood = [throttled_bucket(client_id=str(number)) for number in range(1_500)]
 
-    log.tell(flood, now_ms=0)
-    log.tell(flood, now_ms=1)
+    log.write(flood, now_ms=0)
+    log.write(flood, now_ms=1)
 
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1_002

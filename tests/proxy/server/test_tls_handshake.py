@@ -79,11 +79,11 @@ def config_of(broker: StubBroker, files: Files, *quotas: QuotaRule, **tls: objec
 
 
 def disconnects(server: Server) -> dict[str, int]:
-    return server.ports[0].counters.disconnects
+    return server.listeners[0].counters.disconnects
 
 
 def user_of(server: Server) -> str:
-    (connection,) = server.ports[0].connections
+    (connection,) = server.listeners[0].connections
     return connection.session.account.principal
 
 
@@ -106,11 +106,13 @@ async def test_a_quota_of_that_user_is_charged(files: Files) -> None:
     async with stub_broker(answers) as broker, running(config_of(broker, files, limited)) as server:
         async with client_of(server, tls=files.context(AUTHORITY.issue("app-orders"))) as client:
             await client.ask(produce_request(1, size_bytes=20_000))
-            (connection,) = server.ports[0].connections
+            (connection,) = server.listeners[0].connections
             assert connection.session.muted_until_ms > 0
         async with client_of(server, tls=files.context(AUTHORITY.issue("q"))) as client:
             await client.ask(produce_request(1, size_bytes=20_000))
-            assert [one.session.muted_until_ms for one in server.ports[0].connections if not one.is_closed][-1:] == [0]
+            assert [one.session.muted_until_ms for one in server.listeners[0].connections if not one.is_closed][
+                -1:
+            ] == [0]
 
 
 @on_uvloop
@@ -246,12 +248,12 @@ async def test_a_proxy_header_stands_before_the_handshake(files: Files, version:
             reader, writer = await asyncio.open_connection(bind.host, bind.port)
             writer.write(header + ours.read())  # one piece, which the system delivers as one
             async with asyncio.timeout(10):
-                while not tls.version() or not server.ports[0].connections:
+                while not tls.version() or not server.listeners[0].connections:
                     theirs.write(await reader.read(65_536))
                     with suppress(ssl.SSLWantReadError):
                         tls.do_handshake()
                     writer.write(ours.read())
-            (connection,) = server.ports[0].connections
+            (connection,) = server.listeners[0].connections
             assert connection.peer == "203.0.113.7:56324"
             assert user_of(server) == "ORDERS"
             writer.close()
@@ -263,13 +265,13 @@ async def test_who_is_in_his_handshake_has_a_place_until_it_fails(files: Files) 
         async with running(_limited(config_of(broker, files), max_connections=1)) as server:
             bind = server.config.listeners[0].bind
             _, first = await asyncio.open_connection(bind.host, bind.port)
-            await eventually(lambda: server.ports[0].occupancy.total == 1)
+            await eventually(lambda: server.listeners[0].occupancy.total == 1)
             reader, second = await asyncio.open_connection(bind.host, bind.port)
             async with asyncio.timeout(10):
                 assert await reader.read() == b""
             second.close()
             first.write(b"GET / HTTP/1.1\r\n\r\n")
-            await eventually(lambda: not server.ports[0].occupancy.total)
+            await eventually(lambda: not server.listeners[0].occupancy.total)
             first.close()
 
             async with client_of(server, tls=files.context()) as client:
@@ -285,14 +287,14 @@ async def test_who_leaves_is_told_the_end_behind_his_last_answer(files: Files) -
         client_of(server, tls=files.context()) as client,
     ):
         assert await client.ask(other_request(3)) == other_response(3)
-        (connection,) = server.ports[0].connections
+        (connection,) = server.listeners[0].connections
         await client.send(other_request(4))
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
-        connection.leave("max_connection_age")
+        connection.drain("max_connection_age")
 
         assert await client.answer() == other_response(4)
         assert await client.answer() == b""
-        await eventually(lambda: not server.ports[0].occupancy.total)
+        await eventually(lambda: not server.listeners[0].occupancy.total)
         assert disconnects(server) == {"max_connection_age": 1}
 
 

@@ -33,7 +33,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.quotas_by_name, server.ports, NOW_MS), lambda: None)).decode()
+    text = b"".join(write(families(server.quotas_by_name, server.listeners, NOW_MS), lambda: None)).decode()
     samples = [
         (sample.name, tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)
@@ -114,7 +114,7 @@ def test_open_connections_of_who_has_a_limit_at_the_broker_where_he_has_most() -
         for _ in range(count):
             enter(server, upstream, Identity("alice", "etl"))
     enter(server, UPSTREAM, Identity("bob", "etl"))
-    server.ports[1].counters.observed_connections = 4
+    server.listeners[1].counters.observed_connections = 4
 
     found = scraped(server)
 

@@ -21,7 +21,7 @@ Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def scraped(server: Server) -> Scrape:
-    text = b"".join(write(families(server.queues_by_name, server.ports), lambda: None)).decode()
+    text = b"".join(write(families(server.queues_by_name, server.listeners), lambda: None)).decode()
     samples = [
         (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
         for family in text_string_to_metric_families(text)
@@ -46,7 +46,7 @@ def of_listener(**labels: str) -> tuple[tuple[str, str], ...]:
 
 
 def calls_of(server: Server) -> ListenerPriorities:
-    calls = server.ports[0].calls
+    calls = server.listeners[0].priorities
     assert calls is not None
     return calls
 
@@ -57,7 +57,7 @@ def test_there_is_nothing_where_there_is_no_queue() -> None:
 
 def test_a_broker_shows_who_waits_and_which_slots_are_in_use() -> None:
     server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
-    desk = upstream_of(server, UPSTREAM).broker.calls
+    desk = upstream_of(server, UPSTREAM).broker.queue
     assert desk is not None
     for level in (0, 0, 0, 1, 3, 3, 3, 3):
         desk.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
@@ -83,9 +83,9 @@ def test_a_broker_that_is_behind_two_listeners_has_one_queue() -> None:
     server = Server(ProxyConfig(listeners=(beside, Listener(name="clients", bind=ANY, cluster=cluster))))
     (fleet,) = server.clusters.values()
     of_cluster = fleet.upstream(0, UPSTREAM)
-    desk = of_cluster.broker.calls
+    desk = of_cluster.broker.queue
     assert desk is not None
-    assert [one.broker.calls is desk for one in server.upstreams] == [True] * 3
+    assert [one.broker.queue is desk for one in server.upstreams] == [True] * 3
     for _ in range(7):
         desk.dispatcher.ask(Ticket(None, level=2), 0)
 

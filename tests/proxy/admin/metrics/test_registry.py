@@ -334,7 +334,7 @@ def test_exempt_clients_are_counted_and_not_limited() -> None:
 
 def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
-    for port in server.ports:
+    for port in server.listeners:
         counters = port.counters
         counters.frames[ApiKey.PRODUCE] += 1
         counters.frames[ApiKey.SASL_HANDSHAKE] += 1
@@ -351,7 +351,7 @@ def test_frames_and_errors_of_all_listeners_are_added_up() -> None:
 
 def test_apis_beyond_those_that_have_a_label_are_other() -> None:
     server = Server(config())
-    server.ports[0].counters.unknown_apis |= {3_000: 1, OTHER: 136}
+    server.listeners[0].counters.unknown_apis |= {3_000: 1, OTHER: 136}
 
     samples = scrape_of(server)
 
@@ -360,7 +360,7 @@ def test_apis_beyond_those_that_have_a_label_are_other() -> None:
 
 def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
-    first, second = server.ports
+    first, second = server.listeners
     free, muted, was_muted = (server._doors[0].accept() for _ in range(3))
     first.connections |= {free, muted, was_muted}
     muted.session.account.muted_until_ms = NOW_MS + 60_000
@@ -380,7 +380,7 @@ def test_connections_are_counted_by_listener_and_the_muted_among_them() -> None:
 
 def test_logins_are_counted_by_listener_mechanism_and_result() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
-    first, second = server.ports
+    first, second = server.listeners
     first.counters.login("PLAIN", "accepted")
     first.counters.login("PLAIN", "accepted")
     second.counters.login("GSSAPI", "unknown")
@@ -393,7 +393,7 @@ def test_logins_are_counted_by_listener_mechanism_and_result() -> None:
 
 def test_added_latency_is_a_histogram_over_all_listeners() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
-    first, second = server.ports
+    first, second = server.listeners
     first.latency.observe(ApiKey.FETCH, BOUNDS_NS[1])
     second.latency.observe(ApiKey.FETCH, BOUNDS_NS[3])
     first.latency.observe(ApiKey.FETCH, BOUNDS_NS[-1] + 1)

@@ -23,7 +23,7 @@ PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(
 
 
 def scraped(server: Server, now_ms: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = b"".join(write(families(server.throttle, server.watcher, server.ports, now_ms), lambda: None)).decode()
+    text = b"".join(write(families(server.throttle, server.watcher, server.listeners, now_ms), lambda: None)).decode()
     return {
         (sample.name, tuple(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -55,7 +55,7 @@ def test_rates_limits_lag_and_what_is_written(version: int) -> None:
     server = server_of(replication)
     move = Move(version, logs, None, view({"moving"}), throttle=server.throttle, leader=server.throttle.leaders[0])
     follower = move.add(Follower(3, version, logs))
-    server.ports[0].connections.add(connection_of(move))
+    server.listeners[0].connections.add(connection_of(move))
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
     move.run(30_000)
     found = scraped(server, move.now_ms)
@@ -101,7 +101,7 @@ def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
     server = server_of(Replication(leader_rate=200_000.0))
     move = Move(17, logs, None, throttle=server.throttle, leader=server.throttle.leaders[0])
     move.add(Follower(3, 17, logs))
-    server.ports[0].connections.add(connection_of(move))
+    server.listeners[0].connections.add(connection_of(move))
     move.run(1_000)
     names = {labels[0][1] for name, labels in scraped(server, move.now_ms) if name.endswith("bytes_in_rate")}
     assert names == {b"moving".ljust(16, b".").hex()}

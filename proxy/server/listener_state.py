@@ -1,0 +1,104 @@
+"""What all connections of one listener share, whichever broker they lead to."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafka_quota_proxy.config.model import Listener
+from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
+from kafka_quota_proxy.proxy.server.connection_limits import Occupancy, Spread
+from kafka_quota_proxy.proxy.server.latency import Latency
+from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
+from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
+from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
+from kafka_quota_proxy.proxy.server.timer_wheel import TimerWheel
+from kafka_quota_proxy.proxy.session.counters import Counters
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.server.connection import ClientConnection
+
+log = logging.getLogger(__name__)
+
+# A client that sends garbage may repeat it often, and so may a load balancer's health check: warn once in this time.
+_WARN_EVERY_NS: Final = 10_000_000_000
+
+
+class PendingDial(Protocol):
+    """A dial that has not ended."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the dial is queued and has not started."""
+
+    def give_up(self) -> None:
+        """Cancel the dial; the connection is not notified."""
+
+
+class ListenerState:
+    """The state of one listener.
+
+    Attributes:
+        settings: The listener's section of the file; a reload replaces it.
+        handshake: Wraps the protocol of a new connection, as TLS does; None: plaintext.
+        priorities: Of the fair call queue; None: requests are forwarded as they come.
+        occupancy: Counts connections from their acceptance until their transport is gone.
+        broker_count: How many transports to brokers are open.
+    """
+
+    def __init__(
+        self, *, settings: Listener, counters: Counters, dial: Callable[["ClientConnection"], PendingDial]
+    ) -> None:
+        self.name = settings.name
+        self.counters = counters
+        self.dial = dial
+        self.handshake: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = (
+            None
+        )
+        self.priorities: ListenerPriorities | None = None
+        self.update(settings)
+        self.latency = Latency()
+        self.connections: set[ClientConnection] = set()
+        self.occupancy = Occupancy()
+        self.refused_sockets = RefusedSockets()
+        self.orphans = OrphanedConnections()
+        self.broker_count = 0
+        self.timer_wheel: TimerWheel[TimeChecks] = TimerWheel(now_ms=monotonic_ns() // 1_000_000)
+        self.spread = Spread()
+        self._next_warning_ns: dict[str, int] = {}
+
+    def update(self, settings: Listener) -> None:
+        """Apply the settings of a reloaded file."""
+        self.settings = settings
+        queue = settings.fair_call_queue
+        if queue is None:
+            self.priorities = None
+        elif self.priorities is None:
+            self.priorities = ListenerPriorities(queue)
+        else:
+            self.priorities.update(queue)
+
+    def new_protocol(
+        self, accept: Callable[[], "ClientConnection"], abandon: Callable[[], None]
+    ) -> asyncio.BaseProtocol:
+        """Return the protocol of a new connection.
+
+        Args:
+            accept: Returns the ``ClientConnection``, after a successful handshake.
+            abandon: Called when the handshake fails.
+        """
+        return accept() if self.handshake is None else self.handshake(accept, abandon)
+
+    def may_warn(self, cause: str) -> bool:
+        """Return whether to log this cause as a warning: at most once in some seconds."""
+        now_ns = monotonic_ns()
+        if now_ns < self._next_warning_ns.get(cause, 0):
+            return False
+        self._next_warning_ns[cause] = now_ns + _WARN_EVERY_NS
+        return True
+
+    def log_closed(self, peer: str, cause: str, reason: str) -> None:
+        """Log that a client's connection was closed: as a warning, or for a repeated cause at DEBUG."""
+        level = logging.WARNING if self.may_warn(cause) else logging.DEBUG
+        log.log(level, "closed %s on listener %s: %s", peer, self.name, reason)

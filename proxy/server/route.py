@@ -1,0 +1,93 @@
+"""A route from a listener to one broker."""
+
+import asyncio
+from collections.abc import Iterator
+
+from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
+from kafka_quota_proxy.proxy.quota.line import Waiter
+from kafka_quota_proxy.proxy.server.broker import Upstream
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+
+
+class Route:
+    """What the connections of one listener to one broker share.
+
+    Args:
+        listener: Where the clients connect.
+        upstream: Where the route leads.
+        policy: The listener's policy.
+        addresses: Replaces the addresses of brokers in responses; None: they stay.
+    """
+
+    __slots__ = ("context", "listener", "upstream")
+
+    def __init__(
+        self, listener: ListenerState, upstream: Upstream, policy: Policy, addresses: Addresses | None = None
+    ) -> None:
+        self.listener = listener
+        self.upstream = upstream
+        broker = upstream.broker
+        self.context = Listening(
+            policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
+        )
+        broker.quotas.turns.wake = _wake_soon
+        self.attach_queue()
+
+    @property
+    def policy(self) -> Policy:
+        """The listener's policy; a reload replaces it."""
+        return self.context.policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self.context.policy = policy
+
+    @property
+    def upstreams(self) -> list[Upstream]:
+        """The one upstream, as ``ClusterListener.upstreams`` has several."""
+        return [self.upstream]
+
+    def arrivals(self) -> ListenerQuota:
+        """Return the quota on new connections by this route."""
+        return self.context.quotas.arrivals.listener(self.listener.name)
+
+    def attach_queue(self) -> None:
+        """Use the broker's fair call queue if the listener has one configured, else none.
+
+        Connections that wait in the queue of before still get their turn there.
+        """
+        priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.line
+        if priorities is None:
+            self.context.line = None
+        else:
+            if broker.queue is None:
+                broker.queue = BrokerQueue(priorities.settings)
+            self.context.line = broker.queue.listener_queue(priorities, before)
+        if (before is None) != (priorities is None):
+            self.context.quotas.renew()
+
+    def follow_broker(self) -> None:
+        """Use the quotas and the queue of the broker that the upstream is now known to lead to."""
+        broker, context = self.upstream.broker, self.context
+        context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
+        broker.quotas.turns.wake = _wake_soon
+        context.line = None
+        self.attach_queue()
+
+    def routes_to(self, upstream: Upstream) -> Iterator["Route"]:
+        """Yield itself if it leads there."""
+        if self.upstream is upstream:
+            yield self
+
+    def accept(self) -> ClientConnection:
+        """Return the protocol of a new client connection."""
+        return ClientConnection(self)
+
+
+def _wake_soon(waiter: Waiter) -> None:
+    """Resume a waiting connection after the callback that runs now, which is in the middle of another session."""
+    asyncio.get_running_loop().call_soon(waiter.take_turn)

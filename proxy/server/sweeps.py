@@ -1,0 +1,111 @@
+"""What the server does again and again: time limits, memory, paused clients, the throttle log, unused buckets."""
+
+import asyncio
+import logging
+import select
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from time import monotonic_ns
+from typing import Final
+
+from kafka_quota_proxy.config.model import UNKNOWN, ProxyConfig
+from kafka_quota_proxy.proxy.background.isolation import alone, attempt
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, largest_holders
+from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.memory import resident_bytes
+from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
+
+log = logging.getLogger(__name__)
+
+_SWEEP_EVERY_S: Final = 1.0
+_EXPIRE_EVERY_S: Final = 30.0
+
+
+class Sweeps:
+    """The periodic work on all listeners.
+
+    Args:
+        listeners: All listeners.
+        config: Returns the configuration in force.
+        quotas: Returns the quotas of all brokers.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[ListenerState],
+        config: Callable[[], ProxyConfig],
+        quotas: Callable[[], Iterable[BrokerQuotas]],
+    ) -> None:
+        self._listeners = listeners
+        self._config = config
+        self._quotas = quotas
+        self._throttle_log = ThrottleLog()
+
+    async def sweep(self) -> None:
+        """Look after every listener once a second."""
+        while True:
+            await asyncio.sleep(_SWEEP_EVERY_S)
+            now_ms = monotonic_ns() // 1_000_000
+            for listener in self._listeners:
+                throttled = listener.counters.newly_throttled
+                listener.counters.newly_throttled = {}
+                attempt(self._throttle_log.write, throttled, now_ms=now_ms)
+                attempt(_log_unknown_users, listener)
+                attempt(_abort_lost_clients, listener)
+                if listener.priorities is not None:
+                    attempt(listener.priorities.scheduler.sweep_if_due, now_ms=now_ms)
+                for checks in listener.timer_wheel.take(now_ms=now_ms):
+                    checks.check(now_ms)
+            attempt(self._bound_buffers)
+
+    def _bound_buffers(self) -> None:
+        """Close the connections that hold the most memory while all together hold more than ``max_buffered``."""
+        maximum_bytes = self._config().max_buffered_bytes
+        if resident_bytes() < maximum_bytes:
+            return  # the whole process is smaller; no need to add up its connections
+        held = [(one.held_bytes, one) for listener in self._listeners for one in tuple(listener.connections)]
+        for connection in largest_holders(held, maximum_bytes):
+            if connection.listener.may_warn(MAX_BUFFERED):
+                log.warning(
+                    "closed %s on listener %s, and likely others: connections held more than max_buffered together",
+                    connection.peer, connection.listener.name,
+                )  # fmt: skip
+            attempt(connection.abort, MAX_BUFFERED)
+
+    async def expire_buckets(self) -> None:
+        """Remove unused buckets every half minute."""
+        while True:
+            await asyncio.sleep(_EXPIRE_EVERY_S)
+            for quotas in self._quotas():
+                await alone(partial(_expire_buckets_of, quotas))
+
+
+async def _expire_buckets_of(quotas: BrokerQuotas) -> None:
+    for _ in quotas.expire_slices(now_ms=monotonic_ns() // 1_000_000):
+        await asyncio.sleep(0)
+
+
+def _log_unknown_users(listener: ListenerState) -> None:
+    """Warn once for each SASL mechanism; a metric has the count."""
+    while listener.counters.newly_unknown:
+        log.warning(
+            "listener %s: a client has logged in by SASL mechanism %s, which does not show the user's name: such "
+            "clients are charged as user %s",
+            listener.name, listener.counters.newly_unknown.pop(), UNKNOWN,
+        )  # fmt: skip
+
+
+def _abort_lost_clients(listener: ListenerState) -> None:
+    """Abort paused clients whose connection is broken: while reading is paused, the loop does not report it."""
+    poller = select.poll()
+    paused: dict[int, ClientConnection] = {}
+    for connection in tuple(listener.connections):
+        paused_socket = connection.paused_socket
+        if paused_socket is not None:
+            descriptor, events = paused_socket
+            paused[descriptor] = connection
+            poller.register(descriptor, events)  # POLLERR and POLLHUP are always reported
+    for descriptor, _ in poller.poll(0) if paused else ():
+        paused[descriptor].abort_client()

@@ -1,0 +1,56 @@
+"""When the time limits of one connection are checked, and what happens when one has passed."""
+
+from typing import TYPE_CHECKING
+
+from kafka_quota_proxy.proxy.background.isolation import isolated
+from kafka_quota_proxy.proxy.server.connection_limits import IDLE_TIMEOUT, LOGIN_TIMEOUT, TimeLimits
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.server.connection import ClientConnection
+
+
+class TimeChecks:
+    """The checks of one connection: the listener's timer wheel has it until ``cancel``."""
+
+    __slots__ = ("_due_s", "_owner", "limits")
+
+    def __init__(self, owner: "ClientConnection") -> None:
+        self._owner = owner
+        self.limits = TimeLimits(owner.listener.spread.next())
+        self._due_s = 0
+
+    def start(self, now_ms: int) -> None:
+        """Schedule the first check of a connection that was just accepted."""
+        self.limits.started_ms = self.limits.active_ms = now_ms
+        self._schedule(now_ms)
+
+    @isolated
+    def check(self, now_ms: int) -> None:
+        """Close or drain the connection if a limit has passed; else schedule the next check."""
+        owner, session = self._owner, self._owner.session
+        # A read of the client leaves a mark, so that the hot path need not store the time.
+        is_owed = session.is_owed
+        if is_owed or owner.request_ns:
+            self.limits.active_ms = now_ms
+        if not is_owed:
+            owner.request_ns = 0
+        cause = self.limits.passed(owner.listener.settings, now_ms=now_ms, is_past_login=owner.is_past_login)
+        if cause in (LOGIN_TIMEOUT, IDLE_TIMEOUT) and not session.is_idle:
+            owner.close(cause)  # in the middle of a request that will not end
+        elif cause is not None and session.muted_until_ms <= now_ms and not session.is_blocked:
+            owner.drain(cause)
+        if not owner.is_closed:
+            self._schedule(now_ms)
+
+    def cancel(self) -> None:
+        """Check no more. Harmless when repeated."""
+        self._owner.listener.timer_wheel.discard(self, self._due_s)
+
+    def fail(self) -> None:
+        """See ``ClientConnection.fail``."""
+        self._owner.fail()
+
+    def _schedule(self, now_ms: int) -> None:
+        listener = self._owner.listener
+        at_ms = self.limits.next_check_ms(listener.settings, now_ms=now_ms, is_past_login=self._owner.is_past_login)
+        self._due_s = listener.timer_wheel.add(self, at_ms)

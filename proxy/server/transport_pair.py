@@ -1,0 +1,73 @@
+"""The two transports of a connection: to the client, and to the broker once the broker is dialled."""
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import Final, cast
+
+# A peer that vanishes silently (a crashed machine, a cut cable) is detected after 30 + 3 * 5 s.
+_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+# How long a closed transport waits for a peer that does not read.
+_LINGER_MS: Final = 30_000
+
+
+class TransportPair:
+    """Both transports, which of them are read, and which of their write buffers are full."""
+
+    __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
+
+    def __init__(self) -> None:
+        self.client: asyncio.Transport | None = None
+        self.broker: asyncio.Transport | None = None
+        self.reads_client = True
+        self.reads_broker = True
+        self.is_client_full = False
+        self.is_broker_full = False
+
+    def connect_client(self, transport: asyncio.BaseTransport) -> None:
+        """Take over the client's transport."""
+        self.client = cast(asyncio.Transport, transport)
+        sock = self.client.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes in the write buffers."""
+        return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
+
+    def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
+        """Pause or resume reading where that changes."""
+        if reads_client is not self.reads_client and self.client is not None:
+            self.reads_client = reads_client
+            _set_reading(self.client, reads_client)
+        if reads_broker is not self.reads_broker and self.broker is not None:
+            self.reads_broker = reads_broker
+            _set_reading(self.broker, reads_broker)
+
+    def close(self, *, keeps_broker: bool) -> None:
+        """Close both after what was written; ``keeps_broker``: only limit how long the broker may take to read it."""
+        for transport in (self.client, self.broker):
+            if transport is not None and not transport.is_closing():
+                with suppress(OSError):
+                    sock = transport.get_extra_info("socket")
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
+                if transport is not self.broker or not keeps_broker:
+                    transport.close()
+
+
+def write(transport: asyncio.Transport, pieces: list[bytes]) -> None:
+    """Write all ``pieces``, and empty the list."""
+    if len(pieces) == 1:
+        transport.write(pieces[0])
+    else:
+        transport.writelines(pieces)
+    pieces.clear()
+
+
+def _set_reading(transport: asyncio.Transport, reads: bool) -> None:
+    if reads:
+        transport.resume_reading()
+    else:
+        transport.pause_reading()
