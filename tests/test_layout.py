@@ -41,13 +41,13 @@ EXCEPTIONS = {
         f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_calls.py"
         for name in ("connection_queue", "queue_stats", "slot_timeouts")
     },
-    "proxy/cli/priority.py": "tests/proxy/cli/test_explain.py",
-    # What is said is tested as it is read.
+    # Explanations are tested as their readers see them.
     **{
         f"proxy/cli/explanation/{name}.py": "tests/proxy/cli/test_explain.py"
-        for name in ("model", "shown", "as_json", "as_text", "hints")
+        for name in ("model", "as_json", "as_text")
     },
-    # Of no use without what is asked, or what asks.
+    # The command line and the client of `quotas` are tested through the command.
+    "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/quotas/client.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_manager.py",
     # What is told, by those who hear it.

@@ -1,9 +1,13 @@
-"""``kafka-quota-proxy check``: every fault of a file, each at its line."""
+"""``kafka-quota-proxy check``: all faults of a configuration file, with their lines.
+
+It reads the directory of a store too, without changing it; a proxy may be using it.
+"""
 
 import argparse
 import json
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +16,21 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.document import Document, Location, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_read, read
-from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker
+from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
-from kafka_quota_proxy.proxy.cli.checked_places import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
-from kafka_quota_proxy.proxy.cli.checked_store import StoreReport, report_on
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
+from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignStoreError
+from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 
 _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"
 
 
-class _Checked(NamedTuple):
-    """What was found in a file, in the order of lines; ``summary`` is None where the file cannot be used."""
+class _CheckResult(NamedTuple):
+    """The faults of a file, in the order of lines; ``summary`` is None if the file cannot be used."""
 
     file: str
     findings: tuple[Fault, ...]
@@ -36,7 +44,7 @@ class _Checked(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``check``."""
     parser.add_argument("config", metavar="CONFIG", help=f"the YAML file; {_INPUT} reads standard input")
-    parser.add_argument("--strict", action="store_true", help="take warnings for errors")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     parser.add_argument("--json", action="store_true", help="print an object with the list of findings")
 
 
@@ -55,28 +63,28 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if checked.is_valid else 2
 
 
-def _check(path: str) -> _Checked:
+def _check(path: str) -> _CheckResult:
     file = _INPUT_NAME if path == _INPUT else path
     try:
         data = sys.stdin.buffer.read() if path == _INPUT else read(path)
         loaded = load_read(data, file=file)
     except ConfigError as error:
-        return _Checked(file, error.faults, None)
+        return _CheckResult(file, error.faults, None)
     config = loaded.config
     store = config.store
     report = None if store is None or store.path is None else report_on(store, Path(store.path), config)
     document = parse(data.decode(), file=file)
-    of_disk = tuple(_of_disk(report, config, document))
+    of_disk = tuple(_disk_faults(report, config, document))
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
-    more = f"{_elsewhere(config)}{_stored(config, report)}"
-    return _Checked(
+    more = f"{_other_sources(config)}{_store_summary(config, report)}"
+    return _CheckResult(
         file,
-        tuple(sorted((*loaded.warnings, *of_disk, *_of_names(document)), key=lambda finding: finding.line)),
+        tuple(sorted((*loaded.warnings, *of_disk, *_name_faults(document)), key=lambda finding: finding.line)),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 
 
-def _as_json(checked: _Checked) -> dict[str, object]:
+def _as_json(checked: _CheckResult) -> dict[str, object]:
     findings = [
         {
             "severity": finding.severity.value,
@@ -90,8 +98,50 @@ def _as_json(checked: _Checked) -> dict[str, object]:
     return {"file": checked.file, "valid": checked.is_valid, "findings": findings}
 
 
-def _of_disk(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with places on the disk, at the lines that name them, and the rules that a store has too."""
+class StoreReport(NamedTuple):
+    """The state of a store's directory.
+
+    Attributes:
+        quotas: The number of entities with quotas; None: unknown.
+        shadowed: The quotas that the file overrides, with FILE:LINE.
+        warnings: Faults that a proxy repairs or ignores, with the remedy.
+        errors: Faults that keep a proxy from starting, with the remedy.
+        is_there: Whether the directory exists.
+    """
+
+    quotas: int | None
+    shadowed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    is_there: bool = True
+
+
+def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
+    """Return the state of a store whose files are in ``path``."""
+    fault = directory_fault(path)
+    errors = () if fault is None else (fault,)
+    try:
+        if not path.is_dir():
+            is_there = path.exists()
+            return StoreReport(None if is_there else 0, errors=errors, is_there=is_there)
+        restored = StoreDirectory(path).look(is_lenient=store.topic is not None)
+    except ForeignStoreError as error:
+        if store.topic:
+            return StoreReport(None, warnings=(f"{path}: {error}; it is set aside at the start",), errors=errors)
+        return StoreReport(None, errors=(*errors, f"{path}: {error}; {THEN}"))
+    except OSError as error:
+        return StoreReport(None, errors=errors or (f"{path} cannot be used: {error.strerror or error}",))
+    warnings = [f"{path}/{fault}; what follows there is set aside at the start" for fault in restored.faults]
+    if restored.left_out is not None:
+        warnings.append(f"{path}/{restored.left_out}")
+    now_ms = time.time_ns() // 1_000_000
+    both = EffectiveRules(config, name=str(path), now_ms=now_ms)
+    both.change((Change(*one) for one in restored.rules.items()), now_ms=now_ms)
+    return StoreReport(len(restored.rules), both.doubles, tuple(warnings), errors)
+
+
+def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
+    """Yield the faults of paths, at the lines that name them, and the rules of a store that the file overrides."""
     if told := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, told)
     if told := usage_log_fault(config):
@@ -111,8 +161,8 @@ def _of_disk(report: StoreReport | None, config: ProxyConfig, document: Document
         )
 
 
-def _of_names(document: Document) -> list[Fault]:
-    """Return what the addresses of hosts tell, which are looked up where two names may be one broker's."""
+def _name_faults(document: Document) -> list[Fault]:
+    """Return the warnings about two names of one broker; DNS is asked for their addresses."""
     hosts = {name: found for name in hosts_to_find(document) if (found := _addresses_of(name))}
     faults: list[Fault] = []
 
@@ -130,16 +180,16 @@ def _addresses_of(host: str) -> frozenset[str]:
         return frozenset()
 
 
-def _elsewhere(config: ProxyConfig) -> str:
-    """Say whose quotas hold, too, and are not looked at."""
+def _other_sources(config: ProxyConfig) -> str:
+    """Name the other sources of quotas, which are not checked."""
     whose = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # and so no quotas_from
         whose = config.store.topic
     return f", and those of {whose}" if whose else ""
 
 
-def _stored(config: ProxyConfig, report: StoreReport | None) -> str:
-    """Say what is in the directory of the store."""
+def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
+    """Summarise the directory of the store."""
     if config.store is None or report is None:
         return ""
     if not report.is_there:
@@ -150,7 +200,7 @@ def _stored(config: ProxyConfig, report: StoreReport | None) -> str:
         told = f"{report.quotas} of {config.store.path}"
     if report.shadowed:
         told += f" ({len(report.shadowed)} of them set in this file, too)"
-    # A topic has more than what is known of it here.
+    # The directory of a topic may be incomplete.
     return f"; known last: {told}" if config.store.topic else f", and {told}"
 
 

@@ -1,23 +1,28 @@
-"""``kafka-quota-proxy explain``: which quota holds for a client, at which level, and why not another.
+"""``kafka-quota-proxy explain``: the quotas that apply to a client, the level of each, and why other rules do not.
 
-The rules are those of the file and of its store that hold now, or at another instant. What is said of them has
-``proxy.explanation``.
+The rules are those of the file and its store, now or at another instant. ``--url`` asks a running proxy for the
+client's priority in its fair call queues.
 """
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from time import time_ns
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode, urlsplit
 
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import ANONYMOUS, Store
 from kafka_quota_proxy.config.terms import parse_instant_ms
 from kafka_quota_proxy.config.units import parse_ip
-from kafka_quota_proxy.proxy.cli import priority
 from kafka_quota_proxy.proxy.cli.explanation import as_text as text
-from kafka_quota_proxy.proxy.cli.explanation import hints
 from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
 from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
@@ -26,6 +31,12 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+
+_TIMEOUT_S: Final = 10.0
+_MAX_MESSAGE_BYTES: Final = 300
+
+# An object for each listener that has a queue, as ``proxy.admin.priority_api.report`` makes them.
+Queues: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,8 +91,8 @@ def execute(args: argparse.Namespace) -> int:
     config = rules.config
     found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
     try:
-        queues = None if args.url is None else priority.ask(args.url, args.user, args.client_id, ip or "")
-    except priority.NotToldError as error:
+        queues = None if args.url is None else _ask_priority(args.url, args.user, args.client_id, ip or "")
+    except _PriorityUnknownError as error:
         sys.stderr.write(f"kafka-quota-proxy explain: --url {args.url}: {error}\n")
         return 1
     known_last = _known_last(config.store)
@@ -91,15 +102,15 @@ def execute(args: argparse.Namespace) -> int:
     names = [listener.name for listener in config.listeners]
     lines = (
         *text.lines(found, max_throttle_time_ms=config.max_throttle_time_ms),
-        *hints.of_rules(config, known_last=known_last),
-        *(hints.of_queues(config) if queues is None else priority.lines(queues, names)),
+        *text.rule_hints(config, known_last=known_last),
+        *(text.queue_hints(config) if queues is None else _priority_lines(queues, names)),
     )
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0
 
 
 def _look_for_hosts(both: EffectiveRules) -> None:
-    # Here, for it loads asyncio, which this command has no need of else.
+    # Imported here: it loads asyncio, which the command needs for nothing else.
     import asyncio
 
     from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
@@ -111,11 +122,11 @@ def _look_for_hosts(both: EffectiveRules) -> None:
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
-    """Return the file with the rules that hold then, among them those that its store has now.
+    """Return the rules that apply at an instant, from the file and its store.
 
     Raises:
         OSError: The store cannot be read.
-        ForeignStoreError: Another program has written it.
+        ForeignStoreError: Another program wrote the store.
     """
     store = loaded.config.store
     both = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
@@ -136,7 +147,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
 
 
 def _looked_at(path: str, *, is_of_topic: bool) -> Restored:
-    """Read a store as the proxy does when it starts: what it knew of a topic last need not be all there."""
+    """Read a store as the proxy does at its start: the last known rules of a topic may be incomplete."""
     try:
         return StoreDirectory(Path(path)).look(is_lenient=is_of_topic)
     except ForeignStoreError as error:
@@ -147,5 +158,65 @@ def _looked_at(path: str, *, is_of_topic: bool) -> Restored:
 
 
 def _known_last(store: Store | None) -> str | None:
-    """Return the directory with what this machine knew last of a store's topic; None where there is nothing."""
+    """Return the directory with the last known rules of a store's topic; None: there is none."""
     return store.path if store is not None and store.path is not None and Path(store.path).exists() else None
+
+
+class _PriorityUnknownError(Exception):
+    """The proxy did not report the priority; the text says why."""
+
+
+def _ask_priority(url: str, user: str, client_id: str, ip: str) -> Queues:
+    """Ask a running proxy for a client's priority.
+
+    Args:
+        url: The proxy's admin port, ``http://HOST:PORT``.
+        user: The client's user, without ``User:``.
+        client_id: The client-id of its requests.
+        ip: The address of a client that does not log in.
+
+    Raises:
+        _PriorityUnknownError: No proxy answers there.
+    """
+    try:
+        address = urlsplit(url)
+        if address.scheme != "http" or not address.hostname:
+            raise _PriorityUnknownError("must be http://HOST:PORT, as admin.bind says")
+        path = f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}"
+        with closing(HTTPConnection(address.hostname, address.port or 80, timeout=_TIMEOUT_S)) as connection:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            if response.status == HTTPStatus.MISDIRECTED_REQUEST:
+                told = response.read(_MAX_MESSAGE_BYTES).decode("ascii", "replace").strip()
+                raise _PriorityUnknownError(f"answered {response.status}: {told if told.isprintable() else repr(told)}")
+            if response.status != HTTPStatus.OK:
+                raise _PriorityUnknownError(f"answered {response.status}; is it the admin port of a kafka-quota-proxy?")
+            queues: Queues = json.loads(response.read())
+            return queues
+    except (OSError, HTTPException, ValueError) as error:
+        raise _PriorityUnknownError(f"{error}; is it what admin.bind says, and does the proxy run?") from error
+
+
+def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
+    """Yield the lines about a client's priority. ``listeners`` are those of the file; some may have no queue."""
+    for queue in queues:
+        for user in queue["users"]:
+            level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"
+            yield ""
+            yield f"fair_call_queue at listener {queue['listener']}: {level}"
+            yield f"  why          {user['why']}"
+            yield f"  identity     {user['identity']}"
+            for broker in queue["brokers"]:
+                yield from _broker_lines(broker, user["level"], queue["utilisation_floor"])
+    queued = {queue["listener"] for queue in queues}
+    for name in listeners:
+        if name not in queued:
+            yield ""
+            yield f"fair_call_queue at listener {name}: none"
+
+
+def _broker_lines(broker: Mapping[str, Any], level: int, floor: float | None) -> Iterator[str]:
+    in_use, slots, waiting = broker["in_flight"], broker["max_in_flight"], sum(broker["queue_sizes"])
+    yield f"  broker       {broker['upstream']}: {in_use} of {slots} slots in use, {waiting} requests wait"
+    if level > 0 and floor is not None and in_use < floor * slots:
+        yield f"               below {floor:.0%} of its slots everybody is level 0: so it is there now"

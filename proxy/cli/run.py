@@ -17,8 +17,8 @@ from kafka_quota_proxy.config.document import located
 from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.cli.checked_places import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
+from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError

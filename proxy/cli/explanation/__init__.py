@@ -1,9 +1,7 @@
-"""Which quota holds for a client, at which of the eight levels, and why not another. No I/O, no clock.
+"""Explanation of a client's quotas: the rule that applies, its level, and why others do not. No I/O, no clock.
 
-model       what there is to say, as values
-resolution  what holds, found by the code that runs in the proxy
-shown       what both forms show of a rule
-json_form   for scripts
-text        for people
-hints       what was not asked, and who knows
+* ``model``    the explanation as values
+* ``resolve``  computes it with the code that runs in the proxy
+* ``as_json``  for scripts
+* ``as_text``  for people
 """

@@ -1,12 +1,20 @@
-"""What a script reads: an object for each kind of quota, null where none holds."""
+"""The explanation as JSON: an object for each kind of quota, null for a kind without a limit."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, Explanation, IpVerdict, Verdict
-from kafka_quota_proxy.proxy.cli.explanation.shown import OWN_RULE, entity, limit_of, number
+from kafka_quota_proxy.proxy.cli.explanation.model import (
+    OF_IPS,
+    OWN_RULE,
+    Explanation,
+    IpVerdict,
+    Verdict,
+    entity,
+    limit_of,
+    number,
+)
 from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind
 
 
@@ -17,13 +25,13 @@ def as_json(
     known_last: str | None = None,
     queues: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """Return all of it as one object.
+    """Return an explanation as one object.
 
     Args:
-        found: What holds.
-        config: The file, which says what else there may be.
-        known_last: Where it is kept what was known last of a store's topic; None: nothing is.
-        queues: What a proxy that runs has said of the client's priority; None: it was not asked.
+        found: The explanation.
+        config: The file, which names other sources of rules.
+        known_last: The directory with the last known rules of a store's topic; None: there is none.
+        queues: A running proxy's report on the client's priority; None: no proxy was asked.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[OF_IPS] = _ip_fields(found.of_ip)
@@ -71,7 +79,7 @@ def _only_at_other_times(not_now: list[dict[str, object]]) -> dict[str, object] 
 
 
 def _other_fields(key: str, rule: QuotaRule, level: Level, reason: str) -> dict[str, object]:
-    """Return what is said of a rule that does not hold for the client, and why."""
+    """Return the fields of a rule that does not apply to the client, with the reason."""
     return {
         "rule": entity(rule),
         "limit": number(limit_of(key, rule)),

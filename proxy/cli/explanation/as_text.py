@@ -1,11 +1,20 @@
-"""What a person reads."""
+"""The explanation as text, and hints about rules and priorities that this command does not read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, QuotaRule
-from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, AtListener, Explanation, IpVerdict, Verdict
-from kafka_quota_proxy.proxy.cli.explanation.shown import OWN_RULE, entity, limit_of, number
+from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, ProxyConfig, QuotaRule, QuotasFromBroker
+from kafka_quota_proxy.proxy.cli.explanation.model import (
+    OF_IPS,
+    OWN_RULE,
+    AtListener,
+    Explanation,
+    IpVerdict,
+    Verdict,
+    entity,
+    limit_of,
+    number,
+)
 from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, Tags
 from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
 
@@ -13,7 +22,7 @@ _UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of all of it."""
+    """Yield the lines of an explanation."""
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -55,7 +64,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
 
 
 def _other_lines(what: str, key: str, rule: QuotaRule, level: Level, reason: str) -> Iterator[str]:
-    """Yield what is said of a rule that does not hold for the client, and why."""
+    """Yield the lines of a rule that does not apply to the client, with the reason."""
     yield f"  {what:<12} {_words(entity(rule))}, {_amount(key, limit_of(key, rule))} ({rule.source})"
     yield f"               level {level.number}: {reason}"
 
@@ -111,7 +120,7 @@ def _amount(key: str, limit: float | None) -> str:
     return _WORDS[key](limit) if key in _WORDS else f"{_size(int(limit))} per second"
 
 
-# By key; bytes per second where there is none.
+# By key; other keys are bytes per second.
 _WORDS: Final[Mapping[str, Callable[[float], str]]] = {
     QuotaKind.REQUEST.value: lambda limit: f"{number(limit)} % of a thread's time",
     QuotaKind.REQUEST_RATE.value: lambda limit: f"{number(limit)} requests per second",
@@ -126,3 +135,41 @@ def _size(size_bytes: int) -> str:
         if size_bytes >= factor:
             return f"{size_bytes} bytes ({size_bytes / factor:.4g} {unit})"
     return f"{size_bytes} bytes"
+
+
+def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
+    """Yield hints about rules that this command cannot read. It does read a store in a directory of this machine.
+
+    Args:
+        config: The file.
+        known_last: The directory with the last known rules of a store's topic; None: there is none.
+    """
+    if config.store is not None and config.store.topic is not None:
+        told = (
+            "this is what the file says; the topic may have rules for other entities"
+            if known_last is None
+            else f"its rules are shown as this machine knew it last ({known_last}); it may have others by now"
+        )
+        yield ""
+        others = "kafka-quota-proxy quotas describe asks a proxy that runs"
+        yield f"store {config.store.topic}: {told}, and is not asked here: {others}"
+    if config.quotas_from is not None:
+        others = (
+            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe"
+            if isinstance(config.quotas_from, QuotasFromBroker)
+            else "the topic may have rules for other entities, and shares for this proxy, and is not asked here"
+        )
+        yield ""
+        yield f"quotas_from {config.quotas_from}: this is what the file says; {others}"
+
+
+def queue_hints(config: ProxyConfig) -> Iterator[str]:
+    """Yield a hint how to ask for the client's priority, if a listener has a queue."""
+    how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
+    names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
+    if names:
+        yield ""
+        yield (
+            f"fair_call_queue at listener {', '.join(names)}: the client's priority follows from what it has cost of "
+            f"late; {how} tells it"
+        )

@@ -1,29 +1,30 @@
-"""What there is to say of one client, and the rules that it is said by."""
+"""The explanation of one client's quotas, and the rules that it is computed from."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.entity import Candidate, Level, Tags
 
 OF_IPS: Final = "connection_creation_rate"
+OWN_RULE: Final = "the address has a rule of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtListener:
-    """What holds for the client at one listener."""
+    """The enforcement of a quota at one listener."""
 
     listener: str
-    enforcement: Enforcement | None  # None where brokers come, who are not limited
-    shaping: Shaping | None  # None where nothing is measured over time
-    max_fetch_bytes: int | None  # what a fetch's max_bytes is lowered to; None where nothing is enforced
+    enforcement: Enforcement | None  # None: an inter-broker listener, without limits
+    shaping: Shaping | None  # None for a quota that is not a rate
+    max_fetch_bytes: int | None  # the bound on a fetch's max_bytes; None: no bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotNow:
-    """A rule for the client that does not hold at this time."""
+    """A rule for the client that does not apply at this time."""
 
     rule: QuotaRule
     level: Level
@@ -32,12 +33,12 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What holds for the client in one kind of quota. ``rule`` is None where nothing limits it; ``why`` may say why.
+    """The client's limit in one kind of quota. ``rule`` is None if nothing limits it; ``why`` may give the reason.
 
-    ``times`` says what will change of the rule, in words.
+    ``times`` describes future changes of the rule, in words.
     """
 
-    key: str  # Kafka's, or ours of the same form
+    key: str  # Kafka's key, or the proxy's own
     rule: QuotaRule | None
     level: Level | None
     limit: float | None  # in the unit of the key
@@ -51,9 +52,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """What holds for an address. ``rule`` is None where nothing limits it; ``lost`` is that for all others.
+    """The limit of an address. ``rule`` is None if nothing limits it; ``lost`` is the default rule.
 
-    ``not_now`` has rules that do not hold at this time, and why.
+    ``not_now`` has the rules that do not apply at this time, with the reasons.
     """
 
     ip: str
@@ -65,12 +66,12 @@ class IpVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The file with the rules that hold at an instant, those of a store among them.
+    """The rules that apply at an instant, from the file and its store.
 
     Attributes:
-        config: The file, with them.
+        config: The file, with the quotas replaced by these rules.
         kafka_sources: FILE:LINE of each key under ``kafka``.
-        timed: The rules that are not the same at all times, as they were set.
+        timed: The rules that change with time, as they were set.
         now_ms: The instant; Unix time.
     """
 
@@ -82,11 +83,29 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All that can be said of one client."""
+    """The quotas of one client."""
 
     user: str
     client_id: str
     charged_user: str  # after folding
     is_exempt: bool
     verdicts: tuple[Verdict, ...]
-    of_ip: IpVerdict | None  # None where no address was asked about
+    of_ip: IpVerdict | None  # None: no address was given
+
+
+def entity(rule: QuotaRule) -> Mapping[str, str]:
+    """Return the entity of a rule, by Kafka's names of entity types."""
+    names = {"user": rule.user, "client-id": rule.client_id}
+    return {key: str(name) for key, name in names.items() if name is not None}
+
+
+def limit_of(key: str, rule: QuotaRule) -> float | None:
+    """Return a rule's limit for one kind of quota, in the unit of its key; None: no limit."""
+    limit: float | None = getattr(rule, key)
+    return limit
+
+
+def number(limit: float | None) -> float:
+    """Return a limit as an integer if it is whole; Kafka's number for "unlimited" if there is none."""
+    limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
+    return int(limit) if limit == int(limit) else limit

@@ -1,7 +1,4 @@
-"""What holds for a client: rules are resolved and buckets made as the proxy does it.
-
-As for one that comes at time 0 of the proxy's clock, under the rules that hold at the instant of ``Rules``.
-"""
+"""Resolves the quotas of a client with the proxy's own code, at the instant of ``Rules``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -21,7 +18,7 @@ _OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have 
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
-    """Resolve what holds for a client. ``client_id`` is "" for one that sends none, ``ip`` as ``parse_ip`` gives it."""
+    """Resolve the quotas of a client. ``client_id`` is "" if it sends none; ``ip`` is as ``parse_ip`` returns it."""
     principals = rules.config.principals
     charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
     of_connections = _of_connections(
@@ -41,9 +38,9 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[Limits, Verdict]]:
-    """Resolve each kind of which something is charged."""
+    """Resolve each kind of quota that has buckets."""
     config = rules.config
-    # Listeners in front of one broker share its buckets; what differs between them is how, not how much.
+    # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
     buckets_at = [
         (listener, quotas.buckets(principal=user, client_id=client_id, now_ms=0)) for listener, quotas in quotas_at
@@ -73,7 +70,7 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, client_id: str) -> Verdict:
-    """Return the verdict with what the time has to do with it."""
+    """Return the verdict with the changes that time brings."""
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
@@ -95,9 +92,9 @@ def _is_silent(rule: QuotaRule, kind: Limits, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Resolve how many connections a client may have open: nothing is charged for them, so there is no bucket.
+    """Resolve the limit on a client's open connections, which has no bucket.
 
-    Brokers may have any number, as in ``Account.count``.
+    Brokers are not limited, as in ``Account.count``.
     """
     table = RuleTable(CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
@@ -166,5 +163,5 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule | None, rules: Rules) -> QuotaRule | None:
-    """Return the rule with FILE:LINE as its source, also one that stands for a static default under ``kafka``."""
+    """Return the rule with FILE:LINE as its source, even for a static default under ``kafka``."""
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source)) if rule else None

@@ -1,21 +1,23 @@
-"""``kafka-quota-proxy quotas``: which quotas a proxy has, and changes of them, through its admin port."""
+"""``kafka-quota-proxy quotas``: shows and changes the quotas of a running proxy, through its admin port."""
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.document import Odd, parse
-from kafka_quota_proxy.config.errors import ConfigError, InvalidConfigError, TermsError, TokenFileError, UnitError
-from kafka_quota_proxy.config.limits import parse_limit
-from kafka_quota_proxy.config.model import DEFAULT, EntityName
-from kafka_quota_proxy.config.terms import TERMS, read_terms, read_terms_change
-from kafka_quota_proxy.config.token_file import read_token
+from kafka_quota_proxy.config.errors import ConfigError
+from kafka_quota_proxy.config.terms import read_terms_change
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
+from kafka_quota_proxy.proxy.cli.quotas.arguments import (
+    UsageError,
+    add_arguments,
+    client_of,
+    entity_in,
+    names_in,
+    settings_in,
+)
 from kafka_quota_proxy.proxy.cli.quotas.client import Answer, Client, NotDoneError, Rule
 from kafka_quota_proxy.proxy.cli.quotas.diff import Difference, changes_of, differences, lines
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_in_yaml, read
@@ -29,118 +31,27 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
 )
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import format_status, status_as_json
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
-    CLIENT_ID,
-    ENTITY_TYPES,
-    IP,
-    USER,
     Entity,
     StoredRule,
-    entity_of,
     keys_of,
     names_of,
 )
 
 _PROGRAM: Final = "kafka-quota-proxy quotas"
-_URL: Final = "http://127.0.0.1:9308"
-_TOKEN_FILE: Final = "KAFKA_QUOTA_PROXY_TOKEN_FILE"  # noqa: S105 - the name of a variable
-# Of a file: so many at once that the limit of changes does not stand in the way of a usual file.
+# The changes of an import in one request: a usual file passes without meeting the limit on changes.
 _BATCH: Final = 1_000
-# Names may be long. No change has more bytes than this by itself.
+# The bytes of such a request, since names may be long. A single change is smaller than this.
 _BATCH_BYTES: Final = MAX_BODY_BYTES // 2
-_EXAMPLES: Final = {
-    "describe": "example: kafka-quota-proxy quotas describe --user alice --json",
-    "alter": (
-        "examples: kafka-quota-proxy quotas alter --user alice --default-client-id --set producer_byte_rate=10MiB\n"
-        "          kafka-quota-proxy quotas alter --client-id etl --unset consumer_byte_rate --dry-run\n"
-        "          kafka-quota-proxy quotas alter --client-id etl --set expires=2026-12-01T00:00:00Z"
-    ),
-    "delete": "example: kafka-quota-proxy quotas delete --ip 10.0.0.7 --token-file quotas.token",
-    "export": "example: kafka-quota-proxy quotas export > quotas.yaml",
-    "import": "example: kafka-quota-proxy quotas import quotas.yaml --dry-run",
-}
 
 
-class _UsageError(Exception):
-    """Wrong usage; the text says what would be right."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``quotas``."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-
-    def action(name: str, summary: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        subparser = actions.add_parser(
-            name,
-            help=summary,
-            description=f"{summary.capitalize()}.",
-            epilog=_EXAMPLES[name],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        subparser.set_defaults(run=run)
-        subparser.add_argument("--url", default=_URL, help=f"the admin port of the proxy (default {_URL})")
-        return subparser
-
-    describe = action("describe", "show the quotas of a proxy, and where each is set", _describe)
-    _add_entity(describe)
-    form = describe.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="an object with a list of rules; bytes, milliseconds")
-    form.add_argument("--yaml", action="store_true", help="as quotas: of a configuration has them")
-    alter = action("alter", "set or remove limits of one entity, for the next request on", _alter)
-    _add_entity(alter)
-    alter.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="a limit, or one of " + ", ".join(TERMS) + ", as quotas: of a configuration has it; may be repeated",
-    )
-    alter.add_argument("--unset", metavar="KEY", action="append", default=[], help="remove it; may be repeated")
-    _add_change(alter)
-    delete = action("delete", "remove all quotas of one entity", _delete)
-    _add_entity(delete)
-    _add_change(delete)
-    export = action("export", "write what was set through the proxy as a file to import, or to put into one", _export)
-    export.add_argument("--json", action="store_true", help="JSON, which can say all that there may be")
-    import_ = action("import", "set what a file says: of each entity in it these limits and no others", _import)
-    import_.add_argument("file", metavar="FILE", type=Path, help="what export writes; - for the standard input")
-    import_.add_argument(
-        "--replace",
-        action="store_true",
-        help="remove what was set of all other entities, but for what the proxy's file hides",
-    )
-    _add_change(import_)
-
-
-def _add_entity(parser: argparse.ArgumentParser) -> None:
-    for kind, default, who in (
-        (USER, "--default-user", "a user, without User:"),
-        (CLIENT_ID, "--default-client-id", "a client-id"),
-        (IP, "--default-ip", "an address"),
-    ):
-        one = parser.add_mutually_exclusive_group()
-        one.add_argument(f"--{kind}", metavar=kind.upper(), help=who)
-        one.add_argument(default, dest=kind.replace("-", "_"), action="store_const", const=DEFAULT, help="<default>")
-
-
-def _add_change(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and what would be refused")
-    parser.add_argument(
-        "--json", action="store_true", help="print what became of it as the proxy tells it, an object in a line"
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        type=Path,
-        help=f"its first line is the token of admin.quotas_token_file (else ${_TOKEN_FILE} names it)",
-    )
+__all__ = ["add_arguments", "execute"]
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Do it; return the exit status."""
-    run: Callable[[argparse.Namespace], int] = args.run
+    """Run the action; return the exit status."""
     try:
-        return run(args)
-    except _UsageError as error:
+        return _ACTIONS[args.action](args)
+    except UsageError as error:
         sys.stderr.write(f"{_PROGRAM} {args.action}: {error}\n")
         return 2
     except ConfigError as error:
@@ -153,18 +64,18 @@ def execute(args: argparse.Namespace) -> int:
         return 1
 
 
-# -- what is there
+# -- reading
 
 
 def _describe(args: argparse.Namespace) -> int:
-    rules = Client(args.url).rules(_names(args))
+    rules = Client(args.url).rules(names_in(args))
     if args.json:
         _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
     elif args.yaml:
-        # A file has one rule for an entity.
+        # A file has only one rule for an entity.
         held = [one for one in rules if one.shadowed_by is None]
         _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
-        return _left_out(held)
+        return _report_left_out(held)
     else:
         told = ((shown_entity(one.entity), shown_limits(one.rule), one.source, format_status(one.now)) for one in rules)
         _print(*(f"{entity}: {limits} ({source}){now}" for entity, limits, source, now in told))
@@ -184,11 +95,11 @@ def _export(args: argparse.Namespace) -> int:
         _print(*as_json((one.entity, one.rule) for one in rules))
         return 0
     _print(*as_yaml((one.entity, one.rule, "") for one in rules))
-    return _left_out(rules)
+    return _report_left_out(rules)
 
 
-def _left_out(rules: Iterable[Rule]) -> int:
-    """Tell of rules that YAML cannot say; return the exit status."""
+def _report_left_out(rules: Iterable[Rule]) -> int:
+    """Report the rules that YAML cannot express; return the exit status."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
@@ -200,21 +111,21 @@ def _left_out(rules: Iterable[Rule]) -> int:
 
 
 def _alter(args: argparse.Namespace) -> int:
-    entity = _entity(args)
-    limits, terms = _asked(args, entity)
-    # What is not named stays, which the proxy sees to: others may change it meanwhile.
+    entity = entity_in(args)
+    limits, terms = settings_in(args, entity)
+    # The proxy keeps the keys that are not named, even if others change them meanwhile.
     changed_terms = {entity: read_terms_change(terms)} if terms else {}
     ops = tuple(Op(*limit) for limit in limits.items())
-    return _change(_client(args), Changes((_of(entity, ops),), changed_terms, args.dry_run), args)
+    return _change(client_of(args), Changes((_alteration(entity, ops),), changed_terms, args.dry_run), args)
 
 
 def _delete(args: argparse.Namespace) -> int:
-    entity = _entity(args)
+    entity = entity_in(args)
     ops = tuple(Op(key, None) for key in keys_of(entity))
-    return _change(_client(args), Changes((_of(entity, ops),), {}, args.dry_run), args)
+    return _change(client_of(args), Changes((_alteration(entity, ops),), {}, args.dry_run), args)
 
 
-def _of(entity: Entity, ops: tuple[Op, ...]) -> Alteration:
+def _alteration(entity: Entity, ops: tuple[Op, ...]) -> Alteration:
     return Alteration(tuple(names_of(entity).items()), ops)
 
 
@@ -233,11 +144,11 @@ def _import(args: argparse.Namespace) -> int:
     is_input = str(args.file) == "-"
     data = sys.stdin.buffer.read() if is_input else args.file.read_bytes()
     wanted = read(data, file="<stdin>" if is_input else str(args.file))
-    client = _client(args)
+    client = client_of(args)
     there = client.rules({})
     gone: dict[Entity, StoredRule] = {}
     if args.replace:
-        # What the proxy's file hides is in no export, and in a fleet holds where the file has no rule for it.
+        # Rules that the proxy's file overrides are not exported, and may apply at other proxies of the cluster.
         gone = {one.entity: one.rule for one in there if one.can_change and one.entity not in wanted}
     old = {one.entity: one.rule for one in there if one.shadowed_by is None}
     some = (*differences(gone, dict.fromkeys(gone)), *differences(old, wanted))
@@ -245,7 +156,7 @@ def _import(args: argparse.Namespace) -> int:
         _print(*(line for one in some for line in lines(one)))
     not_done = _NotDone()
     for batch in _batches(some):
-        answer = _sit_out(client, changes_of(batch, is_dry_run=args.dry_run))
+        answer = _change_when_allowed(client, changes_of(batch, is_dry_run=args.dry_run))
         not_done = not_done.plus(_not_done(answer.results))
         if args.json:
             _print(answer.text.rstrip())
@@ -255,7 +166,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
-    """Yield what is to be asked for at once."""
+    """Yield the differences in batches of one request each."""
     batch: list[Difference] = []
     size_bytes = 0
     for one in some:
@@ -269,8 +180,8 @@ def _batches(some: Iterable[Difference]) -> Iterator[list[Difference]]:
         yield batch
 
 
-def _sit_out(client: Client, changes: Changes) -> Answer:
-    """Ask for changes until there are not too many of them."""
+def _change_when_allowed(client: Client, changes: Changes) -> Answer:
+    """Send changes, again after each wait that the proxy asks for."""
     while True:
         answer = client.change(changes)
         if not answer.retry_after_s:
@@ -281,7 +192,7 @@ def _sit_out(client: Client, changes: Changes) -> Answer:
 
 
 class _NotDone(NamedTuple):
-    """How many entities were refused, and of how many nobody knows whether what was asked for holds."""
+    """The number of entities whose changes were refused, and of those whose outcome is unknown."""
 
     refused: int = 0
     may_hold: int = 0
@@ -291,7 +202,7 @@ class _NotDone(NamedTuple):
 
 
 def _not_done(results: Iterable[Result]) -> _NotDone:
-    """Tell of what was refused or may hold; return how many."""
+    """Report the changes that were refused or may apply; return their numbers."""
     errors = [one for one in results if one.error is not None]
     for one in errors:
         sys.stderr.write(f"{shown_entity(one.entity)}: {'may hold: ' if one.may_hold else ''}{one.error}\n")
@@ -300,7 +211,7 @@ def _not_done(results: Iterable[Result]) -> _NotDone:
 
 
 def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int:
-    """Say what was done; return the exit status."""
+    """Print a summary; return the exit status."""
     what = f"{changed} {'entity' if changed == 1 else 'entities'}"
     if not changed and not any(not_done):
         told = "nothing to change"
@@ -317,92 +228,14 @@ def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int
     return 1 if any(not_done) else 0
 
 
-# -- what was said on the command line
-
-
-def _client(args: argparse.Namespace) -> Client:
-    path = args.token_file or os.environ.get(_TOKEN_FILE)
-    if not path:
-        raise _UsageError(f"give --token-file FILE (or ${_TOKEN_FILE}): quotas are changed with the proxy's token")
-    try:
-        return Client(args.url, token=read_token(path))
-    except TokenFileError as error:
-        raise _UsageError(f"--token-file: {error}") from error
-
-
-def _names(args: argparse.Namespace) -> Mapping[str, EntityName]:
-    given = ((kind, getattr(args, kind.replace("-", "_"))) for kind in ENTITY_TYPES)
-    names = {kind: name for kind, name in given if name is not None}
-    for kind, name in names.items():
-        if name == "":
-            raise _UsageError(f"--{kind}: must not be empty; write a name, or --default-{kind}")
-    if IP in names and len(names) > 1:
-        raise _UsageError("--ip: an address has quotas of its own, without a user or a client-id")
-    return names
-
-
-def _entity(args: argparse.Namespace) -> Entity:
-    names = _names(args)
-    if not names:
-        raise _UsageError("whose? give --user, --client-id or both, --ip, or one of --default-user and so on")
-    return entity_of({kind: name if isinstance(name, str) else None for kind, name in names.items()})
-
-
-def _asked(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, float | None], dict[str, object]]:
-    """Return the limits and the terms that are to be set, None for those to be removed."""
-    limits: dict[str, float | None] = {}
-    terms: dict[str, object] = {}
-    known = keys_of(entity)
-    settings: list[tuple[str, str | None]] = [*map(_pair, args.set), *((key, None) for key in args.unset)]
-    if not settings:
-        raise _UsageError("what? give --set KEY=VALUE or --unset KEY")
-    for key, text in settings:
-        if key in limits or key in terms:
-            raise _UsageError(f"{key} is given twice")
-        if key in known:
-            limits[key] = None if text is None else _limit(key, text)
-        elif key in TERMS:
-            terms[key] = None if text is None else _term(key, text)
-        else:
-            told = f"{key!r} is no key of {shown_entity(entity)} that can be set here"
-            raise _UsageError(f"{told}; there are {', '.join((*known, *TERMS))}")
-    return limits, terms
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, separator, value = text.partition("=")
-    if not separator:
-        raise _UsageError(f"--set {text}: must be KEY=VALUE, such as producer_byte_rate=10MiB")
-    return key.strip(), value.strip()
-
-
-def _limit(key: str, text: str) -> float:
-    try:
-        return parse_limit(key, text)
-    except UnitError as error:
-        raise _UsageError(f"--set {key}: {error}") from error
-
-
-def _term(key: str, text: str) -> object:
-    document = parse(text, file=f"--set {key}")
-    if document.faults:
-        raise InvalidConfigError(document.faults)
-    value = _plain(document.data)
-    try:
-        read_terms({key: value})
-    except TermsError as error:
-        raise _UsageError(f"--set {error}") from error
-    return value
-
-
-def _plain(value: object) -> object:
-    """Return what YAML says, in which it takes instants for dates of its own."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value.text if isinstance(value, Odd) else value
-
-
 def _print(*some: str) -> None:
     sys.stdout.writelines(f"{line}\n" for line in some)
+
+
+_ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace], int]]] = {
+    "describe": _describe,
+    "alter": _alter,
+    "delete": _delete,
+    "export": _export,
+    "import": _import,
+}

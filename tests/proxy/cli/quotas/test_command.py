@@ -310,11 +310,11 @@ async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("alter --set producer_byte_rate=1", "whose? give --user"),
-        ("alter --user a", "what? give --set KEY=VALUE or --unset KEY"),
+        ("alter --set producer_byte_rate=1", "no entity: give --user"),
+        ("alter --user a", "nothing to change: give --set KEY=VALUE or --unset KEY"),
         ("alter --user a --set producer_byte_rate", "must be KEY=VALUE"),
         ("alter --user a --set producer_byte_rate=10MiBs", "--set producer_byte_rate: 'MiBs' is not a unit"),
-        ("alter --user a --set request_rate=1", "'request_rate' is no key of user a that can be set here; there are"),
+        ("alter --user a --set request_rate=1", "'request_rate' is no key of user a; the keys are"),
         ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is no key of ip 10.0.0.7"),
         ("alter --user a --set expires=soon", "--set expires: 'soon' is not an instant"),
         (
@@ -323,8 +323,8 @@ async def test_what_yaml_cannot_say_is_told(tmp_path: Path, capsys: pytest.Captu
         ),
         ("alter --user a --set producer_byte_rate=1 --unset producer_byte_rate", "producer_byte_rate is given twice"),
         ("alter --user '' --unset producer_byte_rate", "--user: must not be empty"),
-        ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: an address has quotas of its own"),
-        ("delete", "whose?"),
+        ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: the quotas of an address have no user"),
+        ("delete", "no entity"),
     ],
 )
 def test_wrong_usage_is_told_before_anybody_is_asked(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.load import load
-from kafka_quota_proxy.proxy.cli.checked_places import audit_log_fault, usage_log_fault
+from kafka_quota_proxy.proxy.cli.writable_paths import audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from tests.support.stores import keep, keep_strange
 

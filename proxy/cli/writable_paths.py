@@ -1,4 +1,4 @@
-"""What keeps the proxy from writing to places on the disk that its file names, but for what is in a store."""
+"""Whether the proxy can write to the paths that its file names: the audit log and the usage log."""
 
 from pathlib import Path
 from typing import Final
@@ -11,12 +11,12 @@ USAGE_LOG: Final = ("usage_log", "directory")
 
 
 def audit_log_fault(config: ProxyConfig) -> str | None:
-    """Return why the audit log of quota changes cannot be opened; the proxy does not start without it."""
+    """Return why the audit log cannot be opened; the proxy does not start without it."""
     path = config.store.audit_log if config.store else None
     return file_fault(Path(path)) if path else None
 
 
 def usage_log_fault(config: ProxyConfig) -> str | None:
-    """Return why the files of the usage log cannot be written. The proxy starts all the same, and tries again."""
+    """Return why the usage log cannot be written. The proxy starts anyway and retries."""
     files = config.usage_log.files if config.usage_log else None
     return directory_fault(Path(files.directory)) if files else None

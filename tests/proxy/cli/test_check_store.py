@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
-from kafka_quota_proxy.proxy.cli.checked_store import StoreReport, report_on
+from kafka_quota_proxy.proxy.cli.check import StoreReport, report_on
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
 from tests.support.stores import break_snapshot, keep, keep_strange
