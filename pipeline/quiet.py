@@ -11,8 +11,9 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.demand import Amounts, Parts, Whole
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.rate import Slot
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
@@ -39,8 +40,10 @@ def quiet(*buckets: Bucket) -> list[Quiet]:
     """Return for each bucket the form for the arithmetic that decides in it; all take the same parts."""
     chains, found = _Chains(), list[Quiet]()
     for bucket in buckets:
-        tokens = None if bucket.gate is None else _Tokens(bucket.gate, bucket.limit)
-        found.append(_Windows(bucket, tokens, chains) if tokens is None or bucket.burst_ms is None else tokens)
+        tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
+        found.append(
+            _Windows(bucket, tokens, chains) if tokens is None or bucket.shaping is Shaping.SAMPLED else tokens
+        )
     return found
 
 
@@ -97,7 +100,8 @@ class _Windows:
     N * W ago; and the time that they stand for began with the first of these. What is reset on the way, and when,
     changes nothing: a slot that was reset starts when, or after, another one did that counts for longer.
 
-    Where tokens let requests pass in front of them (``Bucket.gate``), no more is taken than there are tokens for.
+    Where tokens let requests pass in front of them (``Bucket.pacing_tokens``), no more is taken than there are tokens
+    for.
     """
 
     def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:

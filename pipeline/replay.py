@@ -15,7 +15,7 @@ import numpy as np
 
 from kafka_quota_proxy.pipeline.demand import Line, Parts, Rows
 from kafka_quota_proxy.pipeline.quiet import Quiet, quiet
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000

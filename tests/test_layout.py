@@ -23,6 +23,15 @@ EXCEPTIONS = {
     "config/limits.py": "tests/config/test_terms.py",
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/timing.py": "tests/proxy/cli/test_explain.py",
+    # Parts of a bucket and of its manager.
+    "proxy/quota/bucket.py": "tests/proxy/quota/test_client_quota_manager.py",
+    "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_client_quota_manager.py",
+    "proxy/quota/entity_usage.py": "tests/proxy/quota/test_absorb.py",
+    "proxy/quota/kafka_rates.py": "tests/proxy/quota/test_client_quota_manager.py",
+    "proxy/quota/throttle_totals.py": "tests/proxy/quota/test_shadow_bucket.py",
+    "proxy/quota/usage_totals.py": "tests/proxy/quota/test_absorb.py",
+    "proxy/quota/shared_buckets.py": "tests/proxy/quota/test_many_names.py",
+    "proxy/quota/departed_buckets.py": "tests/proxy/usage/test_meter.py",
     # Each error is tested where it is raised.
     "proxy/cli/demo/errors.py": "tests/proxy/cli/demo/test_library.py",
     # Processes and clients are tested as what they are, running.

@@ -9,7 +9,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.linear_regex import compile_linear, match_whole, read_replacement, replaced
 from kafka_quota_proxy.config.model import KafkaSettings, Principals, ProxyConfig, Shaping
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
 from kafka_quota_proxy.proxy.quota.line import Line, Turns
@@ -110,13 +111,13 @@ class BrokerQuotas:
         self.connections.follow(self._principals.charged_user)
         for kind, manager in self._managers.items():
             if changed is None or kind in changed.tables:
-                manager.follow_rules(None if changed is None else changed.tables[kind])
+                manager.rules_changed(None if changed is None else changed.tables[kind])
             self._put_under(manager, config)
         self.limits_requests = self._limits_requests()
 
     def _put_under(self, manager: ClientQuotaManager, config: ProxyConfig) -> None:
         shaping, burst_ms = self._arithmetic(config, manager.kind)
-        manager.follow(
+        manager.configure(
             shaping=shaping,
             burst_ms=burst_ms,
             max_throttle_time_ms=self._max_throttle_time_ms(config, manager.kind),
@@ -126,7 +127,7 @@ class BrokerQuotas:
     def follow(self, changed: Followed) -> None:
         """Follow single rules that were put in force, from the next request on."""
         for kind, named in changed.tables.items():
-            self._managers[kind].follow_rules(named)
+            self._managers[kind].rules_changed(named)
         if changed.has_connections:
             self.connections.follow(self._principals.charged_user)
         self.arrivals.follow_addresses(changed.addresses)

@@ -17,11 +17,11 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
-from kafka_quota_proxy.proxy.quota.bucket_table import Places
-from kafka_quota_proxy.proxy.quota.client import NOTHING, Usage
+from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 EXPIRES_AFTER_MS: Final = 3_600_000
 _EXPIRY_SLICE: Final = 1_000
@@ -29,9 +29,9 @@ _SHARED: Final = Tags("", "<shared>")
 
 
 class _Source:
-    """What came from one address. A tenant of ``Places``, which knows its name as a client-id's."""
+    """What came from one address. A entry of ``BucketTable``, which knows its name as a client-id's."""
 
-    __slots__ = ("holders", "in_flight", "is_listed", "is_waiting", "last_record_ms", "rate", "tags")
+    __slots__ = ("holders", "in_flight", "is_listed", "is_parked", "last_record_ms", "rate", "tags")
 
     def __init__(self, tags: Tags, rate: Rate, now_ms: int) -> None:
         self.tags = tags
@@ -40,7 +40,7 @@ class _Source:
         self.holders = 0
         self.in_flight = 0
         self.is_listed = False
-        self.is_waiting = False
+        self.is_parked = False
 
 
 class ListenerQuota:
@@ -78,12 +78,12 @@ class ListenerQuota:
         self.refused = 0
         self.address_throttle_time = Average()
         self.observed = 0  # what would have been one of the two
-        self.logged = NOTHING  # for ``proxy.usage``
+        self.logged = NO_USAGE  # for ``proxy.usage``
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> UsageTotals:
         """What was counted since the start; the amount is without those that were refused."""
-        return Usage(
+        return UsageTotals(
             amount=self.came - self.refused,
             requests=self.came,
             throttled_requests=self.paused + self.refused,
@@ -171,8 +171,8 @@ class ConnectionQuotas:
         self.rate = self.new_rate()
         self.limit: float = UNLIMITED_RATE
         self._listeners: dict[str, ListenerQuota] = {}
-        self._places = Places[_Source](
-            config.max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_gone=lambda _: None
+        self._addresses = BucketTable[_Source](
+            config.max_buckets, owes_until_ms=self._owes_until_ms, is_named=self._is_named, on_removed=lambda _: None
         )
         self._shared: _Source | None = None
         self.overflows = 0  # connections of addresses that found no place
@@ -187,12 +187,12 @@ class ConnectionQuotas:
     @property
     def addresses(self) -> int:
         """How many addresses are remembered."""
-        return len(self._places)
+        return len(self._addresses)
 
     @property
     def evicted(self) -> int:
         """How many addresses made room for others."""
-        return self._places.evicted
+        return self._addresses.evicted
 
     @property
     def limits_addresses(self) -> bool:
@@ -202,7 +202,7 @@ class ConnectionQuotas:
     def follow(self, config: ProxyConfig) -> None:
         """Put the limits of ``config`` in force, but for those of addresses."""
         self._take(config)
-        self._places.most = config.max_buckets
+        self._addresses.max_buckets = config.max_buckets
         for listener in self._listeners.values():
             listener.put_under(self._by_name.get(listener.name), config.enforcement)
 
@@ -214,10 +214,10 @@ class ConnectionQuotas:
                 False; None: any may be.
         """
         if named is None:
-            self._places.recount(Tags("", host) for host in self.limits)
+            self._addresses.recount_named(Tags("", host) for host in self.limits)
             return
         for host, is_named in named.items():
-            self._places.name(Tags("", host), is_named=is_named)
+            self._addresses.count_named(Tags("", host), is_named=is_named)
 
     def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
         """Go on as both: ``other`` has turned out to be the same broker's. It is not to be asked any more."""
@@ -227,7 +227,7 @@ class ConnectionQuotas:
             own = self._listeners.setdefault(listener.name, listener)
             if own is not listener:
                 own.absorb(listener, now_ms=now_ms)
-        for theirs in other._places:  # noqa: SLF001 - another one of the same class
+        for theirs in other._addresses:  # noqa: SLF001 - another one of the same class
             source = self._source(theirs.tags, now_ms)
             source.rate.absorb(theirs.rate, now_ms=now_ms)
             source.last_record_ms = max(source.last_record_ms, theirs.last_record_ms)
@@ -236,7 +236,7 @@ class ConnectionQuotas:
             self._shared = shared
         elif shared is not None:
             self._shared.rate.absorb(shared.rate, now_ms=now_ms)
-        self._places.evicted += other.evicted
+        self._addresses.evicted += other.evicted
         self.overflows += other.overflows
 
     def listener(self, name: str) -> ListenerQuota:
@@ -253,17 +253,17 @@ class ConnectionQuotas:
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
         """Return the rate of an address, connections per second. A pure read."""
-        source = self._places.get(Tags("", canonical(host)))
+        source = self._addresses.get(Tags("", canonical(host)))
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
         """Forget addresses that were silent for an hour, a slice at a time."""
-        sources = list(self._places)
+        sources = list(self._addresses)
         for start in range(0, len(sources), _EXPIRY_SLICE):
             for source in sources[start : start + _EXPIRY_SLICE]:
                 if now_ms - source.last_record_ms > EXPIRES_AFTER_MS and source.is_listed:
-                    self._places.remove(source)
-            self._places.wake(now_ms=now_ms, most=_EXPIRY_SLICE)
+                    self._addresses.remove(source)
+            self._addresses.recheck_parked(now_ms=now_ms, most=_EXPIRY_SLICE)
             yield
 
     # -- of listeners --
@@ -298,7 +298,7 @@ class ConnectionQuotas:
             source.rate.record(-1, now_ms=now_ms)
         if source.is_listed:
             source.holders += 1
-            self._places.release(source, now_ms=now_ms)  # it was the last to be used
+            self._addresses.release(source, now_ms=now_ms)  # it was the last to be used
         return wait_ms
 
     # -- of addresses --
@@ -309,12 +309,12 @@ class ConnectionQuotas:
         self.limit = config.kafka.max_connection_creation_rate
 
     def _source(self, tags: Tags, now_ms: int) -> _Source:
-        source = self._places.get(tags)
+        source = self._addresses.get(tags)
         if source is not None:
             return source
-        if self._is_named(tags) or self._places.make_room(now_ms=now_ms):
+        if self._is_named(tags) or self._addresses.make_room(now_ms=now_ms):
             source = _Source(tags, self.new_rate(), now_ms)
-            self._places.add(source)
+            self._addresses.add(source)
             return source
         self.overflows += 1
         if self._shared is None:

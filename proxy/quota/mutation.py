@@ -33,7 +33,7 @@ from kafka_quota_proxy.protocol.topic_mutations import (
     TopicMutation,
     TopicResult,
 )
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 # What is not known costs this: Kafka's own num.partitions, and no topic has fewer.
 ASSUMED_PERMITS: Final = 1

@@ -17,8 +17,8 @@ Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 from math import ceil, inf
 from typing import Final
 
-from kafka_quota_proxy.proxy.quota.client import NOTHING, Usage
 from kafka_quota_proxy.proxy.quota.rate import SimpleRate
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 # What one response may bring above what there is room for, in seconds of the limit. Small enough that a partition in
 # sync, whose records come in the same response, does not wait for it; large enough that few requests are made.
@@ -49,16 +49,16 @@ class ReplicationQuota:
         self.rate = SimpleRate(samples=samples, window_ms=window_ms)
         self.total = 0  # bytes, since the start
         self.records = 0  # how often some were charged
-        self.logged = NOTHING  # for ``proxy.usage``
+        self.logged = NO_USAGE  # for ``proxy.usage``
         self._tokens = 0.0  # bytes; below 0: what has flowed is not paid for yet
         self._taken = 0  # bytes that were granted and not settled
         self._at_ms = now_ms  # when the tokens were counted last
         self._line: dict[object, tuple[int, int]] = {}  # ticket, and until when the place is kept, of who waits
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> UsageTotals:
         """What was counted since the start; how long somebody waited is not."""
-        return Usage(amount=self.total, requests=self.records)
+        return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
         """Put a limit in force. What was measured stays; what is not paid for is paid at the new rate.

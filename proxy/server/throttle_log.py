@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +50,8 @@ def describe(bucket: Bucket, *, now_ms: int) -> str:
         if rule and bucket.level
         else "?"
     )
-    waits = bucket.throttle_time_ms or bucket.observed_throttle_time_ms
-    done = "throttled" if bucket.throttled_requests else "over its quota, observed only"
+    waits = bucket.throttling.time_ms or bucket.throttling.observed_time_ms
+    done = "throttled" if bucket.throttling.requests else "over its quota, observed only"
     return (
         f"{done}: {bucket.kind.label} of user={bucket.tags.user!r} client-id={bucket.tags.client_id!r}: "
         f"{bucket.rate.peek(now_ms=now_ms):,.0f} B/s against {bucket.limit:,.0f} B/s, by {where}; "

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 # api_key is what a client says: the labels that it can make are bounded.
 _MAX_UNKNOWN: Final = 64

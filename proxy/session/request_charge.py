@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime, charged_ns
 from kafka_quota_proxy.proxy.session.client_account import Account, Payers
 

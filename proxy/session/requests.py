@@ -25,7 +25,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueuedConnection, Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, is_exempt
 from kafka_quota_proxy.proxy.session.client_account import NOBODY

@@ -21,7 +21,7 @@ from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import PassingAlteration
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, may_name_leaders, streams

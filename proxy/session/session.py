@@ -20,7 +20,7 @@ be written. What a client sent ahead ``is_blocked`` for one of these reasons:
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
 
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.counters import FAILED
 from kafka_quota_proxy.proxy.session.responses import Responses
 from kafka_quota_proxy.proxy.session.state import PRODUCE

@@ -10,7 +10,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import QueuedConnection
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Place, Waiter
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
 from kafka_quota_proxy.proxy.session.client_account import Account, Listening

@@ -14,7 +14,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.topic_mutations import MutationRequest, Topic
 from kafka_quota_proxy.proxy.quota import mutation
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
 from kafka_quota_proxy.proxy.session.client_account import Account
 from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decision, Forward

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.client_account import Account
 from kafka_quota_proxy.proxy.session.state import PRODUCE, InFlight, charged_bytes
 

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement, EntityName
-from kafka_quota_proxy.proxy.quota import client
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.client import NOTHING, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
+from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
@@ -92,7 +94,7 @@ class Meter:
                 self._add_bucket(broker, bucket)
             yield
 
-    def _read_departed(self, broker: MeteredBroker, kind: QuotaKind, departed: client.Departed) -> Iterator[None]:
+    def _read_departed(self, broker: MeteredBroker, kind: QuotaKind, departed: DepartedBuckets) -> Iterator[None]:
         # Those that have gone until now, one by one: of a reading that is given up none is lost.
         for count in range(len(departed.buckets)):
             bucket = departed.buckets.popleft()
@@ -104,36 +106,37 @@ class Meter:
             if count % _SLICE == _SLICE - 1:
                 yield
         left, per = departed.other, _PER_AMOUNT.get(kind, 1)
-        departed.other = client.Usage(amount=left.amount % per)
+        departed.other = UsageTotals(amount=left.amount % per)
         moved = left.minus(departed.other)
-        if moved != NOTHING:
+        if moved != NO_USAGE:
             used = UsageCounts(moved.amount // per, moved.requests, *_waits(moved), broker.enforces)
             self._add(UsageKey(broker.node_id, kind.label, OTHER, OTHER), used)
         yield
 
     def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
-        # Not by ``client.Usage`` and its differences: this is done for every bucket that there is.
+        # Not by ``UsageTotals`` and its differences: this is done for every bucket that there is.
         amount_before, requests_before, throttled_before, wait_before, observed_wait_before, observed_before = (
             bucket.logged
         )
         requests = bucket.requests - requests_before
         amount = bucket.amount - amount_before
-        throttled = bucket.throttled_requests - throttled_before
-        observed = bucket.observed_throttled_requests - observed_before
+        throttling = bucket.throttling
+        throttled = throttling.requests - throttled_before
+        observed = throttling.observed_requests - observed_before
         if not (requests or amount or throttled or observed):  # the waits move with the last two
             return
-        wait_ms = bucket.throttle_time_ms - wait_before + bucket.observed_throttle_time_ms - observed_wait_before
+        wait_ms = throttling.time_ms - wait_before + throttling.observed_time_ms - observed_wait_before
         kind, rule, per = bucket.kind, bucket.rule, _PER_AMOUNT.get(bucket.kind, 1)
         amount //= per
         if not (requests or amount or throttled or observed):
             return  # less than a unit
-        bucket.logged = client.Usage(
+        bucket.logged = UsageTotals(
             amount_before + amount * per,
             bucket.requests,
-            bucket.throttled_requests,
-            bucket.throttle_time_ms,
-            bucket.observed_throttle_time_ms,
-            bucket.observed_throttled_requests,
+            throttling.requests,
+            throttling.time_ms,
+            throttling.observed_time_ms,
+            throttling.observed_requests,
         )
         enforces = broker.enforces if bucket.enforcement is None else bucket.enforcement is not Enforcement.OBSERVE
         self._add(
@@ -155,7 +158,7 @@ class Meter:
         used = listener.usage
         moved = used.minus(listener.logged)
         listener.logged = used
-        if moved != NOTHING:
+        if moved != NO_USAGE:
             limit = float(listener.limit) if listener.limit < UNLIMITED_RATE else None
             record = UsageCounts(moved.amount, moved.requests, *_waits(moved), not listener.observes, limit)
             self._add(UsageKey(node_id, CONNECTION, "", "", listener.name), record)
@@ -165,7 +168,7 @@ class Meter:
         used = quota.usage
         moved = used.minus(quota.logged)
         quota.logged = used
-        if moved != NOTHING:
+        if moved != NO_USAGE:
             record = UsageCounts(moved.amount, moved.requests, *_waits(moved), is_enforced=True, limit=quota.limit)
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
@@ -175,7 +178,7 @@ class Meter:
         self._records[identity] = used if before is None else before.plus(used)
 
 
-def _waits(moved: client.Usage) -> tuple[int, int]:
+def _waits(moved: UsageTotals) -> tuple[int, int]:
     """Return how many were told to wait, and for how long, whether that was enforced or only observed."""
     return (
         moved.throttled_requests + moved.observed_throttled_requests,

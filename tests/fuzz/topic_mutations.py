@@ -36,7 +36,8 @@ from kafka_quota_proxy.protocol.topic_mutations import (
     with_refused_topics,
     without_topics,
 )
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
 from tests.fuzz import seeds

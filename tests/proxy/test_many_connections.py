@@ -164,7 +164,7 @@ def test_observed_throttle_time_is_what_enforcement_gives_the_same_load(
         crowd.run(60)
         quotas = crowd.listening.quotas
         (bucket,) = quotas.fetch if role == "consumer" else quotas.produce
-        times_ms.append(bucket.throttle_time_ms + bucket.observed_throttle_time_ms)
+        times_ms.append(bucket.throttling.time_ms + bucket.throttling.observed_time_ms)
 
     enforced_ms, observed_ms = times_ms
     assert enforced_ms > 40_000

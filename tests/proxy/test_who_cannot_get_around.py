@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import pytest
 
 from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.client import SHARED, Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.client_account import Listening
 from tests.support import kafka_rate

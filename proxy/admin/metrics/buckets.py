@@ -13,8 +13,10 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
-from kafka_quota_proxy.proxy.quota.client import NOTHING, Bucket, ClientQuotaManager, Usage
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 # Of a kind. Ten series each: 100,000 lines and 10 MB (0.3 MB with gzip) in a scrape, which takes about two seconds,
 # nine tenths of them at rest.
@@ -31,7 +33,7 @@ class Row(NamedTuple):
 
     kind: QuotaKind
     tags: Tags
-    usage: Usage
+    usage: UsageTotals
     rate: float  # in the unit of the limit
     utilisation: float | None  # None without a limit
     throttle_time_ms: float  # mean of the last minute; NaN: was not throttled
@@ -61,7 +63,7 @@ def _row(manager: ClientQuotaManager, bucket: Bucket, now_ms: int) -> Row:
         bucket.usage,
         rate,
         rate / limit if limit else None,
-        bucket.throttle_time.peek(now_ms=now_ms) if bucket.throttled_requests else nan,
+        bucket.throttling.average_ms.peek(now_ms=now_ms) if bucket.throttling.requests else nan,
         limit,
         bucket.tokens(now_ms=now_ms),
         bucket.used_s,
@@ -89,14 +91,16 @@ class Names:
         self._most = most
         self._lock = Lock()
         # Each with what it had counted under "other" before it had a name: its own series go without that.
-        self._named: dict[Tags, Usage] = {}
-        self._shown: dict[Tags, Usage] = {}  # what the series of each say
+        self._named: dict[Tags, UsageTotals] = {}
+        self._shown: dict[Tags, UsageTotals] = {}  # what the series of each say
         self._used_s: dict[Tags, tuple[float, float]] = {}  # what each had used, and what its series says above that
-        self._unnamed: dict[Tags, Usage] = {}  # what each had counted when it was last seen
-        self._ended = NOTHING  # what series said that there are no more
-        self._other = NOTHING
+        self._unnamed: dict[Tags, UsageTotals] = {}  # what each had counted when it was last seen
+        self._ended = NO_USAGE  # what series said that there are no more
+        self._other = NO_USAGE
 
-    def divide(self, rows: Iterable[Row], rest: Rest, *, gone: Usage = NOTHING) -> tuple[list[Row], Usage | None]:
+    def divide(
+        self, rows: Iterable[Row], rest: Rest, *, gone: UsageTotals = NO_USAGE
+    ) -> tuple[list[Row], UsageTotals | None]:
         """Return the rows with series of their own, and the sum of all else; None where there never was any.
 
         Args:
@@ -120,11 +124,11 @@ class Names:
                     before = self._named[tags]
                 else:
                     before = self._unnamed[tags] = row.usage
-                if before is not NOTHING:
+                if before is not NO_USAGE:
                     other = other.plus(before)
             # What went between the reading of ``gone`` and of ``rows`` is in neither until the next scrape.
-            self._other = Usage(*map(max, other, self._other))
-            return own, None if self._other == NOTHING else self._other
+            self._other = UsageTotals(*map(max, other, self._other))
+            return own, None if self._other == NO_USAGE else self._other
 
     def _give_names(self, by_tags: dict[Tags, Row]) -> None:
         new = [row for tags, row in by_tags.items() if tags not in self._named and tags != OTHER]
@@ -132,16 +136,16 @@ class Names:
         if len(new) > free:
             new = nlargest(free, new, key=lambda row: row.usage.amount)
         for row in new:
-            before = self._unnamed.pop(row.tags, NOTHING)
+            before = self._unnamed.pop(row.tags, NO_USAGE)
             # One of fewer requests than it had is another of that name.
-            self._named[row.tags] = before if before.requests <= row.usage.requests else NOTHING
-            self._shown[row.tags] = NOTHING
+            self._named[row.tags] = before if before.requests <= row.usage.requests else NO_USAGE
+            self._shown[row.tags] = NO_USAGE
             self._used_s[row.tags] = (0.0, 0.0)
 
     def _own(self, row: Row) -> Row:
         tags = row.tags
         before, shown = self._named[tags], self._shown[tags]
-        usage = row.usage if before is NOTHING else row.usage.minus(before)
+        usage = row.usage if before is NO_USAGE else row.usage.minus(before)
         if any(now < then for now, then in zip(usage, shown, strict=True)):
             # It went and came back since the last scrape. Its series go on from where they were.
             self._named[tags] = row.usage.minus(shown)

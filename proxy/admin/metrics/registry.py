@@ -20,9 +20,10 @@ from kafka_quota_proxy.proxy.admin.metrics import (
 from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Rest, labels, paced, rest
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
-from kafka_quota_proxy.proxy.quota.client import NOTHING, ClientQuotaManager, Usage
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
@@ -71,7 +72,7 @@ _KAFKA: Final[Mapping[QuotaKind, _Kafka]] = {
 }
 
 # name, what it means, how it is read
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[Usage], float]], ...]] = (
+_COUNTERS: Final[tuple[tuple[str, str, Callable[[UsageTotals], float]], ...]] = (
     ("requests", "Requests that were charged.", attrgetter("requests")),
     ("throttled_requests", "Requests that were answered with a wait.", attrgetter("throttled_requests")),
     ("throttle_seconds", "Waits that were enforced.", lambda usage: _seconds(usage.throttle_time_ms)),
@@ -122,7 +123,7 @@ class Families:
         # All brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
-        other: dict[QuotaKind, Usage | None] = {}
+        other: dict[QuotaKind, UsageTotals | None] = {}
         managers_of = {kind: [one.manager(kind) for one in quotas] for kind in QuotaKind}
         managers_of = {kind: managers for kind, managers in managers_of.items() if _is_in_use(kind, managers)}
         for kind, managers in managers_of.items():
@@ -252,7 +253,7 @@ def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
     """Whether a kind is shown: bytes always are, of all others those that limit somebody or did."""
     if kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
         return True
-    return any(len(manager.table) or len(manager) or manager.gone.requests for manager in managers)
+    return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)
 
 
 def _of_tables(managers_of: Mapping[QuotaKind, Sequence[ClientQuotaManager]]) -> Iterator[Family]:
@@ -270,7 +271,9 @@ def _of_tables(managers_of: Mapping[QuotaKind, Sequence[ClientQuotaManager]]) ->
     )
 
 
-def _of_buckets(own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, Usage | None], rest: Rest) -> Iterator[Family]:
+def _of_buckets(
+    own: dict[QuotaKind, list[Row]], other: dict[QuotaKind, UsageTotals | None], rest: Rest
+) -> Iterator[Family]:
     rows = [
         (labels(kind=kind.label, user=row.tags.user, client_id=row.tags.client_id), row)
         for kind, of_a_kind in own.items()
@@ -340,10 +343,10 @@ def _counter(name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Fam
     return Family(f"{_PREFIX}_{name}_total", "counter", help_, samples)
 
 
-def _gone(managers: Iterable[ClientQuotaManager]) -> Usage:
-    total = NOTHING
+def _gone(managers: Iterable[ClientQuotaManager]) -> UsageTotals:
+    total = NO_USAGE
     for manager in managers:
-        total = total.plus(manager.gone)
+        total = total.plus(manager.departed_usage)
     return total
 
 

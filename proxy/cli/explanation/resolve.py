@@ -8,7 +8,8 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listene
 from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, NotNow, Rules, Verdict
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import Candidate, Limits, QuotaKind, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Shaping, UsageLog
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rate import Rate
@@ -112,7 +113,7 @@ def test_what_was_in_flight_is_charged_where_the_sum_is() -> None:
     one.release(theirs, now_ms=NOW_MS)
 
     assert wait_ms == 10_000
-    assert (own.amount, own.requests, own.throttled_requests) == (20_000, 1, 1)
+    assert (own.amount, own.requests, own.throttling.requests) == (20_000, 1, 1)
     assert own.silent_until_ms == NOW_MS + 10_000
     assert produce(one) is own
     assert not own.has_room(1, now_ms=NOW_MS)
@@ -120,7 +121,7 @@ def test_what_was_in_flight_is_charged_where_the_sum_is() -> None:
 
 
 def counted(manager: ClientQuotaManager) -> int:
-    return sum(bucket.amount for bucket in manager) + manager.gone.amount
+    return sum(bucket.amount for bucket in manager) + manager.departed_usage.amount
 
 
 def test_nothing_that_was_counted_is_lost_and_the_usage_log_has_it_once() -> None:

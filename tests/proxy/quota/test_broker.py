@@ -18,7 +18,7 @@ from kafka_quota_proxy.config.model import (
     Shaping,
 )
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.rules_in_force import update
 

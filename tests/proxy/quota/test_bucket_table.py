@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_quota_proxy.proxy.quota.bucket_table import Places
+from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
 
 HOUR_MS = 3_600_000
@@ -21,7 +21,7 @@ class Tenant:
     holders: int = 0
     in_flight: int = 0
     is_listed: bool = False
-    is_waiting: bool = False
+    is_parked: bool = False
 
 
 @dataclass
@@ -34,8 +34,8 @@ class House:
 
     def __post_init__(self) -> None:
         self.gone: list[Tenant] = []
-        self.places = Places[Tenant](
-            self.most, owes_until_ms=self._owes, is_named=self.named.__contains__, on_gone=self.gone.append
+        self.places = BucketTable[Tenant](
+            self.most, owes_until_ms=self._owes, is_named=self.named.__contains__, on_removed=self.gone.append
         )
 
     def _owes(self, tenant: Tenant, now_ms: int) -> float:
@@ -168,7 +168,7 @@ def test_a_name_that_is_in_no_rule_any_more_makes_room_like_others() -> None:
     house.visit("a")
 
     house.named.clear()
-    house.places.recount(house.named)
+    house.places.recount_named(house.named)
     house.visit("b", now_ms=60_000)
     house.visit("c", now_ms=60_000)
 
@@ -180,7 +180,7 @@ def test_where_there_are_fewer_places_than_before_two_go_for_one_that_comes() ->
     for name in "abcdef":
         house.visit(name)
 
-    house.places.most = 3
+    house.places.max_buckets = 3
     sizes = []
     for name in "ghijk":
         house.visit(name)
@@ -195,7 +195,7 @@ def test_who_was_removed_is_not_met_again() -> None:
     for tenant in tenants:
         assert tenant is not None
         house.places.remove(tenant)
-    house.places.wake(now_ms=1_000, most=10)
+    house.places.recheck_parked(now_ms=1_000, most=10)
 
     for name in "cd":
         house.visit(name, now_ms=1_000)
@@ -212,11 +212,11 @@ def test_a_debt_without_end_is_looked_at_again_after_an_hour() -> None:
     assert tenant is not None
     house.places.remove(tenant)
 
-    house.places.wake(now_ms=HOUR_MS - 1, most=10)
-    assert tenant.is_waiting
-    house.places.wake(now_ms=HOUR_MS, most=10)
-    assert not tenant.is_waiting
-    assert house.places._waiting == []
+    house.places.recheck_parked(now_ms=HOUR_MS - 1, most=10)
+    assert tenant.is_parked
+    house.places.recheck_parked(now_ms=HOUR_MS, most=10)
+    assert not tenant.is_parked
+    assert house.places._parked == []
 
 
 @pytest.mark.parametrize("most", [100, 10_000])
@@ -304,7 +304,7 @@ class Houses(RuleBasedStateMachine):
 
     @rule(most=st.integers(0, 3))
     def wake(self, most: int) -> None:
-        self.house.places.wake(now_ms=self.now_ms, most=most)
+        self.house.places.recheck_parked(now_ms=self.now_ms, most=most)
 
     @invariant()
     def there_are_no_more_than_places(self) -> None:
@@ -316,8 +316,8 @@ class Houses(RuleBasedStateMachine):
     def nothing_is_kept_of_whoever_is_gone_but_for_who_lies_apart(self) -> None:
         if hasattr(self, "house"):
             places = self.house.places
-            assert all(tenant.is_listed and not tenant.is_waiting for tenant in places._idle)
-            assert len({id(tenant) for _, _, tenant in places._waiting}) == len(places._waiting)
+            assert all(tenant.is_listed and not tenant.is_parked for tenant in places._idle)
+            assert len({id(tenant) for _, _, tenant in places._parked}) == len(places._parked)
 
     def _release(self, index: int) -> None:
         tenant = self.held.pop(index)

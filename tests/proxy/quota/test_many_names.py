@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, SHARED, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 from tests.support.rules_in_force import update
@@ -100,7 +102,7 @@ def test_while_fewer_names_owe_than_there_are_places_no_debt_is_forgotten_and_no
             assert name not in owing
             for mirror in unbounded:
                 if mirror.tags.client_id == name:
-                    unbounded._places.remove(mirror)
+                    unbounded._buckets.remove(mirror)
         mirrored_ms = unbounded.record_and_get_throttle_time_ms(amount, user="x", client_id=name, now_ms=now_ms)
         assert wait_ms == mirrored_ms
         owes_until_ms[name] = visitor.buckets[name].owes_until_ms(now_ms=now_ms)

@@ -17,7 +17,8 @@ from kafka_quota_proxy.protocol.topic_mutations import (
     TopicMutation,
     TopicResult,
 )
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import (
     ASSUMED_PERMITS,

@@ -87,7 +87,7 @@ def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping
         for kind in QuotaKind:
             one, other = changed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
-            assert one._places._named == other._places._named
+            assert one._buckets._named == other._buckets._named
 
 
 FILES = st.builds(
@@ -122,7 +122,7 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
         for kind in QuotaKind:
             one, other = followed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
-            assert one._places._named == other._places._named
+            assert one._buckets._named == other._buckets._named
 
 
 def test_a_file_whose_changes_are_known_makes_no_table_anew() -> None:
@@ -153,7 +153,7 @@ def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict
 
         assert sorted(changed.limits.rules()) == sorted(updated.limits.rules())
         assert changed.limits_addresses == updated.limits_addresses
-        assert changed._places._named == updated._places._named
+        assert changed._addresses._named == updated._addresses._named
 
 
 @pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, CONNECTIONS])

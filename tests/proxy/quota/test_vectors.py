@@ -24,7 +24,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED, EntityName, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.protocol import fetch
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
@@ -57,8 +57,8 @@ def manager_of(
 def put(manager: ClientQuotaManager, limits: Limits) -> None:
     """Replace all quotas."""
     manager.table.update(rules_of(limits, manager.kind))
-    manager.follow_rules(None)
-    manager.follow(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
+    manager.rules_changed(None)
+    manager.configure(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
 
 
 def limit_of(manager: ClientQuotaManager, user: str, client_id: str) -> float:

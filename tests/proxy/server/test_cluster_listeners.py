@@ -427,7 +427,7 @@ async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.Mon
                     assert await client.ask(produce_request(size_bytes=40_000)) == produce_response()
                 (fleet,) = server.clusters.values()
                 (bucket,) = [one for one in fleet.brokers[node_id].quotas.produce if one.requests]
-                assert bucket.observed_throttle_time_ms > 0
+                assert bucket.throttling.observed_time_ms > 0
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this Python has no IPv6")

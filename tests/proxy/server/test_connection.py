@@ -266,7 +266,7 @@ async def test_with_observe_nobody_waits() -> None:
         assert monotonic() - sent < WAIT_MS / 1_000
 
         (bucket,) = [one for one in upstream_of(server, broker.address).quotas.produce if one.requests]
-        assert bucket.observed_throttle_time_ms > 0
+        assert bucket.throttling.observed_time_ms > 0
 
 
 @on_uvloop

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.quota.client import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
 from kafka_quota_proxy.proxy.server import orphaned_connections as late_answers_module
 from kafka_quota_proxy.proxy.server.orphaned_connections import ANSWERED, CUT_SHORT, LOST

@@ -7,8 +7,8 @@ cluster's own, and charge what they refuse.
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.client import Usage
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from tests.protocol.support import kio_messages
 from tests.support.frames import other_request, other_response
 from tests.support.logins import (
@@ -95,7 +95,7 @@ def test_handshake_that_is_out_of_place_is_charged(version: int, pieces: bool) -
 
     refused_handshake(wire, 2, version=version, pieces=pieces)
 
-    assert wire.bucket("request_rate").usage == Usage(2, 2)
+    assert wire.bucket("request_rate").usage == UsageTotals(2, 2)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -107,7 +107,7 @@ def test_token_that_is_out_of_place_is_charged(version: int) -> None:
     wire.client(authenticate_request(b"\0alice\0secret", version=version))
     wire.broker(authenticate_response(error_code=ILLEGAL_SASL_STATE, version=version))
 
-    assert wire.bucket("request_rate").usage == Usage(2, 2)
+    assert wire.bucket("request_rate").usage == UsageTotals(2, 2)
 
 
 def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:

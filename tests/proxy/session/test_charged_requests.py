@@ -10,8 +10,8 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, Quo
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
-from kafka_quota_proxy.proxy.quota.client import Usage
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
@@ -66,7 +66,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
     # 51 in ten windows of a second: (5.1 - 5) / 5 * 10 s
     assert wire.muted_for_ms == 200
     assert int.from_bytes(answer[8:12]) == 200
-    assert wire.bucket("request_rate").usage == Usage(51, 51, 1, 200)
+    assert wire.bucket("request_rate").usage == UsageTotals(51, 51, 1, 200)
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
@@ -262,9 +262,9 @@ def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
     wire.wait(takes_ms)
     wire.broker(produce_response(1))
 
-    assert wire.muted_for_ms == wire.bucket(kind).throttle_time_ms > 0
-    assert not isnan(wire.bucket(kind).throttle_time.peek(now_ms=wire.now_ms))
-    assert isnan(wire.bucket(other).throttle_time.peek(now_ms=wire.now_ms))
+    assert wire.muted_for_ms == wire.bucket(kind).throttling.time_ms > 0
+    assert not isnan(wire.bucket(kind).throttling.average_ms.peek(now_ms=wire.now_ms))
+    assert isnan(wire.bucket(other).throttling.average_ms.peek(now_ms=wire.now_ms))
 
 
 def test_a_fetch_pays_for_its_bytes_and_its_time() -> None:
@@ -286,7 +286,7 @@ def test_a_rule_that_observes_hides_no_rule_that_is_enforced() -> None:
         wire.client(produce_request(number, size_bytes=6_000))
         wire.broker(produce_response(number))
 
-    assert wire.bucket("produce").observed_throttle_time_ms > wire.muted_for_ms == 200
+    assert wire.bucket("produce").throttling.observed_time_ms > wire.muted_for_ms == 200
 
 
 # -- the field

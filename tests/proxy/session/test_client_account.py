@@ -25,7 +25,7 @@ def test_a_bucket_is_looked_up_once() -> None:
     account = wire.session.account
     bucket = account.produce_bucket(b"etl", 0)
 
-    wire.listening.quotas.produce._places._by_tags.clear()
+    wire.listening.quotas.produce._buckets._by_tags.clear()
 
     assert account.produce_bucket(b"etl", 0) is bucket
     assert account.produce_bucket(b"other", 0) is not bucket

@@ -147,7 +147,7 @@ def test_where_it_is_only_observed_nothing_is_refused_and_nobody_waits() -> None
     assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)))).values()) == {0}
 
     assert bed.wire.muted_for_ms == 0
-    assert bed.wire.bucket("mutation").observed_throttle_time_ms == 14_000
+    assert bed.wire.bucket("mutation").throttling.observed_time_ms == 14_000
 
 
 def test_what_is_sent_behind_waits_for_its_answer() -> None:

@@ -383,8 +383,8 @@ def test_observe_changes_no_byte_and_mutes_nobody() -> None:
     )
     assert wire.broker(produce_response(1)) == produce_response(1)
     assert wire.muted_for_ms == 0
-    assert wire.bucket().observed_throttle_time_ms == 2_000
-    assert (wire.bucket().throttled_requests, wire.bucket().throttle_time_ms) == (0, 0)
+    assert wire.bucket().throttling.observed_time_ms == 2_000
+    assert (wire.bucket().throttling.requests, wire.bucket().throttling.time_ms) == (0, 0)
 
 
 def test_a_rule_may_observe_under_a_listener_that_enforces() -> None:

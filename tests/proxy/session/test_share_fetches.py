@@ -3,7 +3,7 @@
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.client import Usage
+from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
@@ -31,7 +31,7 @@ def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> 
     assert wire.muted_for_ms > 0
     assert answer == share_fetch_response(1, size_bytes=6_000, throttle_time_ms=wire.muted_for_ms)
     # The tag section of the response's header is not charged.
-    assert wire.bucket("fetch").usage == Usage(5_999, 1, 1, wire.muted_for_ms)
+    assert wire.bucket("fetch").usage == UsageTotals(5_999, 1, 1, wire.muted_for_ms)
 
 
 def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
@@ -53,7 +53,7 @@ def test_share_fetch_without_a_limit_is_counted_and_passes_as_it_came() -> None:
 
     assert wire.client(request) == request
     assert wire.broker(share_fetch_response(1)) == share_fetch_response(1)
-    assert wire.bucket("fetch").usage == Usage(999, 1)
+    assert wire.bucket("fetch").usage == UsageTotals(999, 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -107,7 +107,7 @@ def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None
     assert wire.client(request) == request
     assert wire.broker(share_fetch_response(1, size_bytes=6_000)) == share_fetch_response(1, size_bytes=6_000)
     assert wire.muted_for_ms == 0
-    assert wire.bucket("fetch").observed_throttled_requests == 1
+    assert wire.bucket("fetch").throttling.observed_requests == 1
 
 
 def test_acknowledgement_alone_passes_beside_a_share_fetch_that_waits_for_data() -> None:
@@ -180,7 +180,7 @@ def test_its_answer_passes_and_tells_when_to_come_back() -> None:
     assert other.muted_for_ms == 10_000 - 3 + 120
     assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
     # Time that both wait in counts once.
-    assert wire.bucket("fetch").usage == Usage(5_560, 2, 2, 3 + other.muted_for_ms)
+    assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
 
 
 def test_it_has_its_turn_when_it_comes_back_as_told() -> None:

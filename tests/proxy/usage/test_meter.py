@@ -22,7 +22,9 @@ from kafka_quota_proxy.config.model import (
     UsageLog,
 )
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, Bucket, Departed
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
+from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.usage import meter as meter_module
@@ -274,7 +276,7 @@ def test_one_that_went_and_came_back_is_one_record() -> None:
 
 
 def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
-    departed = Departed(most=2)
+    departed = DepartedBuckets(max_buckets=2)
     quotas = one_place()
     quotas.produce.departed = departed
     for number in range(10):
@@ -293,7 +295,7 @@ def test_of_more_than_are_kept_the_sum_is_logged_as_others() -> None:
 def test_one_that_is_gone_in_the_middle_of_a_reading_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter_module, "_SLICE", 1)
     quotas, one = BrokerQuotas(CONFIG), meter()
-    quotas.produce.departed = Departed(most=0)
+    quotas.produce.departed = DepartedBuckets(max_buckets=0)
     for name in "abc":
         charge(quotas, 10, client_id=name)
     reading = one.read([MeteredBroker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000)
@@ -364,7 +366,7 @@ class Sums(RuleBasedStateMachine):
         self.brokers = [MeteredBroker(node_id, BrokerQuotas(self.config), enforces=True) for node_id in (1, None, None)]
         for broker in self.brokers:
             for manager in broker.quotas.managers:
-                manager.departed = Departed(most=kept)
+                manager.departed = DepartedBuckets(max_buckets=kept)
         self.meter = Meter("p1", Timeline(wall_ms=WALL_MS, now_ms=0))
         self.now_ms, self.wall_ms = 0, WALL_MS
         self.charged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, NOTHING, Usage
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from tests.support.rules_in_force import update
 
 NOW_MS = 86_400_000
@@ -40,7 +41,15 @@ def test_a_row_is_what_the_bucket_has_used() -> None:
 
     # 12,000 B in 10 s are 1,200 B/s: 20 % over, so 2 s of silence
     assert row == Row(
-        QuotaKind.PRODUCE, Tags("", "etl"), Usage(12_000, 2, 1, 2_000, 0), 1_200.0, 1.2, 2_000.0, 1_000.0, None, 12.0
+        QuotaKind.PRODUCE,
+        Tags("", "etl"),
+        UsageTotals(12_000, 2, 1, 2_000, 0),
+        1_200.0,
+        1.2,
+        2_000.0,
+        1_000.0,
+        None,
+        12.0,
     )
 
 
@@ -171,7 +180,7 @@ def test_above_the_cap_the_largest_have_a_name_and_the_rest_is_summed() -> None:
     own, other = Names(most=2).divide(rows_of(quotas), no_rest)
 
     assert [row.tags.client_id for row in own] == ["b", "c"]
-    assert other == Usage(15, 2, 0, 0, 0)
+    assert other == UsageTotals(15, 2, 0, 0, 0)
 
 
 def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
@@ -183,7 +192,7 @@ def test_a_bucket_that_is_called_other_has_no_series_beside_the_sum() -> None:
     own, other = Names().divide(rows_of(quotas), no_rest)
 
     assert own == []
-    assert other == Usage(7, 1, 0, 0, 0)
+    assert other == UsageTotals(7, 1, 0, 0, 0)
 
 
 def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> None:
@@ -196,14 +205,14 @@ def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> Non
 
     own, other = names.divide(rows_of(quotas), no_rest)
     assert [row.tags.client_id for row in own] == ["first"]
-    assert other == Usage(1_000, 1, 0, 0, 0)
+    assert other == UsageTotals(1_000, 1, 0, 0, 0)
 
     quotas.expire(now_ms=later_ms)
     charge(quotas, "second", 5, later_ms)
     own, other = names.divide(rows_of(quotas), no_rest)
     # Its first 1,000 bytes stay where they were counted.
-    assert [(row.tags.client_id, row.usage) for row in own] == [("second", Usage(5, 1, 0, 0, 0))]
-    assert other == Usage(1_000, 1, 0, 0, 0)
+    assert [(row.tags.client_id, row.usage) for row in own] == [("second", UsageTotals(5, 1, 0, 0, 0))]
+    assert other == UsageTotals(1_000, 1, 0, 0, 0)
 
 
 @given(
@@ -216,18 +225,18 @@ def test_a_name_is_kept_while_the_bucket_lives_and_then_goes_to_another() -> Non
 def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tuple[str, str]], most: int) -> None:
     """Also of buckets that came and went between two scrapes."""
     names = Names(most)
-    used: dict[str, Usage] = {}
-    gone = ended = last_other = NOTHING
-    last_own: dict[str, Usage] = {}
+    used: dict[str, UsageTotals] = {}
+    gone = ended = last_other = NO_USAGE
+    last_own: dict[str, UsageTotals] = {}
     charged = 0
 
     for client_id, action in [*steps, ("a", "scrape")]:
         if action == "charge":
-            used[client_id] = used.get(client_id, NOTHING).plus(Usage(10, 1, 0, 0, 0))
+            used[client_id] = used.get(client_id, NO_USAGE).plus(UsageTotals(10, 1, 0, 0, 0))
             charged += 10
             continue
         if action == "go":
-            gone = gone.plus(used.pop(client_id, NOTHING))
+            gone = gone.plus(used.pop(client_id, NO_USAGE))
             continue
         own, other = names.divide(made(used), no_rest, gone=gone)
 
@@ -239,21 +248,21 @@ def test_no_counter_falls_and_the_sum_of_all_is_what_was_charged(steps: list[tup
             else:
                 assert name not in used
                 ended = ended.plus(usage)
-        assert (other or NOTHING).requests >= last_other.requests
-        total = sum(usage.amount for usage in now_own.values()) + (other or NOTHING).amount + ended.amount
+        assert (other or NO_USAGE).requests >= last_other.requests
+        total = sum(usage.amount for usage in now_own.values()) + (other or NO_USAGE).amount + ended.amount
         assert total == charged
-        last_own, last_other = now_own, other or NOTHING
+        last_own, last_other = now_own, other or NO_USAGE
 
 
 def test_what_went_while_a_scrape_was_reading_lets_no_counter_fall() -> None:
     names = Names(most=0)
-    names.divide(made({"a": Usage(10, 1, 0, 0, 0)}), no_rest)
+    names.divide(made({"a": UsageTotals(10, 1, 0, 0, 0)}), no_rest)
 
     _, late = names.divide(made({}), no_rest)  # gone, after what is gone was read
-    _, next_one = names.divide(made({"b": Usage(5, 1, 0, 0, 0)}), no_rest, gone=Usage(10, 1, 0, 0, 0))
+    _, next_one = names.divide(made({"b": UsageTotals(5, 1, 0, 0, 0)}), no_rest, gone=UsageTotals(10, 1, 0, 0, 0))
 
-    assert late == Usage(10, 1, 0, 0, 0)
-    assert next_one == Usage(15, 2, 0, 0, 0)
+    assert late == UsageTotals(10, 1, 0, 0, 0)
+    assert next_one == UsageTotals(15, 2, 0, 0, 0)
 
 
 def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
@@ -261,12 +270,12 @@ def test_a_flood_is_counted_to_the_byte_though_no_scrape_has_seen_it() -> None:
     for number in range(1_000):
         charge(quotas, f"flood-{number}", number)
 
-    own, other = Names(most=3).divide(rows_of(quotas), no_rest, gone=quotas.produce.gone)
+    own, other = Names(most=3).divide(rows_of(quotas), no_rest, gone=quotas.produce.departed_usage)
 
-    assert sum(row.usage.amount for row in own) + (other or NOTHING).amount == 999 * 1_000 // 2
+    assert sum(row.usage.amount for row in own) + (other or NO_USAGE).amount == 999 * 1_000 // 2
 
 
-def made(used: dict[str, Usage]) -> list[Row]:
+def made(used: dict[str, UsageTotals]) -> list[Row]:
     return [
         Row(QuotaKind.PRODUCE, Tags("", client_id), usage, 0.0, None, 0.0, None, None)
         for client_id, usage in used.items()

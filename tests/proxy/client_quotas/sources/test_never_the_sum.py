@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.client import ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 KIB = 1 << 10

@@ -19,7 +19,8 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     Shaping,
 )
-from kafka_quota_proxy.proxy.quota.client import EXPIRES_AFTER_MS, Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import LEVELS, QuotaKind
 from tests.support import kafka_entities, kafka_rate
 from tests.support.kafka_rate import MetricConfig
@@ -53,8 +54,8 @@ def put(
     max_throttle_time_ms: int | None = None,
 ) -> None:
     manager.table.update(rules)
-    manager.follow_rules(None)
-    manager.follow(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
+    manager.rules_changed(None)
+    manager.configure(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
 
 
 def alices(manager: ClientQuotaManager, now_ms: int = 0) -> Bucket:
@@ -337,11 +338,11 @@ def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:
     bucket.throttled(60, now_ms=1_000)
     bucket.observe(7, took_ms=0, now_ms=2_000)
 
-    assert bucket.throttled_requests == 2
-    assert bucket.throttle_time_ms == 100
-    assert bucket.observed_throttle_time_ms == 7
-    assert bucket.throttle_time.peek(now_ms=2_000) == 50
-    assert isnan(bucket.throttle_time.peek(now_ms=61_000))
+    assert bucket.throttling.requests == 2
+    assert bucket.throttling.time_ms == 100
+    assert bucket.throttling.observed_time_ms == 7
+    assert bucket.throttling.average_ms.peek(now_ms=2_000) == 50
+    assert isnan(bucket.throttling.average_ms.peek(now_ms=61_000))
 
 
 def test_utilisation_is_the_rate_over_the_limit() -> None:
@@ -550,11 +551,11 @@ def test_limit_that_comes_back_counts_what_was_sent_before_it_went(limited: Quot
 def test_samples_without_a_limit_go_with_the_buckets_that_recorded_them() -> None:
     manager = manager_of(rule("bob"))
     alices(manager).charge(25_000, now_ms=0)
-    assert len(manager._rates) == 1
+    assert len(manager._kafka_rates) == 1
 
     manager.expire(now_ms=EXPIRES_AFTER_MS + 1)
 
-    assert len(manager) == len(manager._rates) == 0
+    assert len(manager) == len(manager._kafka_rates) == 0
 
 
 def test_a_bucket_without_a_limit_shows_its_own_rate_alone() -> None:

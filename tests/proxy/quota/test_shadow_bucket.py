@@ -1,7 +1,8 @@
 """What enforcement would have done, counted without it."""
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.client import Bucket, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 
@@ -23,8 +24,8 @@ def test_one_request_over_the_limit_would_have_waited_once() -> None:
     bucket = bucket_of()
     send(bucket, 6_000, now_ms=0)
 
-    assert bucket.observed_throttled_requests == 1
-    assert bucket.observed_throttle_time_ms == 2_000
+    assert bucket.throttling.observed_requests == 1
+    assert bucket.throttling.observed_time_ms == 2_000
 
 
 def test_requests_that_come_while_the_client_would_wait_count_no_time() -> None:
@@ -33,8 +34,8 @@ def test_requests_that_come_while_the_client_would_wait_count_no_time() -> None:
     for now_ms in range(10, 2_000, 10):
         send(bucket, 1_000, now_ms=now_ms)
 
-    assert bucket.observed_throttled_requests == 1
-    assert bucket.observed_throttle_time_ms == 2_000
+    assert bucket.throttling.observed_requests == 1
+    assert bucket.throttling.observed_time_ms == 2_000
 
 
 def test_one_request_goes_out_when_the_wait_would_have_ended() -> None:
@@ -44,8 +45,8 @@ def test_one_request_goes_out_when_the_wait_would_have_ended() -> None:
     send(bucket, 500, now_ms=2_500)
 
     # 6,500 B in ten seconds are 30 % over 500 B/s: three seconds from 2,000 ms on. The last one would wait for that.
-    assert bucket.observed_throttled_requests == 2
-    assert bucket.observed_throttle_time_ms == 2_000 + 3_000
+    assert bucket.throttling.observed_requests == 2
+    assert bucket.throttling.observed_time_ms == 2_000 + 3_000
 
 
 def test_a_broker_that_takes_long_makes_the_next_charge_later() -> None:
@@ -55,14 +56,14 @@ def test_a_broker_that_takes_long_makes_the_next_charge_later() -> None:
     send(bucket, 250, now_ms=1_400, took_ms=400)
 
     # 500 B owed: one second. What waited is charged at 1,400 ms, when 200 B have flowed in.
-    assert bucket.observed_throttle_time_ms == 1_000 + 100
+    assert bucket.throttling.observed_time_ms == 1_000 + 100
 
 
 def test_no_wait_counts_for_more_than_a_response_may_say() -> None:
     bucket = bucket_of(max_throttle_time_ms=25_000)
     send(bucket, 100_000, now_ms=0)
 
-    assert bucket.observed_throttle_time_ms == 25_000
+    assert bucket.throttling.observed_time_ms == 25_000
 
 
 def test_after_a_request_for_which_there_was_room_the_count_begins_with_what_was_used() -> None:
@@ -71,4 +72,4 @@ def test_after_a_request_for_which_there_was_room_the_count_begins_with_what_was
     send(bucket, 100, now_ms=60_000)
     send(bucket, 500, now_ms=60_000)
 
-    assert bucket.observed_throttle_time_ms == 1_000 + 200
+    assert bucket.throttling.observed_time_ms == 1_000 + 200

@@ -1,0 +1,35 @@
+"""The bounds that follow from a bucket's limit: how much one fetch may ask for, and how long one wait may be."""
+
+from typing import Final
+
+MAX_INT32: Final = 2**31 - 1
+# A fetch may always ask for this many milliseconds of its limit.
+_LEAST_FETCH_MS: Final = 50
+
+
+class BucketBounds:
+    """Bounds of one bucket, computed when its limit changes.
+
+    Args:
+        limit: The limit per second.
+        room: What the limit allows in N - 1 windows, or paced in a burst.
+        saved_ms: How much an idle client saves up, in milliseconds of the limit; None: as much as ``room``.
+        longest_wait_ms: The longest wait that a charge returns, and the most that is ever owed.
+        max_throttle_time_ms: The longest wait that a response says.
+
+    Attributes:
+        max_fetch: The most that a fetch may ever ask for, in bytes.
+        fetch_share: The most that a fetch may ask for at a time, divided among the connections.
+        least_fetch: What a fetch may always ask for.
+    """
+
+    __slots__ = ("fetch_share", "least_fetch", "longest_wait_ms", "max_fetch", "max_throttle_time_ms")
+
+    def __init__(
+        self, limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
+    ) -> None:
+        self.max_fetch = max(1, int(min(room, MAX_INT32)))
+        self.fetch_share = min(room if saved_ms is None else limit * saved_ms / 1_000, MAX_INT32)
+        self.least_fetch = min(limit * _LEAST_FETCH_MS / 1_000, MAX_INT32)
+        self.longest_wait_ms = longest_wait_ms
+        self.max_throttle_time_ms = max_throttle_time_ms

@@ -1,0 +1,296 @@
+"""The buckets of one kind of quota at one broker: look-up, changes of limits, expiry.
+
+Named after ``ClientQuotaManager`` in Kafka.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kafka_quota_proxy.config.model import MAX_BUCKETS, UNLIMITED, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32
+from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
+from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
+from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE
+
+# Kafka drops the sensors of a client that was silent this long (InactiveSensorExpirationTimeSeconds).
+EXPIRES_AFTER_MS: Final = 3_600_000
+_EXPIRY_SLICE: Final = 1_000
+# A client may send any number of client-ids; these bound the cache of look-ups.
+_MAX_RESOLVED: Final = 100_000
+_MAX_EVICTED_RESOLVED: Final = 1_000
+
+
+class ClientQuotaManager:
+    """All buckets of one kind at one broker.
+
+    Rules change under the buckets. Samples stay: a lower limit throttles at once on past usage, and a higher one
+    releases at the next request. A bucket takes its new limit when it is next looked up; ``BrokerQuotas.generation``
+    says when connections must do so.
+
+    Args:
+        kind: The kind of quota.
+        rules: The rules, or a table that other brokers share. A change of the table needs ``rules_changed``.
+        kafka: The windows.
+        shaping: Whether sampled windows or a token bucket decide, unless a rule says so itself.
+        burst_ms: How much an idle client saves up when paced, in milliseconds of its limit.
+        max_throttle_time_ms: The longest wait that a response says; None: no bound.
+        max_buckets: How many buckets there may be, without those that a rule names.
+        is_logged: Whether a usage log reads ``departed``.
+
+    Attributes:
+        generation: Increases with every change of rules.
+        departed: Buckets that left the table and that the usage log has not read; None without a usage log.
+        departed_usage: What all buckets that left the table had counted.
+    """
+
+    def __init__(
+        self,
+        kind: QuotaKind,
+        rules: Iterable[QuotaRule] | RuleTable = (),
+        *,
+        kafka: KafkaSettings | None = None,
+        shaping: Shaping = Shaping.SAMPLED,
+        burst_ms: int = 1_000,
+        max_throttle_time_ms: int | None = None,
+        max_buckets: int = MAX_BUCKETS,
+        is_logged: bool = False,
+    ) -> None:
+        kafka = kafka or KafkaSettings()
+        self.kind = kind
+        self.table: Final = rules if isinstance(rules, RuleTable) else RuleTable(kind, rules)
+        self.generation = 0
+        self.departed = DepartedBuckets() if is_logged else None
+        self.departed_usage = NO_USAGE
+        self._samples = kafka.quota_window_num
+        self._window_ms = kafka.quota_window_size_seconds * 1_000
+        self._shaping = shaping
+        self._burst_ms = burst_ms
+        self._max_throttle_time_ms = MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
+        self._buckets = BucketTable[Bucket](
+            max_buckets, owes_until_ms=self._owes_until_ms, is_named=self.table.names, on_removed=self._depart
+        )
+        self._shared = SharedBuckets(self._new_bucket)
+        self._kafka_rates = KafkaRates(self._buckets.get, self._new_rate)
+        # Look-ups under the current rules, so that a client with many connections is resolved once.
+        self._resolved: dict[tuple[str, str], Bucket] = {}
+        self._evicted_resolved = 0
+
+    def __iter__(self) -> Iterator[Bucket]:
+        return iter([*self._buckets, *self._shared])  # both copy themselves
+
+    def __len__(self) -> int:
+        return len(self._buckets) + len(self._shared)
+
+    @property
+    def evicted(self) -> int:
+        """How many buckets were evicted for others."""
+        return self._buckets.evicted
+
+    @property
+    def overflows(self) -> int:
+        """How many look-ups found no place in the table."""
+        return self._shared.lookups
+
+    @property
+    def sharing_ended(self) -> int:
+        """How often sharing has ended; clients that share must then look up their buckets."""
+        return self._shared.reopened
+
+    # -- rules --
+
+    def configure(
+        self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
+    ) -> None:
+        """Change how limits are enforced. Costs nothing for each rule or bucket."""
+        self._buckets.max_buckets = max_buckets
+        self._shaping = shaping
+        self._burst_ms = burst_ms
+        self._max_throttle_time_ms = MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
+        self._start_generation()
+
+    def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
+        """Follow a change of ``table``. Costs nothing for each bucket.
+
+        Args:
+            named: Buckets that a rule has come to name (True) or names no more (False); None: any of them.
+        """
+        if named is None:
+            self._buckets.recount_named(self.table.named())
+        else:
+            for tags, is_named in named.items():
+                self._buckets.count_named(tags, is_named=is_named)
+        self._start_generation()
+
+    def limit_of(self, bucket: Bucket) -> float | None:
+        """Return the limit of ``bucket`` under the current rules, even if it was not looked up since they changed."""
+        if bucket.generation == self.generation:
+            return bucket.limit / self.kind.per_unit if bucket.is_limited else None
+        user, client_id = bucket.tags
+        return self.table.limit_of_tags(user=user, client_id=client_id)
+
+    def max_value_in_window(self, limit: float) -> float:
+        """Return what the quota allows in its shortest window: N - 1 samples (``getMaxValueInQuotaWindow``)."""
+        return limit * (self._samples - 1) * self._window_ms / 1_000
+
+    def _start_generation(self) -> None:
+        self.generation += 1
+        self._resolved.clear()
+
+    # -- look-up --
+
+    def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
+        """Return the bucket to charge, under the current limit.
+
+        Without a limit this is the bucket of exactly this user and client-id, so that unlimited traffic can be told
+        apart. With a limit it is the bucket that Kafka's tags name.
+        """
+        if is_exempt:
+            return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)
+        bucket = self._resolved.get((user, client_id))
+        if bucket is None or not bucket.is_listed:
+            own = Tags(user, client_id)
+            tags, rule, level, limit = self.table.resolve(user=user, client_id=client_id)
+            # While a kind of quota has no rule, Kafka records nothing (quotasEnabled).
+            kafka_tags = tags if len(self.table) else None
+            bucket = self._look_up(own if limit is None else tags, kafka_tags, rule, level, limit, now_ms)
+            if len(self._resolved) >= _MAX_RESOLVED or self.evicted >= self._evicted_resolved + _MAX_EVICTED_RESOLVED:
+                self._resolved.clear()
+                self._evicted_resolved = self.evicted
+            self._resolved[own] = bucket
+        return bucket
+
+    def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
+        """Look up, charge and decide in one call (``ClientQuotaManager.recordAndGetThrottleTimeMs``)."""
+        bucket = self.bucket(user=user, client_id=client_id, now_ms=now_ms)
+        return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
+
+    def release(self, bucket: Bucket, *, now_ms: int) -> None:
+        """Remove one holder of ``bucket``; each holder has added itself to ``holders``."""
+        self._buckets.release(bucket, now_ms=now_ms)
+
+    def _look_up(
+        self,
+        tags: Tags,
+        kafka_tags: Tags | None,
+        rule: QuotaRule | None,
+        level: Level | None,
+        limit: float | None,
+        now_ms: int,
+    ) -> Bucket:
+        bucket = self._buckets.get(tags)
+        if bucket is None:
+            if self.table.names(tags) or self._has_place(now_ms):
+                bucket = self._new_bucket(tags, now_ms)
+                self._buckets.add(bucket)
+            else:
+                bucket = self._shared.bucket(tags, rule, level, now_ms=now_ms)
+        if bucket.generation != self.generation:
+            if bucket.is_listed:
+                self._kafka_rates.assign(bucket, kafka_tags)
+            self._apply_rule(bucket, rule, level, limit, now_ms)
+        return bucket
+
+    def _apply_rule(
+        self, bucket: Bucket, rule: QuotaRule | None, level: Level | None, limit: float | None, now_ms: int
+    ) -> None:
+        bucket.generation = self.generation
+        bucket.rule = rule
+        bucket.level = level
+        bucket.enforcement = rule.enforcement if rule else None
+        bucket.set_limit(float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit)
+        own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
+        shaping = own_shaping or self._shaping
+        is_paced = shaping is Shaping.PACED and bucket.is_limited
+        has_pacer = self.kind is QuotaKind.FETCH and bucket.is_limited and not is_paced
+        bucket.configure(
+            room=self.max_value_in_window(bucket.limit),
+            burst_ms=self._burst_ms if is_paced else None,
+            pacer_ms=(self._samples - 1) * self._window_ms // 2 if has_pacer else None,
+            longest_wait_ms=self._window_ms if self.kind is QuotaKind.REQUEST else MAX_INT32,
+            max_throttle_time_ms=self._max_throttle_time_ms,
+            now_ms=now_ms,
+        )
+
+    def _has_place(self, now_ms: int) -> bool:
+        """Whether a new client gets a bucket of its own. Evicts the oldest bucket if the table is full."""
+        if not self._shared.may_open(now_ms=now_ms):
+            return False
+        if not self._buckets.make_room(now_ms=now_ms):
+            self._shared.close(now_ms=now_ms)
+            return False
+        self._shared.open()
+        return True
+
+    def _new_bucket(self, tags: Tags, now_ms: int) -> Bucket:
+        return Bucket(self.kind, tags, self._new_rate(), now_ms)
+
+    def _new_rate(self) -> Rate:
+        return Rate(samples=self._samples, window_ms=self._window_ms)
+
+    # -- the end of buckets --
+
+    def expire(self, *, now_ms: int) -> int:
+        """Remove buckets that were silent for an hour; return how many."""
+        return sum(self.expire_slices(now_ms=now_ms))
+
+    def expire_slices(self, *, now_ms: int) -> Iterator[int]:
+        """Do the same in slices and yield how many each removed: 200,000 buckets at once would take 0.2 s."""
+        buckets = list(self._buckets)
+        for start in range(0, len(buckets), _EXPIRY_SLICE):
+            removed = 0
+            for bucket in buckets[start : start + _EXPIRY_SLICE]:
+                is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and bucket.silent_until_ms <= now_ms
+                if is_silent and not bucket.in_flight and bucket.is_listed:
+                    self._buckets.remove(bucket)
+                    removed += 1
+            if removed:
+                self._resolved.clear()
+            self._buckets.recheck_parked(now_ms=now_ms, most=_EXPIRY_SLICE)
+            yield removed
+        for bucket in self._shared.expire(EXPIRES_AFTER_MS, now_ms=now_ms):
+            self._depart(bucket)
+        if self._shared.is_closed:
+            self._has_place(now_ms)
+
+    def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
+        """Take over the buckets of ``other``, which is of the same broker and is not used any more.
+
+        Two buckets of one name become one. The other buckets move here.
+        """
+        self._start_generation()
+        self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class
+        for bucket in other._buckets:  # noqa: SLF001 - same class
+            own = self._buckets.get(bucket.tags)
+            if own is None and (self.table.names(bucket.tags) or self._has_place(now_ms)):
+                self._adopt(bucket, now_ms)
+                continue
+            if own is None:
+                own = self._shared.bucket(bucket.tags, bucket.rule, bucket.level, now_ms=now_ms)
+            bucket.is_listed = False
+            own.absorb(bucket, now_ms=now_ms)
+        self._shared.absorb(other._shared, now_ms=now_ms)  # noqa: SLF001 - same class
+        self.departed_usage = self.departed_usage.plus(other.departed_usage)
+        self._buckets.evicted += other.evicted
+        if self.departed is not None and other.departed is not None:
+            self.departed.absorb(other.departed)
+
+    def _adopt(self, bucket: Bucket, now_ms: int) -> None:
+        """Add a bucket of another manager to the table. Its next look-up applies the rules of this one."""
+        self._kafka_rates.adopt(bucket, now_ms=now_ms)
+        bucket.generation = 0  # no table that has changed has this generation
+        bucket.is_parked = False
+        bucket.line = None  # waiting requests look again and join the line here
+        self._buckets.add(bucket)
+
+    def _depart(self, bucket: Bucket) -> None:
+        self.departed_usage = self.departed_usage.plus(bucket.usage)
+        if self.departed is not None:
+            self.departed.add(bucket)
+
+    def _owes_until_ms(self, bucket: Bucket, now_ms: int) -> float:
+        return bucket.owes_until_ms(now_ms=now_ms, has_new_rules=bucket.generation != self.generation)

@@ -1,0 +1,109 @@
+"""The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
+
+from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.throttle_totals import ThrottleTotals
+from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
+
+
+class EntityUsage:
+    """What one entity used. Counters are plain integers that metrics read as they are.
+
+    Attributes:
+        limit: Per second, in the unit of ``QuotaKind.per_unit``; ``float(UNLIMITED)`` without a quota.
+        rate: All that was charged.
+        has_kafka_tags: Kafka measures this traffic under the same tags, so ``rate`` is Kafka's.
+        kafka_rate: Otherwise the rate under the tags that Kafka uses, shared by all buckets with these tags; or None.
+        kept_rates: Kafka's rates under earlier rules, three at the most. They count again if those rules come back.
+        logged: What the usage log has read of ``usage``.
+    """
+
+    __slots__ = (
+        "_used",
+        "amount",
+        "has_kafka_tags",
+        "is_limited",
+        "kafka_rate",
+        "kept_rates",
+        "kind",
+        "last_record_ms",
+        "limit",
+        "logged",
+        "rate",
+        "requests",
+        "tags",
+        "throttling",
+    )
+
+    def __init__(self, kind: QuotaKind, tags: Tags, rate: Rate, now_ms: int) -> None:
+        self.kind = kind
+        self.tags = tags
+        self.rate = rate
+        self.has_kafka_tags = False
+        self.kafka_rate: Rate | None = None
+        self.kept_rates: tuple[Rate, ...] = ()
+        self.limit = float(UNLIMITED)
+        self.is_limited = False
+        self.amount = 0
+        self.requests = 0
+        self.throttling = ThrottleTotals()
+        self.last_record_ms = now_ms
+        self.logged = NO_USAGE
+        # Seconds used under earlier limits, the amount when the limit changed, and the limit. One tuple, because a
+        # scrape reads it from another thread.
+        self._used = (0.0, 0, self.limit)
+
+    @property
+    def usage(self) -> UsageTotals:
+        """Totals since the start."""
+        throttling = self.throttling
+        return UsageTotals(
+            self.amount,
+            self.requests,
+            throttling.requests,
+            throttling.time_ms,
+            throttling.observed_time_ms,
+            throttling.observed_requests,
+        )
+
+    @property
+    def used_s(self) -> float:
+        """Usage in seconds of the limit then in force. Grows by 1 in a second that uses the whole limit."""
+        before_s, amount_before, limit = self._used
+        return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
+
+    def utilisation(self, *, now_ms: int) -> float | None:
+        """Return rate over limit; None without a limit."""
+        return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
+
+    def set_limit(self, limit: float) -> None:
+        """Change the limit. ``used_s`` keeps what was used of the one before."""
+        if limit != self.limit:
+            self._used = (self.used_s, self.amount, limit)
+        self.limit = limit
+        self.is_limited = limit < UNLIMITED
+
+    def keep_rate(self, rate: Rate) -> None:
+        """Keep a rate alive that may count again when the rules change once more."""
+        if rate not in self.kept_rates:
+            self.kept_rates = (*self.kept_rates, rate)
+
+    def absorb_usage(self, other: "EntityUsage", *, now_ms: int) -> None:
+        """Take over the usage of ``other``, which keeps nothing, so that nothing is counted twice."""
+        self.rate.absorb(other.rate, now_ms=now_ms)
+        for rate in other.kept_rates:
+            self.keep_rate(rate)
+        self._set_usage(self.usage.plus(other.usage), self.used_s + other.used_s)
+        self.logged = self.logged.plus(other.logged)
+        other._set_usage(NO_USAGE, 0)  # noqa: SLF001 - same class
+        other.logged = NO_USAGE
+        self.last_record_ms = max(self.last_record_ms, other.last_record_ms)
+
+    def _set_usage(self, usage: UsageTotals, used_s: float) -> None:
+        self._used = (used_s, usage.amount, self.limit)
+        self.amount, self.requests = usage.amount, usage.requests
+        throttling = self.throttling
+        throttling.requests, throttling.time_ms = usage.throttled_requests, usage.throttle_time_ms
+        throttling.observed_time_ms = usage.observed_throttle_time_ms
+        throttling.observed_requests = usage.observed_throttled_requests

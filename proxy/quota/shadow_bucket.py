@@ -1,0 +1,68 @@
+"""The state of an observed bucket as it would be under enforcement.
+
+Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow is charged
+with what enforcement would have let through: a request that arrives during a wait is held back, and one held request
+passes when the wait ends. So overlapping waits count once, however many requests arrive in them.
+"""
+
+from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
+
+
+class ShadowBucket:
+    """A copy of a bucket, made at its first wait and enforced from then on.
+
+    Args:
+        rate: The bucket's rate, the first throttled request included.
+        tokens: The bucket's tokens, that request included; None for sampled windows.
+        wait_ms: The wait of that request.
+        now_ms: The time.
+
+    Attributes:
+        requests: The bucket's count of requests when the shadow was last charged.
+    """
+
+    __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens", "requests")
+
+    def __init__(self, rate: Rate, tokens: TokenBucket | None, *, wait_ms: int, now_ms: int) -> None:
+        self._rate = Rate(samples=rate.samples, window_ms=rate.sample_ms)
+        self._rate.restore(rate.slots())
+        self._tokens = None if tokens is None else tokens.copy()
+        self._blocked_until_ms = now_ms + wait_ms
+        self._held_amount = 0  # of the request that passes when the wait ends
+        self.requests = 0
+
+    def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
+        """Charge a request and return the waits above 0 that enforcement would have set since the last call.
+
+        Args:
+            amount: What the request charges.
+            limit: The bucket's limit per second.
+            took_ms: How long the broker took. A request that is held back is charged that much later.
+            now_ms: The time.
+        """
+        waits_ms = []
+        held_charged_ms = self._blocked_until_ms + took_ms
+        if self._held_amount and held_charged_ms <= now_ms:
+            waits_ms.append(self._pass(self._held_amount, limit, held_charged_ms))
+            self._held_amount = 0
+        if now_ms < self._blocked_until_ms + took_ms:
+            self._held_amount = amount
+        else:
+            waits_ms.append(self._pass(amount, limit, now_ms))
+        return [wait_ms for wait_ms in waits_ms if wait_ms > 0]
+
+    def _pass(self, amount: int, limit: float, now_ms: int) -> int:
+        self._rate.record(amount, now_ms=now_ms)
+        if self._tokens is not None:
+            left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
+            wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
+        elif limit < UNLIMITED:
+            byte_rate, window_ms = self._rate.measure(now_ms=now_ms), self._rate.window_ms(now_ms=now_ms)
+            wait_ms = max(0, throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms))
+        else:
+            wait_ms = 0
+        self._blocked_until_ms = now_ms + wait_ms
+        return wait_ms

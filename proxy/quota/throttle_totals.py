@@ -1,0 +1,46 @@
+"""How often and for how long one bucket throttled its clients, or would have under enforcement."""
+
+from kafka_quota_proxy.proxy.quota.rate import Average
+from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
+
+
+class ThrottleTotals:
+    """Counts throttled requests and the time that clients waited.
+
+    Attributes:
+        average_ms: Kafka's ``throttle-time`` metric.
+        shadow: While the bucket is only observed: its state as enforcement would have made it.
+    """
+
+    __slots__ = (
+        "_counted_until_ms",
+        "average_ms",
+        "observed_requests",
+        "observed_time_ms",
+        "requests",
+        "shadow",
+        "time_ms",
+    )
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.time_ms = 0
+        self.observed_requests = 0
+        self.observed_time_ms = 0
+        self.average_ms = Average()
+        self.shadow: ShadowBucket | None = None
+        self._counted_until_ms = 0  # the end of the last wait
+
+    def count(self, wait_ms: int, *, now_ms: int) -> None:
+        """Count one throttled request. Waits that overlap count their common time once."""
+        self.requests += 1
+        self.average_ms.record(wait_ms, now_ms=now_ms)
+        until_ms = now_ms + wait_ms
+        if until_ms > self._counted_until_ms:
+            self.time_ms += until_ms - max(now_ms, self._counted_until_ms)
+            self._counted_until_ms = until_ms
+
+    def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
+        """Count requests that enforcement would have throttled, with the wait of each."""
+        self.observed_requests += len(waits_ms)
+        self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
