@@ -22,7 +22,7 @@ EXCEPTIONS = {
     # What terms are made of, and what they lead to.
     "config/limits.py": "tests/config/test_terms.py",
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
-    "proxy/quota/timing.py": "tests/proxy/cli/test_explain.py",
+    "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Parts of a bucket and of its manager.
     "proxy/quota/bucket.py": "tests/proxy/quota/test_client_quota_manager.py",
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_client_quota_manager.py",

@@ -54,7 +54,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignS
 from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, together
+from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, merge_changes
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class QuotaManager:
 
     def follow_file(self, config: ProxyConfig) -> Changes:
         """Take the file's rules from now on; return what has changed that ``on_changes`` was not told of."""
-        changes = together(*self._untold, self._in_force.follow_file(config, now_ms=self._wall_ms()))
+        changes = merge_changes(*self._untold, self._in_force.follow_file(config, now_ms=self._wall_ms()))
         self._untold = []
         self._timer.wake()
         for double in self._in_force.doubles:
@@ -430,7 +430,7 @@ class QuotaManager:
 
     def _tell(self) -> None:
         """Tell of what has changed. What cannot be put in force is told again with what changes next."""
-        self._on_changes(*together(*self._untold))
+        self._on_changes(*merge_changes(*self._untold))
         self._untold = []
 
     def _by_time(self, rules: RuleChanges, ips: IpChanges) -> None:

@@ -13,9 +13,9 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
-from kafka_quota_proxy.proxy.quota.line import Line, Turns
+from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
-from kafka_quota_proxy.proxy.quota.rule_tables import Followed, SharedRules
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 
 # The windows of a rate that no quota goes by: Kafka's metrics.num.samples and metrics.sample.window.ms.
 _METRIC_SAMPLES: Final = 2
@@ -54,14 +54,12 @@ class BrokerQuotas:
         rules: Those that hold, shared with other brokers; if left out, they are those of ``config``, and its own.
     """
 
-    def __init__(
-        self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: SharedRules | None = None
-    ) -> None:
-        self.rules = SharedRules(config) if rules is None else rules
+    def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: RuleTables | None = None) -> None:
+        self.rules = RuleTables(config) if rules is None else rules
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
-        self.turns = Turns()
+        self.lines = BrokerLines()
         self._sharing_ended = 0
         self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
         self.limits_requests = self._limits_requests()
@@ -93,7 +91,9 @@ class BrokerQuotas:
         """Whether there is any rule of this kind."""
         return len(self._managers[kind].table) > 0
 
-    def update(self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: Followed | None = None) -> None:
+    def update(
+        self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
+    ) -> None:
         """Follow rules that were put in force, and all else in ``config``; what was used stays.
 
         Args:
@@ -124,7 +124,7 @@ class BrokerQuotas:
             max_buckets=config.max_buckets,
         )
 
-    def follow(self, changed: Followed) -> None:
+    def follow(self, changed: RuleTableChanges) -> None:
         """Follow single rules that were put in force, from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
@@ -152,12 +152,12 @@ class BrokerQuotas:
         Connections that have come from other quotas ask again, too, where ``beyond`` is the generation of these.
         """
         self.generation = max(self.generation, beyond) + 1
-        self.turns.wake_all()
+        self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
         """Return the line in front of ``bucket``."""
         if bucket.line is None:
-            bucket.line = Line(self.turns)
+            bucket.line = Line(self.lines)
         return bucket.line
 
     def is_broker(self, principal: str) -> bool:

@@ -8,7 +8,7 @@ A place is kept while its connection is away: a consumer whose fetch has waited 
 without records, is told when to come back, and finds its place then. Places of connections that do not come back are
 not counted for long.
 
-The line does no I/O. ``Turns.wake`` is how it says that a connection should look again.
+The line does no I/O. ``BrokerLines.wake`` is how it says that a connection should look again.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Waiter(Protocol):
         """Look again whether the request may pass. Must not be called from within a session's own call."""
 
 
-class Turns:
+class BrokerLines:
     """What all lines at one broker share: how to wake a connection, and which lines are not empty.
 
     Attributes:
@@ -90,10 +90,10 @@ class Place:
 class Line:
     """The places in front of one bucket."""
 
-    __slots__ = ("_away", "_heap", "_last_rank", "_look_ms", "_served", "_turns", "_waiting", "mean_amount")
+    __slots__ = ("_away", "_heap", "_last_rank", "_lines", "_look_ms", "_served", "_waiting", "mean_amount")
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, lines: BrokerLines) -> None:
+        self._lines = lines
         self._heap: list[Place] = []  # of those that wait; some have gone meanwhile
         self._waiting = 0
         self._away: set[Place] = set()
@@ -125,7 +125,7 @@ class Line:
         self._away.discard(place)
         place.is_waiting = True
         self._waiting += 1
-        self._turns.add(self)
+        self._lines.add(self)
         if not place.is_listed:
             place.is_listed = True
             heappush(self._heap, place)
@@ -181,13 +181,13 @@ class Line:
     def _wake(self, place: Place) -> None:
         if place.owner is not None and not place.is_woken:
             place.is_woken = True
-            self._turns.wake(place.owner)
+            self._lines.wake(place.owner)
 
     def _stop_waiting(self, place: Place) -> None:
         was_first = self.first() is place
         place.is_waiting = False
         self._waiting -= 1
         if not self._waiting:
-            self._turns.discard(self)
+            self._lines.discard(self)
         elif was_first:
             self.wake_first()

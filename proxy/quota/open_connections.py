@@ -35,7 +35,7 @@ class Identity(NamedTuple):
     client_id: str
 
 
-class Standing(NamedTuple):
+class ConnectionCheck(NamedTuple):
     """What holds for a connection that comes, and how many like it are open."""
 
     found: Resolution | None  # None: the principal is exempt
@@ -86,12 +86,12 @@ class OpenConnections:
         """Return how many are open, by bucket; those of exempt principals are in none. Safe from a thread."""
         return self._by_tags.copy()
 
-    def look(self, identity: Identity) -> Standing:
+    def check(self, identity: Identity) -> ConnectionCheck:
         """Return what holds for one more connection of ``identity``."""
         found = self._found[identity] if identity in self._found else self._find(identity)
-        return Standing(found, self._by_tags.get(found.tags, 0) if found else 0)
+        return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
-    def enter(self, identity: Identity, standing: Standing) -> None:
+    def enter(self, identity: Identity, standing: ConnectionCheck) -> None:
         """Count a connection, of which ``standing`` was just found, until it is to ``leave``."""
         self._found[identity] = standing.found
         self._add(identity, 1)

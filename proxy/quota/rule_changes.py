@@ -19,7 +19,7 @@ class Changes(NamedTuple):
     ips: IpChanges
 
 
-def together(*all_changes: Changes) -> Changes:
+def merge_changes(*all_changes: Changes) -> Changes:
     """Return all of them as one; of a rule that changes more than once the last counts."""
     rules: dict[Entity, QuotaRule | None] = {}
     ips: dict[Ip, IpRule | None] = {}

@@ -27,7 +27,7 @@ class _Timed(NamedTuple):
     number: int
 
 
-class Timetable(Generic[K]):
+class RuleSchedule(Generic[K]):
     """Keeps the rules whose times matter.
 
     Args:
@@ -85,7 +85,7 @@ class Timetable(Generic[K]):
             self._untold.discard(key)
         return changed
 
-    def tell_again(self) -> None:
+    def repeat_all(self) -> None:
         """Have ``due`` return all of them, once: what it had returned did not come through."""
         self._untold.update(self._timed)
         self._look_at_all(self._as_of_ms)

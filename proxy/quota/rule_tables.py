@@ -20,7 +20,7 @@ _CLIENT_DEFAULT_SOURCES: Final = {
 }
 
 
-class Followed(NamedTuple):
+class RuleTableChanges(NamedTuple):
     """What a change of rules is to those who count.
 
     Attributes:
@@ -34,22 +34,22 @@ class Followed(NamedTuple):
     addresses: Mapping[str, bool]
 
 
-class SharedRules:
+class RuleTables:
     """The rules of all kinds. Nothing here knows a broker."""
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.tables: Final = {kind: RuleTable(kind, rules_of(config, kind)) for kind in QuotaKind}
+        self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in QuotaKind}
         self.connections: Final = RuleTable(CONNECTIONS, config.quotas)
         self.addresses: Final = AddressLimits(config.ip_quotas)
 
     def update(self, config: ProxyConfig) -> None:
         """Put the rules of ``config`` in the place of those in force."""
         for kind, table in self.tables.items():
-            table.update(rules_of(config, kind))
+            table.update(rules_of_kind(config, kind))
         self.connections.update(config.quotas)
         self.addresses.update(config.ip_quotas)
 
-    def change(self, config: ProxyConfig, changes: Changes) -> Followed:
+    def change(self, config: ProxyConfig, changes: Changes) -> RuleTableChanges:
         """Put single rules in force, or, with None, none; return what those who count are to follow.
 
         Costs what they are, however many others there are. Of ``config`` the static defaults count. Entities as for
@@ -60,14 +60,14 @@ class SharedRules:
             named = table.change(_with_static_default(config, table, kind, changes.rules))
             if named is not None:
                 tables[kind] = named
-        return Followed(
+        return RuleTableChanges(
             tables=tables,
             has_connections=self.connections.change(changes.rules) is not None,
             addresses=self.addresses.change(changes.ips),
         )
 
 
-def rules_of(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
+def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
     """Return the rules of ``kind``, with the static default of old brokers as level 8 where no rule stands there."""
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
     static = _static_default(config, kind)

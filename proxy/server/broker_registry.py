@@ -89,7 +89,7 @@ class BrokerRegistry:
                 taken.add(before)  # once, however many ways there were to it
                 broker.absorb(before, now_ms=monotonic_ns() // 1_000_000)
             broker.quotas.renew(beyond=before.quotas.generation)
-            before.quotas.turns.wake_all()  # to wait in the lines of the other
+            before.quotas.lines.wake_all()  # to wait in the lines of the other
             upstream.broker = broker
             self._say(upstream, self.first(broker))
         for upstream, _, _ in moved:

@@ -21,7 +21,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
-from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.acceptor import BACKLOG, Acceptor
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
@@ -202,7 +202,7 @@ class BrokerCluster:
         self,
         servers: tuple[Address, ...],
         config: Callable[[], ProxyConfig],
-        rules: SharedRules,
+        rules: RuleTables,
         shaping: Shaping | None,
         throttle: Throttle,
         ways: BrokerRegistry,

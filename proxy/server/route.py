@@ -34,7 +34,7 @@ class Route:
         self.context = Listening(
             policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
         )
-        broker.quotas.turns.wake = _wake_soon
+        broker.quotas.lines.wake = _wake_soon
         self.attach_queue()
 
     @property
@@ -74,7 +74,7 @@ class Route:
         """Use the quotas and the queue of the broker that the upstream is now known to lead to."""
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
-        broker.quotas.turns.wake = _wake_soon
+        broker.quotas.lines.wake = _wake_soon
         context.line = None
         self.attach_queue()
 

@@ -38,7 +38,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopi
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
-from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, servers_behind
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
@@ -105,7 +105,7 @@ class Server:
         self.broker_quotas = broker_follower(config, on_changes=self._change_rules, wall_ms=wall_ms)
         self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
         self.config = config = self._with_changed()
-        self._rules = SharedRules(config)
+        self._rules = RuleTables(config)
         for listener in config.listeners:
             port = ListenerState(
                 settings=listener, counters=Counters(), dial=lambda client: self._dialler.start(client)

@@ -160,7 +160,7 @@ class Account:
             return True
         open_connections = self.listening.quotas.connections
         identity = Identity(self.principal, bounded(client_id.decode("utf-8", "backslashreplace")))
-        standing = open_connections.look(identity)
+        standing = open_connections.check(identity)
         exceeded = standing.exceeded
         if exceeded is not None:
             own = exceeded.rule.enforcement if exceeded.rule else None

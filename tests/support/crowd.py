@@ -197,7 +197,7 @@ class Crowd:
         self.now_ms = START_MS
         policy = Policy(104_857_600, enforcement, False, "sub")
         self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
-        self.listening.quotas.turns.wake = lambda waiter: self.at(self.now_ms, waiter.take_turn)
+        self.listening.quotas.lines.wake = lambda waiter: self.at(self.now_ms, waiter.take_turn)
         self.answer_ms: Callable[[], int] = lambda: answer_ms(self.random)
         self.passed_ms: list[int] = []
         self.passed: list[int] = []

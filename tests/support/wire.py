@@ -97,7 +97,7 @@ class Wire:
 
     def woken(self) -> list["Wire"]:
         """Return the connections of this broker that should look again, and forget that they should."""
-        turns = self.listening.quotas.turns
+        turns = self.listening.quotas.lines
         woken = [cast(Wire, waiter) for waiter in turns.woken]
         turns.woken.clear()
         return woken

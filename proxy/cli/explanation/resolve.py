@@ -12,8 +12,8 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import Candidate, Limits, QuotaKind, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
+from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
-from kafka_quota_proxy.proxy.quota.timing import until_when, why_not
 
 _OF_BROKERS: Final = "the user is a broker's (principals.brokers), and may have any number"
 
@@ -78,9 +78,9 @@ def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, clie
     out_of_time = RuleTable(kind, [rule for rule in of_clients if _is_silent(rule, kind, now_ms)])
     return replace(
         verdict,
-        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
         not_now=tuple(
-            NotNow(rule=candidate.rule, level=candidate.level, reason=why_not(candidate.rule, now_ms=now_ms))
+            NotNow(rule=candidate.rule, level=candidate.level, reason=why_inactive(candidate.rule, now_ms=now_ms))
             for candidate in out_of_time.explain(user=user, client_id=client_id)
             if candidate.rule is not None
         ),
@@ -135,9 +135,9 @@ def _of_ip(rules: Rules, ip: str) -> IpVerdict:
         ip=ip,
         rule=rule,
         lost=for_others if own else None,
-        times=tuple(until_when(winner, now_ms=now_ms)) if winner else (),
+        times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
         not_now=tuple(
-            (one, why_not(one, now_ms=now_ms))
+            (one, why_inactive(one, now_ms=now_ms))
             for one in (timed.get(ip), timed.get(DEFAULT))
             if one is not None and in_force(one, now_ms=now_ms) is None
         ),

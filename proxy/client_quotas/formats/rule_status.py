@@ -14,8 +14,8 @@ from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_limi
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import as_rule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
-from kafka_quota_proxy.proxy.quota.timing import until_when, why_not
 
 
 class RuleStatus(NamedTuple):
@@ -32,9 +32,9 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
     rule = as_rule(entity, stored, source="")
     held = in_force(rule, now_ms=now_ms)
     if held is None:
-        return RuleStatus(None, why_not(rule, now_ms=now_ms))
+        return RuleStatus(None, why_inactive(rule, now_ms=now_ms))
     limits = {key: float(limit) for key, limit in limits_of(held).items()}
-    return RuleStatus(limits, ", ".join(until_when(rule, now_ms=now_ms)))
+    return RuleStatus(limits, ", ".join(upcoming_changes(rule, now_ms=now_ms)))
 
 
 def shadowed(by: str) -> RuleStatus:

@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, Effe
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, Ip, IpChanges
-from kafka_quota_proxy.proxy.quota.rule_schedule import Timetable
+from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
 _TERMS: Final = tuple(field.name for field in fields(Terms))
@@ -70,7 +70,7 @@ class EffectiveRules:
         self._ips_of_file: dict[Ip, IpRule] = {}
         self._of_store: dict[Entity, QuotaRule] = {}
         self._addresses = EffectiveIpRules(name=name)
-        self._timetable = Timetable[Entity](now_ms=now_ms)
+        self._timetable = RuleSchedule[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> Changes:
@@ -184,7 +184,7 @@ class EffectiveRules:
     def advance(self, most: int, *, now_ms: int) -> Changes | None:
         """Take it that it is now; return what changes by that, None where nothing does.
 
-        So many rules are looked at: see ``Timetable.due``. Hosts among ``unknown_hosts`` may have come.
+        So many rules are looked at: see ``RuleSchedule.due``. Hosts among ``unknown_hosts`` may have come.
         """
         due = self._timetable.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -200,7 +200,7 @@ class EffectiveRules:
 
     def tell_again(self) -> None:
         """Have ``advance`` return all rules that are not the same at all times."""
-        self._timetable.tell_again()
+        self._timetable.repeat_all()
 
     # -- within --
 

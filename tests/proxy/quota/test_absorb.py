@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rate import Rate
-from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
@@ -32,7 +32,7 @@ CONFIG = ProxyConfig(
 
 
 def two(config: ProxyConfig = CONFIG) -> tuple[BrokerQuotas, BrokerQuotas]:
-    rules = SharedRules(config)
+    rules = RuleTables(config)
     return BrokerQuotas(config, rules=rules), BrokerQuotas(config, rules=rules)
 
 
@@ -165,13 +165,13 @@ def test_open_connections_count_together_and_leave_together() -> None:
     one, other = two()
     etl = Identity("bob", "etl")
     for quotas in (one, one, other):
-        quotas.connections.enter(etl, quotas.connections.look(etl))
+        quotas.connections.enter(etl, quotas.connections.check(etl))
 
     one.absorb(other, now_ms=NOW_MS)
 
-    assert one.connections.look(etl).exceeded is not None
+    assert one.connections.check(etl).exceeded is not None
     other.connections.leave(etl)
-    assert one.connections.look(etl).open_now == 2
+    assert one.connections.check(etl).open_now == 2
     one.connections.leave(etl)
     one.connections.leave(etl)
     assert one.connections.open_now() == {}

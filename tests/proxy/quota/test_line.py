@@ -1,6 +1,6 @@
 """The line in front of a bucket: who is next, how many are in front, and who is woken."""
 
-from kafka_quota_proxy.proxy.quota.line import Line, Place, Turns
+from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
 
 class Waiting:
@@ -13,9 +13,9 @@ class Waiting:
         raise AssertionError("a line wakes connections through its turns only")
 
 
-def line_of(*names: str) -> tuple[Line, Turns, list[Place]]:
+def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
     """Return a line in which connections of these names wait, in this order."""
-    turns = Turns()
+    turns = BrokerLines()
     line = Line(turns)
     places = []
     for name in names:
@@ -24,7 +24,7 @@ def line_of(*names: str) -> tuple[Line, Turns, list[Place]]:
     return line, turns, places
 
 
-def names_of(turns: Turns) -> list[str]:
+def names_of(turns: BrokerLines) -> list[str]:
     """Return which connections have been woken since, and forget them."""
     names = [waiter.name for waiter in turns.woken if isinstance(waiter, Waiting)]
     turns.woken.clear()

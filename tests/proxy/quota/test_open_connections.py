@@ -23,7 +23,7 @@ def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
     """Let each in that may; return which of them."""
     came = []
     for identity in identities:
-        standing = connections.look(identity)
+        standing = connections.check(identity)
         came.append(standing.exceeded is None)
         if came[-1]:
             connections.enter(identity, standing)
@@ -72,7 +72,7 @@ def test_new_rules_count_those_who_are_there_and_send_nobody_away() -> None:
     connections.table.update([QuotaRule(user="alice", connections=2)])
     connections.follow(PrincipalRules(Principals()).charged_user)
 
-    assert connections.look(ALICE_ETL).open_now == 3
+    assert connections.check(ALICE_ETL).open_now == 3
     assert enter(connections, ALICE_ETL) == [False]
     for _ in range(2):
         connections.leave(ALICE_ETL)
@@ -127,7 +127,7 @@ def test_never_more_than_the_limit_and_the_counts_are_those_of_who_is_there(
         if inside and chance.random() < 0.3:
             connections.leave(inside.pop(chance.randrange(len(inside))))
         identity = Identity(user, client_id)
-        before = connections.look(identity)
+        before = connections.check(identity)
         if enter(connections, identity) == [True]:
             inside.append(identity)
             assert before.found is not None

@@ -57,7 +57,7 @@ def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
         for kind in QuotaKind
         for user, client_id in CLIENTS
     ]
-    connections = [quotas.connections.look(Identity(user, client_id)) for user, client_id in CLIENTS]
+    connections = [quotas.connections.check(Identity(user, client_id)) for user, client_id in CLIENTS]
     return (
         [(bucket.tags, bucket.rule, bucket.level, bucket.limit) for bucket in buckets],
         connections,
@@ -75,7 +75,7 @@ def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping
     for quotas in (changed, updated):
         for user, client_id in CLIENTS:
             identity = Identity(user, client_id)
-            quotas.connections.enter(identity, quotas.connections.look(identity))
+            quotas.connections.enter(identity, quotas.connections.check(identity))
     for now_ms, changes in enumerate(all_changes):
         rules = rules_of(changes)
         config = with_rules(config, rules)
@@ -110,7 +110,7 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
     for quotas in (followed, updated):
         for user, client_id in CLIENTS:
             identity = Identity(user, client_id)
-            quotas.connections.enter(identity, quotas.connections.look(identity))
+            quotas.connections.enter(identity, quotas.connections.check(identity))
     for now_ms, (file, changes) in enumerate(files):
         rules = rules_of(changes)
         config = with_rules(replace(file, quotas=config.quotas), rules)

@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import parse_instant_ms
-from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, Timetable
+from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
 START_MS = parse_instant_ms("2026-03-29T00:00:00Z")  # an hour before the clocks of Berlin jump
@@ -50,14 +50,14 @@ steps = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(steps, st.integers(1, 3))
 def test_it_knows_what_holds_after_each_step(steps: list[tuple[str, QuotaRule | None] | int | str], most: int) -> None:
-    table, now_ms = Timetable[str](now_ms=START_MS), START_MS
+    table, now_ms = RuleSchedule[str](now_ms=START_MS), START_MS
     rules: dict[str, Rule] = {}
     told: dict[str, Rule | None] = {}
     for step in steps:
         if isinstance(step, int):
             now_ms += step
         elif isinstance(step, str):
-            table.tell_again()
+            table.repeat_all()
             told = dict.fromkeys(rules)  # as if none of it had come through
         else:
             key, one = step
@@ -77,7 +77,7 @@ def test_it_knows_what_holds_after_each_step(steps: list[tuple[str, QuotaRule | 
 
 
 def test_rules_that_are_the_same_at_all_times_cost_nothing() -> None:
-    table = Timetable[int](now_ms=START_MS)
+    table = RuleSchedule[int](now_ms=START_MS)
 
     for key in range(1_000):
         table.put(key, rule(), now_ms=START_MS)
@@ -88,7 +88,7 @@ def test_rules_that_are_the_same_at_all_times_cost_nothing() -> None:
 
 
 def test_no_more_are_looked_at_than_were_asked_for() -> None:
-    table = Timetable[int](now_ms=START_MS)
+    table = RuleSchedule[int](now_ms=START_MS)
     for key in range(10):
         table.put(key, rule(expires_ms=START_MS + 5), now_ms=START_MS)
 
@@ -98,7 +98,7 @@ def test_no_more_are_looked_at_than_were_asked_for() -> None:
 
 
 def test_a_rule_that_is_set_again_and_again_leaves_nothing_behind() -> None:
-    table = Timetable[str](now_ms=START_MS)
+    table = RuleSchedule[str](now_ms=START_MS)
 
     for number in range(10_000):
         table.put("a", rule(expires_ms=START_MS + 1_000_000 + number), now_ms=START_MS)
@@ -108,7 +108,7 @@ def test_a_rule_that_is_set_again_and_again_leaves_nothing_behind() -> None:
 
 
 def test_a_clock_that_is_set_back_brings_back_what_had_expired() -> None:
-    table = Timetable[str](now_ms=START_MS)
+    table = RuleSchedule[str](now_ms=START_MS)
     one = rule(expires_ms=START_MS + 10)
     assert table.put("a", one, now_ms=START_MS) is one
 
@@ -119,11 +119,11 @@ def test_a_clock_that_is_set_back_brings_back_what_had_expired() -> None:
 
 def test_of_many_only_those_that_are_due_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = count()
-    table = Timetable[int](now_ms=START_MS)
+    table = RuleSchedule[int](now_ms=START_MS)
     for key in range(1_000):
         table.put(key, rule(expires_ms=START_MS + 1 + key), now_ms=START_MS)
-    look = Timetable._look
-    monkeypatch.setattr(Timetable, "_look", lambda *arguments: (next(looked), look(*arguments))[1])
+    look = RuleSchedule._look
+    monkeypatch.setattr(RuleSchedule, "_look", lambda *arguments: (next(looked), look(*arguments))[1])
 
     assert table.due(250, now_ms=START_MS + 3) == {0: None, 1: None, 2: None}
 

@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
-from kafka_quota_proxy.proxy.quota.rule_tables import SharedRules, rules_of
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables, rules_of_kind
 
 ALICE = QuotaRule(user="alice", producer_byte_rate=1_000.0, consumer_byte_rate=2_000.0)
 CONFIG = ProxyConfig(listeners=(), quotas=(ALICE,), max_buckets=1)
@@ -21,7 +21,7 @@ def limit(quotas: BrokerQuotas, user: str) -> float:
 
 
 def test_what_is_changed_once_holds_at_each_broker_and_is_used_at_each_for_itself() -> None:
-    rules = SharedRules(CONFIG)
+    rules = RuleTables(CONFIG)
     first, second = BrokerQuotas(CONFIG, rules=rules), BrokerQuotas(CONFIG, rules=rules)
     bobs = QuotaRule(user="bob", producer_byte_rate=7.0, connections=2)
     address = IpRule(ip="10.0.0.1", connection_creation_rate=3.0)
@@ -39,17 +39,17 @@ def test_what_is_changed_once_holds_at_each_broker_and_is_used_at_each_for_itsel
         assert limit(quotas, "bob") == 7.0
         assert limit(quotas, "alice") == float(2**63 - 1)
         assert quotas.arrivals.limit_of("10.0.0.1") == 3.0
-        found = quotas.connections.look(bob).found
+        found = quotas.connections.check(bob).found
         assert found is not None
         assert found.limit == 2
-    first.connections.enter(bob, first.connections.look(bob))
+    first.connections.enter(bob, first.connections.check(bob))
     first.produce.bucket(user="bob", client_id="etl", now_ms=0).charge(5, now_ms=0)
-    assert [quotas.connections.look(bob).open_now for quotas in (first, second)] == [1, 0]
+    assert [quotas.connections.check(bob).open_now for quotas in (first, second)] == [1, 0]
     assert [quotas.produce.bucket(user="bob", client_id="etl", now_ms=0).amount for quotas in (first, second)] == [5, 0]
 
 
 def test_a_broker_that_joins_has_what_was_changed_before() -> None:
-    rules = SharedRules(CONFIG)
+    rules = RuleTables(CONFIG)
     rules.change(CONFIG, Changes({("bob", None): QuotaRule(user="bob", producer_byte_rate=7.0)}, {}))
 
     late = BrokerQuotas(CONFIG, rules=rules)
@@ -58,7 +58,7 @@ def test_a_broker_that_joins_has_what_was_changed_before() -> None:
 
 
 def test_each_broker_has_places_of_their_own_for_those_whom_a_rule_names_since() -> None:
-    rules = SharedRules(CONFIG)
+    rules = RuleTables(CONFIG)
     brokers = [BrokerQuotas(CONFIG, rules=rules) for _ in range(2)]
     for quotas in brokers:
         limit(quotas, "bob")  # has the only place
@@ -76,7 +76,7 @@ def test_each_broker_has_places_of_their_own_for_those_whom_a_rule_names_since()
 
 
 def test_a_rule_of_no_kind_that_is_charged_changes_no_table() -> None:
-    rules = SharedRules(CONFIG)
+    rules = RuleTables(CONFIG)
 
     changed = rules.change(CONFIG, Changes({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {}))
 
@@ -88,7 +88,7 @@ def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(
     written = QuotaRule(client_id=DEFAULT, producer_byte_rate=50.0, consumer_byte_rate=60.0)
     settings = KafkaSettings(quota_producer_default=700, quota_consumer_default=700)
 
-    rules = rules_of(replace(CONFIG, quotas=(ALICE, written), kafka=settings), kind)
+    rules = rules_of_kind(replace(CONFIG, quotas=(ALICE, written), kafka=settings), kind)
 
     assert rules == (ALICE, written)
 
@@ -104,7 +104,7 @@ def test_a_rule_for_the_default_client_id_takes_the_place_of_the_static_default(
 def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule) -> None:
     settings = KafkaSettings(quota_producer_default=700)
 
-    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
+    rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
 
     assert [rule.producer_byte_rate for rule in rules] == [50.0, 700.0]
 
@@ -113,7 +113,7 @@ def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_de
     written = QuotaRule(client_id=DEFAULT, consumer_byte_rate=60.0)
     settings = KafkaSettings(quota_producer_default=700)
 
-    rules = rules_of(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
+    rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
 
     assert [rule.producer_byte_rate for rule in rules] == [700.0]
 
@@ -121,4 +121,4 @@ def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_de
 def test_without_a_static_default_only_rules_of_the_kind_are_left() -> None:
     other = QuotaRule(user="bob", consumer_byte_rate=1.0)
 
-    assert rules_of(replace(CONFIG, quotas=(other, ALICE)), QuotaKind.PRODUCE) == (ALICE,)
+    assert rules_of_kind(replace(CONFIG, quotas=(other, ALICE)), QuotaKind.PRODUCE) == (ALICE,)

@@ -275,7 +275,7 @@ class Sessions(RuleBasedStateMachine):
         self._settle()
 
     def _settle(self) -> None:
-        turns = self.wire.listening.quotas.turns
+        turns = self.wire.listening.quotas.lines
         while turns.woken:
             turns.woken.pop(0).take_turn()
 

@@ -66,7 +66,7 @@ def server_of(
 
 def enter(server: Server, upstream: Address, identity: Identity) -> None:
     connections = upstream_of(server, upstream).quotas.connections
-    connections.enter(identity, connections.look(identity))
+    connections.enter(identity, connections.check(identity))
 
 
 def test_rates_pauses_and_who_is_refused() -> None:

@@ -8,14 +8,14 @@ from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms,
 from kafka_quota_proxy.config.terms import written_instant
 
 
-def why_not(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
+def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
     """Return why a rule does not hold, and from when it does again. That it does not, ``quota.rule_terms`` says."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired since {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
 
 
-def until_when(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
+def upcoming_changes(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
     """Yield what will change of a rule that holds, and which of its limits do."""
     if rule.schedule is not None:
         next_ms = next_change_ms(rule.schedule, now_ms=now_ms)
