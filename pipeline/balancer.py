@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share, encode
 from kafka_quota_proxy.pipeline.leases import Leases, even_share
-from kafka_quota_proxy.pipeline.wants import Demand, Used, Want, divided
+from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
@@ -41,7 +41,7 @@ class Use(NamedTuple):
 
     proxy: str
     bucket: Bucket
-    used: Used
+    used: ProxyUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class _Known:
     """What is known of a bucket."""
 
     limit: int
-    demands: dict[str, Demand] = field(default_factory=dict)
+    demands: dict[str, DemandTracker] = field(default_factory=dict)
     leases: Leases | None = None  # None: it has no shares
     goal: Mapping[str, int] = field(default_factory=dict)
     asked_ms: int = 0  # when somebody last wanted more than he had
@@ -140,7 +140,7 @@ class Balancer:
                 known = self._known[bucket] = _Known(limit=limit)
             leases = known.leases
             share = leases.shares[proxy] if leases else even_share(known.limit, len(self._proxies))
-            known.demands.setdefault(proxy, Demand()).take(used, share=share, now_ms=now_ms)
+            known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
         """Return what is to be written now. The publication before must be known to be in the topic."""
@@ -175,14 +175,14 @@ class Balancer:
             return None  # a name that the topic cannot have
         return int(found.limit)
 
-    def _wants(self, known: _Known, now_ms: int) -> dict[str, Want]:
-        nothing = Want()
+    def _wants(self, known: _Known, now_ms: int) -> dict[str, ProxyDemand]:
+        nothing = ProxyDemand()
         return {
-            proxy: demand.want(limit=known.limit, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
+            proxy: demand.demand(limit=known.limit, now_ms=now_ms) if (demand := known.demands.get(proxy)) else nothing
             for proxy in self._proxies
         }
 
-    def _begin(self, bucket: Bucket, known: _Known, wants: Mapping[str, Want]) -> None:
+    def _begin(self, bucket: Bucket, known: _Known, wants: Mapping[str, ProxyDemand]) -> None:
         if not any(want.is_throttled for want in wants.values()):
             if not any(want.rate for want in wants.values()):
                 del self._known[bucket]
@@ -195,7 +195,7 @@ class Balancer:
         known.leases = Leases(known.limit, self._proxies, hold_ms=hold_ms)
         known.goal = known.leases.shares
 
-    def _move(self, known: _Known, leases: Leases, wants: Mapping[str, Want], now_ms: int) -> bool:
+    def _move(self, known: _Known, leases: Leases, wants: Mapping[str, ProxyDemand], now_ms: int) -> bool:
         """Return whether shares have changed; ``known.leases`` is None when there are none any more."""
         if any(want.is_throttled or want.rate > leases.even for want in wants.values()):
             known.fits_since_ms = None
@@ -208,7 +208,7 @@ class Balancer:
                 self._with_shares -= 1
                 return True
             return leases.move(known.goal, now_ms=now_ms)
-        goal = divided(known.limit, wants, floor=self._terms.floor)
+        goal = divide_limit(known.limit, wants, floor=self._terms.floor)
         is_asked = any(want.is_throttled or want.rate > known.goal[proxy] for proxy, want in wants.items())
         if is_asked:
             known.asked_ms = now_ms

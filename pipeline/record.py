@@ -51,7 +51,7 @@ BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
 PLACE: Final = ("proxy", "broker")
 # What is charged together under quotas that are tried.
-TRIED: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
+PROPOSED_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
 
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")

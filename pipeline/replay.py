@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from kafka_quota_proxy.pipeline.demand import Line, Parts, Rows
-from kafka_quota_proxy.pipeline.quiet import Quiet, quiet
+from kafka_quota_proxy.pipeline.arrivals import ArrivalQueue, Parts, Rows
+from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottled_chargers
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
@@ -60,18 +60,18 @@ class Replay:
     """
 
     def __init__(self, *buckets: Bucket) -> None:
-        self._line = Line()
-        self._senders = [_Sender(*both) for both in zip(buckets, quiet(*buckets), strict=True)]
+        self._arrivals = ArrivalQueue()
+        self._senders = [_Sender(*both) for both in zip(buckets, unthrottled_chargers(*buckets), strict=True)]
 
     def take(self, rows: Rows) -> None:
         """Add records that do not begin before the last ones."""
-        for parts in self._line.take(rows):
+        for parts in self._arrivals.take(rows):
             self._send(parts)
 
     def end(self) -> list[Outcome]:
         """Send what is left, and return all that happened under each limit."""
-        self._send(self._line.rest())
-        line = self._line
+        self._send(self._arrivals.rest())
+        line = self._arrivals
         return [
             Outcome(line.first_ms, line.end_ms, sender.sent_ms, line.active_ms, line.amount, sender.hours)
             for sender in self._senders
@@ -85,12 +85,12 @@ class Replay:
 class _Sender:
     """Sends parts through one bucket."""
 
-    def __init__(self, bucket: Bucket, quiet: Quiet) -> None:
+    def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
         self.sent_ms = 0
         self._bucket = bucket
-        self._quiet = quiet
-        self._is_quiet = True  # nothing waits, and the bucket itself is not up to date
+        self._charger = charger
+        self._is_unthrottled = True  # nothing waits, and the bucket itself is not up to date
         self._at_once = _LEAST_AT_ONCE
         self._alone = _LEAST_ALONE
         # Of parts that are sent alone: when the next one may go, and how many still do before it is quiet again.
@@ -101,18 +101,18 @@ class _Sender:
         """Send parts that come after all that were sent before."""
         at, end = 0, len(parts.at_ms)
         while at < end:
-            if self._is_quiet:
+            if self._is_unthrottled:
                 at += self._send_many(parts, at)
             else:
                 at += self._send_alone(parts, at)
 
     def _send_many(self, parts: Parts, at: int) -> int:
         asked = min(self._at_once, len(parts.at_ms) - at)
-        taken = self._quiet.charged(parts, at, at + asked)
+        taken = self._charger.charged(parts, at, at + asked)
         if taken:
             self._went_out(Parts(*(column[at : at + taken] for column in parts)))
         if taken < asked:
-            self._is_quiet = False
+            self._is_unthrottled = False
             self._alone = _LEAST_ALONE if taken >= _LEAST_ALONE else min(self._alone * 2, _MOST_ALONE)
             self._left = self._alone
         self._at_once = min(self._at_once * 4, _MOST_AT_ONCE) if taken * 2 >= asked else _LEAST_AT_ONCE
@@ -133,8 +133,8 @@ class _Sender:
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:
-                self._is_quiet = True
-                self._quiet.leave()
+                self._is_unthrottled = True
+                self._charger.leave()
                 break
             self._send(amount, came_ms)
             sent += 1

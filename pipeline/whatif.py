@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import Shaping
-from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS
-from kafka_quota_proxy.pipeline.keyed import HEAD, HOURS, ROW, START_BITS, replayed
-from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, TRIED
-from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, LONGEST_SHAPED_MS
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, PROPOSED_BUCKET
+from kafka_quota_proxy.pipeline.sorted_replay import HEAD, HOURS, ROW, START_BITS, replayed
 
 _ENTITY: Final = ("kind", "user", "client_id")
 _RESOLVED: Final = (
@@ -32,7 +32,7 @@ DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 
 
-def resolved(records: DataFrame, quotas: Quotas) -> DataFrame:
+def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return for each (kind, user, client_id) the bucket that it would have, the limit, and the rule in words.
 
     ``limit`` is null where nothing limits. A record whose user is "" is of a bucket that did not tell users apart:
@@ -57,7 +57,7 @@ def resolved(records: DataFrame, quotas: Quotas) -> DataFrame:
     return entities.mapInPandas(resolve, _RESOLVED)
 
 
-def asked(records: DataFrame) -> DataFrame:
+def total_demand(records: DataFrame) -> DataFrame:
     """Return what each bucket of the log asked for: the columns of ``BUCKET`` and ``DEMAND``. No broker yet is -1."""
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
@@ -81,7 +81,7 @@ def at_once() -> Column:
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
-def forecast(records: DataFrame, asked: DataFrame, entities: DataFrame, quotas: Quotas) -> DataFrame:
+def forecast(records: DataFrame, asked: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
     """Return what would have happened, by bucket, limit and hour, of the buckets that might exceed the limit.
 
     Args:
@@ -112,19 +112,27 @@ def _named(asked: DataFrame, entities: DataFrame) -> DataFrame:
     return asked.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
-def _keyed(records: DataFrame, named: DataFrame, quotas: Quotas, partitions: int) -> DataFrame:
+def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
     """Return the rows that are replayed, each with its ``partition`` and ``key``; and a HEAD before each bucket's."""
-    sums = named.groupBy(*TRIED, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
-    buckets = sums.where(_may_wait(quotas)).groupBy(*TRIED).agg(F.sort_array(F.collect_set("limit")).alias("limits"))
-    numbered = buckets.withColumn("number", F.row_number().over(Window.orderBy(*TRIED)).cast("long"))
+    sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
+    buckets = (
+        sums.where(_may_wait(quotas))
+        .groupBy(*PROPOSED_BUCKET)
+        .agg(F.sort_array(F.collect_set("limit")).alias("limits"))
+    )
+    numbered = buckets.withColumn("number", F.row_number().over(Window.orderBy(*PROPOSED_BUCKET)).cast("long"))
     partition = (F.col("number") % partitions).cast("int").alias("partition")
     bucket = F.shiftleft(F.expr(f"number div {partitions}"), START_BITS)
     zero = F.lit(0).cast("long")
-    head = F.to_json(F.struct(*TRIED, "limits")).alias(HEAD)
+    head = F.to_json(F.struct(*PROPOSED_BUCKET, "limits")).alias(HEAD)
     heads = numbered.select(partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), head)
     # Those who share a bucket come in one order, whatever the order of the log.
     who = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("who")
-    members = named.select(*TRIED, "user", "client_id").distinct().join(numbered, on=[*TRIED], how="inner")
+    members = (
+        named.select(*PROPOSED_BUCKET, "user", "client_id")
+        .distinct()
+        .join(numbered, on=[*PROPOSED_BUCKET], how="inner")
+    )
     placed = records.withColumn("broker", _broker()).join(
         F.broadcast(members.select(*BUCKET, "number", who)), on=[*BUCKET], how="inner"
     )
@@ -140,7 +148,7 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: Quotas, partitions: int
     return heads.unionByName(rows)
 
 
-def _may_wait(quotas: Quotas) -> Column:
+def _may_wait(quotas: ProposedQuotas) -> Column:
     """Whether somebody may come above ``limit`` whose records have ``densest`` and ``part``.
 
     In sampled windows what counts at an instant came within N + 1 of them (of N; a slot is one long), as a rate of
@@ -167,17 +175,17 @@ def outcomes(asked: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFra
     """
     whole = (
         _named(asked, entities)
-        .groupBy(*TRIED, "limit")
+        .groupBy(*PROPOSED_BUCKET, "limit")
         .agg(F.sum("amount").alias("amount"), F.min("from_ms").alias("from_ms"), F.max("until_ms").alias("until_ms"))
     )
-    happened = hours.groupBy(*TRIED, "limit").agg(
+    happened = hours.groupBy(*PROPOSED_BUCKET, "limit").agg(
         *(F.sum(name).alias(name) for name in _COUNTED[:-1]),
         *(F.max(name).alias(name) for name in (*_COUNTED[-1:], "sent_ms", "active_ms")),
     )
     ended = F.greatest("until_ms", F.coalesce("sent_ms", "until_ms"))
     share = F.coalesce(F.col("throttle_time_ms") / F.greatest("active_ms", F.lit(1)), F.lit(0.0))
-    return whole.join(happened, on=[*TRIED, "limit"], how="left").select(
-        *TRIED,
+    return whole.join(happened, on=[*PROPOSED_BUCKET, "limit"], how="left").select(
+        *PROPOSED_BUCKET,
         "limit",
         "amount",
         *(F.coalesce(name, F.lit(0)).alias(name) for name in _COUNTED),

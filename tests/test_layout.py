@@ -84,20 +84,23 @@ EXCEPTIONS = {
     "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
     # What a user types is tested as he types it.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
-    "pipeline/commands/running.py": "tests/pipeline/test_main.py",
+    "pipeline/commands/execution.py": "tests/pipeline/test_main.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
         for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
     },
     # The columns and the errors of all others; what Spark and its file systems do shows where they are used.
-    "pipeline/record.py": "tests/pipeline/test_reading.py",
+    "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
     "pipeline/files.py": "tests/pipeline/test_writing.py",
-    "pipeline/damage.py": "tests/pipeline/test_reading.py",
+    **{
+        f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
+        for name in ("damaged_files", "log_files", "kafka_source")
+    },
     # Held against the replay part by part, as the replay of which it is the fast half.
-    "pipeline/quiet.py": "tests/pipeline/test_replay.py",
-    "pipeline/tried.py": "tests/pipeline/test_whatif.py",
+    "pipeline/unthrottled.py": "tests/pipeline/test_replay.py",
+    "pipeline/proposed_quotas.py": "tests/pipeline/test_whatif.py",
 }
 
 

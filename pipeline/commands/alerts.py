@@ -20,15 +20,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
-from kafka_quota_proxy.pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
+from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
 from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
+from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.quarantine import Quarantine, bad_lines
-from kafka_quota_proxy.pipeline.reading import check_apart, followed, kafka_place, topic
 from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
 # Each partition of the state is a file or two a batch, and a bucket is a few hundred bytes: more would cost more than
 # they help. It stays what it was when the job began.
@@ -57,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
         explain("alerts", frame)
     delivery.begin()
     try:
-        with told_to_end() as end:
+        with stop_requested() as end:
             writer = frame.writeStream.foreachBatch(stream.deliver)
             if args.checkpoint is not None:
                 writer = writer.option("checkpointLocation", spark_part(args.checkpoint))

@@ -6,11 +6,11 @@ from typing import Final
 from urllib.parse import quote
 
 from kafka_quota_proxy.pipeline.balance import demand, rules_of, shares
-from kafka_quota_proxy.pipeline.commands.following import follow
-from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.commands.balance_follow import follow
+from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
-from kafka_quota_proxy.pipeline.tried import Quotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 
 # Of an even share.
@@ -33,7 +33,9 @@ def execute(args: argparse.Namespace) -> int:
         proxies = [row["proxy"] for row in records.select("proxy").distinct().orderBy("proxy").collect()]
         if not proxies:
             raise UsageError(f"--usage {args.usage}: has no record, and so no proxy to divide for")
-        used = output.keep("demand", demand(records, resolved(records, Quotas(config=config)), last_ms=args.last))
+        used = output.keep(
+            "demand", demand(records, resolved(records, ProposedQuotas(config=config)), last_ms=args.last)
+        )
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # A row for each entity and proxy: what the files are to hold anyway.
         given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)

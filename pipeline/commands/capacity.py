@@ -27,14 +27,14 @@ from kafka_quota_proxy.pipeline.capacity import (
     suggestion,
 )
 from kafka_quota_proxy.pipeline.capacity_report import capacity_page, label
-from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file
-from kafka_quota_proxy.pipeline.reading import Usage
 from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.tables import capacities
-from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.whatif import DEMAND, forecast, outcomes, resolved
 from kafka_quota_proxy.pipeline.writing import Output
 
@@ -74,7 +74,7 @@ def _tried(
     All are tried at once, for most of the work is the same for each of them. A bucket has a rule of its own, so that it
     does not matter which limits others have.
     """
-    quotas = Quotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
+    quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
     rungs = [(*one[:3], float(one.limit)) for ladder in ladders.values() for one in ladder if one.limit is not None]
     say(f"replaying the log under {len(ladders)} limits")

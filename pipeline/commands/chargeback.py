@@ -18,7 +18,7 @@ from kafka_quota_proxy.pipeline.chargeback import (
     month_of,
     steps_back,
 )
-from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.owners import read_owners
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from kafka_quota_proxy.pipeline.commands.running import running, say, usage_of
+from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.reassignment import read_plan, read_sizes
 from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from kafka_quota_proxy.pipeline.commands.running import running, say
+from kafka_quota_proxy.pipeline.commands.execution import running, say
 from kafka_quota_proxy.pipeline.simulate import Fleet, simulated
 
 

@@ -1,6 +1,6 @@
 """The replay a second time, as literal as it is described: record by record, part by part, each charged by itself.
 
-A record is cut into parts, which come when the records beside it say (``pipeline.demand`` says how). A part goes out
+A record is cut into parts, which come when the records beside it say (``pipeline.arrivals`` says how). A part goes out
 when it has come and the bucket owes nothing, one after the other; of a fetch as much as there is room for, or a
 quarter, and then the next piece. So a client that waits sends later, and what it sends later is charged then, as under
 real limits; what it would have given up or sent in larger batches is not known.
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
+from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
 from kafka_quota_proxy.pipeline.replay import Hour, Outcome
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind

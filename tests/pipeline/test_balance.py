@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
-from kafka_quota_proxy.pipeline.tried import Quotas
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
 from tests.pipeline.support import frame, record, rows
@@ -38,7 +38,9 @@ def test_shares_follow_demand() -> None:
 
 
 def test_demand_is_that_of_the_last_of_the_log_by_the_bucket_that_a_rule_names(spark: SparkSession) -> None:
-    rules = Quotas(config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),)))
+    rules = ProposedQuotas(
+        config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),))
+    )
     log = [record(at_s=at, proxy=proxy, client_id=f"c{at}") for at in range(10) for proxy in ("p1", "p2")]
     log += [record(at_s=9, user="bob"), record(at_s=9, kind="fetch")]
     records = frame(spark, log)
@@ -56,7 +58,7 @@ def test_demand_is_that_of_the_last_of_the_log_by_the_bucket_that_a_rule_names(s
 @pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
 def test_no_share_is_for_a_name_that_means_others_in_a_file(spark: SparkSession, name: str) -> None:
     """A client-id is what its client likes; as ``<default>`` it would limit all others."""
-    rules = Quotas(
+    rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
     )
     records = frame(spark, [record(client_id=name), record(user=name), record()])

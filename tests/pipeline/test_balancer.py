@@ -11,7 +11,7 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Principals, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_record import Rule, Share
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from kafka_quota_proxy.pipeline.wants import Used
+from kafka_quota_proxy.pipeline.limit_division import ProxyUsage
 
 LIMIT: Final = 3_000_000
 EVEN: Final = LIMIT // 3
@@ -30,7 +30,7 @@ def balancer(*rules: QuotaRule, terms: Terms = TERMS, exempt: frozenset[str] = f
 
 
 def throttled(proxy: str, bucket: Bucket = ALICE, *, amount: int = EVEN) -> Use:
-    return Use(proxy, bucket, Used(amount, 1_000, 1_000, 3, 30))
+    return Use(proxy, bucket, ProxyUsage(amount, 1_000, 1_000, 3, 30))
 
 
 class Fleet:
@@ -75,7 +75,9 @@ class Fleet:
             allowed = self.shares[proxy] if has_lease else EVEN
             amount = min(wanted, allowed)
             if amount:
-                uses.append(Use(proxy, ALICE, Used(amount, 1_000, 1_000, *((3, 30) if wanted > allowed else (0, 0)))))
+                uses.append(
+                    Use(proxy, ALICE, ProxyUsage(amount, 1_000, 1_000, *((3, 30) if wanted > allowed else (0, 0))))
+                )
         self._log.append((second * 1_000 + LATE_MS, uses))
         self.used.append(sum(use.used.amount for use in uses))
 
@@ -207,7 +209,7 @@ def test_a_bucket_that_wants_no_more_than_an_even_share_goes_back_to_it_and_is_f
 def test_what_is_throttled_nowhere_has_no_shares_and_is_not_remembered() -> None:
     one = balancer()
 
-    one.take([Use("p1", ALICE, Used(LIMIT, 1_000, 1_000, 0, 0))], now_ms=0)
+    one.take([Use("p1", ALICE, ProxyUsage(LIMIT, 1_000, 1_000, 0, 0))], now_ms=0)
 
     assert one.publish(now_ms=1_000) == ([], [])
     assert one.publish(now_ms=20_000) == ([], [])

@@ -26,8 +26,8 @@ from kafka_quota_proxy.pipeline.capacity import (
     seasons,
     suggestion,
 )
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.replay import Replay
-from kafka_quota_proxy.pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import frame, record, rows
 
@@ -129,7 +129,7 @@ def test_under_the_limit_that_never_waits_nobody_does(
     peak = max(amount * 1_000 // interval_ms for amount in amounts) + 1
     one = suggested(kind=kind, peak=peak, part=max(amounts))
     one = one._replace(limit=max(1, one.never_waits))
-    replay = Replay(Quotas(config=config_of([one])).bucket(kind, "alice", "etl"))
+    replay = Replay(ProposedQuotas(config=config_of([one])).bucket(kind, "alice", "etl"))
     replay.take(arrays(demands))
 
     (outcome,) = replay.end()

@@ -20,8 +20,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
-from kafka_quota_proxy.pipeline.tried import Quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, record, write_log
 
@@ -184,7 +184,7 @@ def test_a_small_log_on_a_cluster_that_is_sent_the_wheel(
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(f"{shipped}/pipeline/"), ended.stdout
     assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
-    expected = LiteralReplay(Quotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
+    expected = LiteralReplay(ProposedQuotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(60)]):
         expected.take(demand)
     (hour,) = expected.end().hours.values()

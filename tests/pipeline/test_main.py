@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.pipeline.__main__ import main, parser
-from kafka_quota_proxy.pipeline.commands.running import telling_progress
+from kafka_quota_proxy.pipeline.commands.execution import progress_lines
 from kafka_quota_proxy.proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
 
@@ -319,7 +319,7 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(capsys: pytest.Cap
     tracker = SimpleNamespace(getActiveStageIds=lambda: [7], getStageInfo=stage)
     spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
 
-    with telling_progress(spark, every_s=0.001):
+    with progress_lines(spark, every_s=0.001):
         for _ in range(4):
             looked.acquire()
 

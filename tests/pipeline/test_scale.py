@@ -17,10 +17,10 @@ from bench.spark_run import Run, run
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import RECORD
 from kafka_quota_proxy.pipeline.simulate import Fleet
-from kafka_quota_proxy.pipeline.tried import Quotas
-from kafka_quota_proxy.pipeline.whatif import asked, forecast, outcomes, resolved
+from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
 from tests.pipeline.conftest import CONF
 from tests.pipeline.spark_work import spent
 from tests.pipeline.support import START_MS, record
@@ -59,7 +59,7 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
     """Return what the steps of ``capacity`` and ``whatif`` take on a log."""
     records = spark.read.schema(RECORD).parquet(str(usage))
     rule = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=1_300_000.0, consumer_byte_rate=1_500_000.0)
-    quotas = Quotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
+    quotas = ProposedQuotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
 
     def capacity() -> None:
         used = byte_usage(records)
@@ -67,7 +67,7 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
         assert len(hourly(minutes(used)).collect()) >= BUCKETS
 
     def whatif() -> None:
-        used = asked(records).cache()
+        used = total_demand(records).cache()
         found = resolved(used, quotas).cache()
         happened = outcomes(used, found, forecast(records, used, found, quotas)).collect()
         assert sum(row["amount"] for row in happened) > 1e6 * rows

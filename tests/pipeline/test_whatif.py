@@ -8,18 +8,18 @@ from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.config.model import DEFAULT, Principals, ProxyConfig, QuotaRule, Shaping
-from kafka_quota_proxy.pipeline.record import TRIED
-from kafka_quota_proxy.pipeline.tried import Quotas
-from kafka_quota_proxy.pipeline.whatif import asked, forecast, outcomes, resolved
+from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
+from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
+from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, frame, record, rows
 
 ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
 
 
-def quotas(*rules: QuotaRule, **given: Any) -> Quotas:  # noqa: ANN401  (fields of a configuration)
+def quotas(*rules: QuotaRule, **given: Any) -> ProposedQuotas:  # noqa: ANN401  (fields of a configuration)
     """Return quotas to try."""
-    return Quotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
+    return ProposedQuotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
 
 
 def load(seconds: int = 60, **given: Any) -> list[dict[str, Any]]:  # noqa: ANN401  (values of any column)
@@ -53,7 +53,7 @@ def test_a_bucket_is_replayed_as_replay_does_it(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
 
-    hours = rows(forecast(records, asked(records), resolved(records, given), given), *TRIED)
+    hours = rows(forecast(records, total_demand(records), resolved(records, given), given), *PROPOSED_BUCKET)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3) for at in range(60)]):
@@ -68,12 +68,12 @@ def test_it_does_not_matter_how_rows_lie_and_where_a_batch_ends(spark: SparkSess
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
     log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
     one = frame(spark, log).coalesce(1)
-    whole = forecast(one, asked(one), resolved(one, given), given)
+    whole = forecast(one, total_demand(one), resolved(one, given), given)
     whole.cache().count()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
         many = frame(spark, log[::-1]).repartition(5)
-        assertDataFrameEqual(forecast(many, asked(many), resolved(many, given), given), whole)
+        assertDataFrameEqual(forecast(many, total_demand(many), resolved(many, given), given), whole)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         whole.unpersist()
@@ -86,8 +86,8 @@ def test_who_cannot_exceed_a_limit_is_not_replayed_and_who_can_is(spark: SparkSe
     )
     records = frame(spark, load(30))
 
-    assert forecast(records, asked(records), resolved(records, quotas(below)), quotas(below)).isEmpty()
-    assert not forecast(records, asked(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
+    assert forecast(records, total_demand(records), resolved(records, quotas(below)), quotas(below)).isEmpty()
+    assert not forecast(records, total_demand(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
 
 
 def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> None:
@@ -95,7 +95,7 @@ def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> Non
     records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
     found = resolved(records, given)
 
-    used = asked(records)
+    used = total_demand(records)
     first, second = rows(outcomes(used, found, forecast(records, used, found, given)), "proxy")
 
     assert (first["amount"], first["limit"], first["broker"], second["broker"]) == (90_000, 1_000.0, 1, -1)
@@ -108,9 +108,9 @@ def test_of_what_was_asked_for_all_is_in_the_outcome(spark: SparkSession) -> Non
 
 def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
-    even = Quotas(config=quotas(ETL).config, shaping=Shaping.PACED)
+    even = ProposedQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
     waits = {}
-    used = asked(records)
+    used = total_demand(records)
     for name, given in (("sampled", quotas(ETL)), ("paced", even)):
         found = resolved(used, given)
         (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
@@ -122,7 +122,7 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
 
 def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession) -> None:
     records = frame(spark, [*load(40), *load(40, broker=2)])
-    used = asked(records)
+    used = total_demand(records)
     both = [quotas(replace(ETL, producer_byte_rate=limit)) for limit in (1_000.0, 2_000.0)]
     lower, higher = (resolved(used, given) for given in both)
 
@@ -146,6 +146,6 @@ def test_tokens_that_come_as_fast_as_they_go_need_no_replay(
 ) -> None:
     given = quotas(replace(ETL, producer_byte_rate=limit), shaping=Shaping.PACED, burst_ms=burst_ms)
     records = frame(spark, load(3))
-    used = asked(records)
+    used = total_demand(records)
 
     assert forecast(records, used, resolved(used, given), given).isEmpty() is not is_replayed

@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share
 from kafka_quota_proxy.pipeline.__main__ import main
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Moved, Publication, Terms
-from kafka_quota_proxy.pipeline.commands import following
+from kafka_quota_proxy.pipeline.commands import balance_follow
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 
@@ -119,7 +119,7 @@ def test_what_was_left_in_the_topic_goes_before_the_first_news_and_what_is_right
         lease_ms=8_000,
     )
 
-    assert list(following._first(one, found)) == [
+    assert list(balance_follow._first(one, found)) == [
         Share(proxy="a", user="alice"),
         Rule(client_id="gone"),
         Rule(user="bob", limits={"producer_byte_rate": 10.0}),
@@ -133,7 +133,7 @@ def test_it_says_who_has_what_and_of_many_some(capsys: pytest.CaptureFixture[str
         *(Moved(Bucket("fetch", "", f"c{number}"), {"a": 1}) for number in range(10)),
     ]
 
-    following._tell(Publication([], moved), balancer())
+    balance_follow._tell(Publication([], moved), balancer())
 
     lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert lines[0] == r"'alice / \x1b[2J', produce: a 2 MB/s, b 30 kB/s"
@@ -219,8 +219,8 @@ class Played(NamedTuple):
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     clock = FakeTime()
-    monkeypatch.setattr(following, "time", clock)
-    monkeypatch.setattr(following, "randbelow", lambda _: 0)
+    monkeypatch.setattr(balance_follow, "time", clock)
+    monkeypatch.setattr(balance_follow, "randbelow", lambda _: 0)
     return Played(clock, FakeTopic(clock))
 
 
@@ -230,8 +230,12 @@ NOTHING = Found(rules=(), shares=(), lease_ms=None)
 
 
 def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
-    topic, event, stream = cast("QuotaTopic", played.topic), cast("Event", end), cast("following._Stream", FakeStream())
-    following._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
+    topic, event, stream = (
+        cast("QuotaTopic", played.topic),
+        cast("Event", end),
+        cast("balance_follow._Stream", FakeStream()),
+    )
+    balance_follow._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
 
 
 def test_it_looks_before_it_writes(played: Played) -> None:
@@ -265,8 +269,8 @@ def test_whoever_stood_still_for_so_long_that_another_may_have_begun_ends(
 
 
 def test_what_is_under_way_is_given_up_before_another_begins() -> None:
-    assert following._latest_ms(ARGS) + following._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
-    assert following._delivery_ms(ARGS) < ARGS.lease
+    assert balance_follow._latest_ms(ARGS) + balance_follow._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
+    assert balance_follow._delivery_ms(ARGS) < ARGS.lease
 
 
 def test_rules_are_written_anew_every_few_minutes(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,7 +301,7 @@ class FakeQuery:
 class Followed(NamedTuple):
     """A stream without a Spark: ``come`` is a batch, and ends the query as Spark does if it fails."""
 
-    stream: following._Stream
+    stream: balance_follow._Stream
     query: FakeQuery
 
     def come(self, *rows: Mapping[str, object]) -> None:
@@ -313,11 +317,11 @@ class Followed(NamedTuple):
 def followed(monkeypatch: pytest.MonkeyPatch) -> Followed:
     query, lines = FakeQuery(), MagicMock()
     lines.writeStream.foreachBatch.return_value.trigger.return_value.start.return_value = query
-    monkeypatch.setattr(following, "parsed", lambda rows: rows)
-    monkeypatch.setattr(following, "used_of_late", lambda batch, _: batch)
-    monkeypatch.setattr(following._Stream, "_counted", lambda _, rows: rows)
+    monkeypatch.setattr(balance_follow, "parsed", lambda rows: rows)
+    monkeypatch.setattr(balance_follow, "used_of_late", lambda batch, _: batch)
+    monkeypatch.setattr(balance_follow._Stream, "_counted", lambda _, rows: rows)
     args = argparse.Namespace(proxies=["a", "b", "c"], usage=USAGE, explain=False, every=2_000)
-    return Followed(following._Stream(lines, balancer(ALICE), args, Event()), query)
+    return Followed(balance_follow._Stream(lines, balancer(ALICE), args, Event()), query)
 
 
 def row(
@@ -370,11 +374,11 @@ LEFT = Found(
 def command(played: Played, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
     """``balance --follow`` with a fake topic, stream and clock; it is told to end after some rounds."""
     end = FakeEnd(played.clock, 20)
-    monkeypatch.setattr(following, "session", MagicMock())
-    monkeypatch.setattr(following, "topic", MagicMock())
-    monkeypatch.setattr(following, "QuotaTopic", lambda *_, **__: played.topic)
-    monkeypatch.setattr(following, "_Stream", lambda *_: followed.stream)
-    monkeypatch.setattr(following, "told_to_end", lambda: nullcontext(end))
+    monkeypatch.setattr(balance_follow, "session", MagicMock())
+    monkeypatch.setattr(balance_follow, "topic", MagicMock())
+    monkeypatch.setattr(balance_follow, "QuotaTopic", lambda *_, **__: played.topic)
+    monkeypatch.setattr(balance_follow, "_Stream", lambda *_: followed.stream)
+    monkeypatch.setattr(balance_follow, "stop_requested", lambda: nullcontext(end))
     return end
 
 
@@ -485,7 +489,7 @@ def test_of_two_that_start_at_once_one_is_later_and_sees_the_other(
     played: Played, command: FakeEnd, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.topic.found = LEFT
-    monkeypatch.setattr(following, "randbelow", lambda below_ms: below_ms // 2)
+    monkeypatch.setattr(balance_follow, "randbelow", lambda below_ms: below_ms // 2)
     played.topic.other_from_s = played.clock.now_s + 26.7  # waited for as long, without more
 
     assert run(limits) == 1

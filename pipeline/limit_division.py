@@ -28,7 +28,7 @@ _LONGEST_WAIT_MS: Final = 30_000
 _MOST_SAMPLES: Final = 64
 
 
-class Used(NamedTuple):
+class ProxyUsage(NamedTuple):
     """What a bucket used at a proxy: the sums of records that came together."""
 
     amount: int  # bytes
@@ -38,7 +38,7 @@ class Used(NamedTuple):
     throttle_time_ms: int
 
 
-class Want(NamedTuple):
+class ProxyDemand(NamedTuple):
     """What a bucket wants at one proxy."""
 
     rate: float = 0.0  # bytes per second
@@ -51,7 +51,7 @@ class _Sample(NamedTuple):
     is_throttled: bool
 
 
-class Demand:
+class DemandTracker:
     """What one bucket used at one proxy of late: the highest of the rates that still count."""
 
     __slots__ = ("_samples",)
@@ -59,7 +59,7 @@ class Demand:
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
-    def take(self, used: Used, *, share: int, now_ms: int) -> None:
+    def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
         """Take in records that came together.
 
         Args:
@@ -75,18 +75,18 @@ class Demand:
             counts_ms += min(max(0, used.throttle_time_ms - used.interval_ms), _LONGEST_WAIT_MS)
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
-    def want(self, *, limit: int, now_ms: int) -> Want:
+    def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
         """Return what it wants of the limit."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
         if throttled:
             # A little too much now and then is no reason to give him much more.
-            return Want(limit if throttled == len(self._samples) else _GROWTH * rate, is_throttled=True)
-        return Want(_ROOM * rate)
+            return ProxyDemand(limit if throttled == len(self._samples) else _GROWTH * rate, is_throttled=True)
+        return ProxyDemand(_ROOM * rate)
 
 
-def divided(limit: int, wants: Mapping[str, Want], *, floor: float) -> dict[str, int]:
+def divide_limit(limit: int, wants: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
     """Return each proxy's share of ``limit``, at least 1; together at most the limit, where that is possible.
 
     Args:

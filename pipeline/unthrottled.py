@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from kafka_quota_proxy.config.model import Shaping
-from kafka_quota_proxy.pipeline.demand import Amounts, Parts, Whole
+from kafka_quota_proxy.pipeline.arrivals import Amounts, Parts, Whole
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.rate import Slot
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
@@ -22,7 +22,7 @@ _NOWHERE: Final = np.empty(0, np.int64)
 _ROUNDING: Final = 1e-9
 
 
-class Quiet(Protocol):
+class UnthrottledCharger(Protocol):
     """Charges parts that no wait follows."""
 
     def leave(self) -> None:
@@ -36,9 +36,9 @@ class Quiet(Protocol):
         """
 
 
-def quiet(*buckets: Bucket) -> list[Quiet]:
+def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
     """Return for each bucket the form for the arithmetic that decides in it; all take the same parts."""
-    chains, found = _Chains(), list[Quiet]()
+    chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
         found.append(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.pipeline.demand import LEAST_PARTS, Line, Parts
-from kafka_quota_proxy.pipeline.demand import parts as parts_in_arrays
+from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, ArrivalQueue, Parts
+from kafka_quota_proxy.pipeline.arrivals import parts as parts_in_arrays
 from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
 
 START_MS = 1_000_000
@@ -76,7 +76,7 @@ def test_parts_are_right_where_products_of_whole_numbers_have_no_room() -> None:
 
 @given(given=demands, at_once=st.integers(1, 20))
 def test_what_is_due_comes_in_order(given: list[Demand], at_once: int) -> None:
-    line = Line()
+    line = ArrivalQueue()
 
     due = [one for first in range(0, len(given), at_once) for one in line.take(arrays(given[first : first + at_once]))]
     due.append(line.rest())

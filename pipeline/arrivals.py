@@ -129,7 +129,7 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
     return Parts(at_ms, amount)
 
 
-class Line:
+class ArrivalQueue:
     """Records go in by ``start_ms``, parts come out by when they come: records may overlap.
 
     Attributes:

@@ -4,83 +4,83 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.pipeline.wants import Demand, Used, Want, divided
+from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
 
 EVEN = 1_000
 LIMIT = 3_000
 
 
-def used(amount: int, **given: int) -> Used:
+def used(amount: int, **given: int) -> ProxyUsage:
     """A second's records, of an interval of a second."""
     every = {"interval_ms": 1_000, "longest_interval_ms": 1_000, "throttled_requests": 0, "throttle_time_ms": 0}
-    return Used(amount=amount, **every | given)
+    return ProxyUsage(amount=amount, **every | given)
 
 
-def throttled(amount: int, wait_ms: int = 0, **given: int) -> Used:
+def throttled(amount: int, wait_ms: int = 0, **given: int) -> ProxyUsage:
     return used(amount, **{"throttled_requests": 2, "throttle_time_ms": wait_ms} | given)
 
 
 def test_what_is_wanted_is_a_little_more_than_was_used_at_most_of_late() -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(used(500), share=EVEN, now_ms=0)
     demand.take(used(200), share=EVEN, now_ms=1_000)
 
-    assert demand.want(limit=LIMIT, now_ms=2_999).rate == pytest.approx(525)
-    assert demand.want(limit=LIMIT, now_ms=3_000).rate == pytest.approx(210)
-    assert demand.want(limit=LIMIT, now_ms=4_000) == Want(0)
+    assert demand.demand(limit=LIMIT, now_ms=2_999).rate == pytest.approx(525)
+    assert demand.demand(limit=LIMIT, now_ms=3_000).rate == pytest.approx(210)
+    assert demand.demand(limit=LIMIT, now_ms=4_000) == ProxyDemand(0)
 
 
 def test_whoever_is_throttled_all_the_time_wants_all_there_is() -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(throttled(10), share=10, now_ms=0)
     demand.take(throttled(10), share=10, now_ms=1_000)
 
-    assert demand.want(limit=LIMIT, now_ms=1_001) == Want(LIMIT, is_throttled=True)
+    assert demand.demand(limit=LIMIT, now_ms=1_001) == ProxyDemand(LIMIT, is_throttled=True)
 
 
 def test_whoever_is_throttled_now_and_then_wants_a_quarter_more() -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(used(90), share=100, now_ms=0)
     demand.take(throttled(100), share=100, now_ms=1_000)
 
-    assert demand.want(limit=LIMIT, now_ms=1_001) == Want(125, is_throttled=True)
+    assert demand.demand(limit=LIMIT, now_ms=1_001) == ProxyDemand(125, is_throttled=True)
 
 
 def test_whoever_is_throttled_in_a_burst_and_uses_less_than_he_may_wants_no_more() -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(throttled(790), share=1_000, now_ms=0)
 
-    assert demand.want(limit=LIMIT, now_ms=1).rate == pytest.approx(829.5)
+    assert demand.demand(limit=LIMIT, now_ms=1).rate == pytest.approx(829.5)
 
 
 @pytest.mark.parametrize("throttled_requests", [1, 30])
 def test_a_bucket_that_is_silent_is_not_forgotten_on_however_many_connections(throttled_requests: int) -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(throttled(256_000, wait_ms=25_000, throttled_requests=throttled_requests), share=10_000, now_ms=0)
 
-    assert demand.want(limit=LIMIT, now_ms=26_999).is_throttled
-    assert demand.want(limit=LIMIT, now_ms=27_000) == Want(0)
+    assert demand.demand(limit=LIMIT, now_ms=26_999).is_throttled
+    assert demand.demand(limit=LIMIT, now_ms=27_000) == ProxyDemand(0)
 
 
 def test_a_rate_is_of_the_time_that_was_logged_and_of_a_second_at_least() -> None:
-    long, short = Demand(), Demand()
+    long, short = DemandTracker(), DemandTracker()
     long.take(used(60_000, interval_ms=60_000, longest_interval_ms=10_000), share=EVEN, now_ms=0)
     short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
 
     # Of intervals of 10 s the next one is two of them away at the most.
-    assert long.want(limit=LIMIT, now_ms=20_999).rate == pytest.approx(1_050)
-    assert long.want(limit=LIMIT, now_ms=21_000) == Want(0)
-    assert short.want(limit=LIMIT, now_ms=0).rate == pytest.approx(105)
+    assert long.demand(limit=LIMIT, now_ms=20_999).rate == pytest.approx(1_050)
+    assert long.demand(limit=LIMIT, now_ms=21_000) == ProxyDemand(0)
+    assert short.demand(limit=LIMIT, now_ms=0).rate == pytest.approx(105)
 
 
 def test_more_that_was_taken_back_than_was_charged_is_nothing() -> None:
-    demand = Demand()
+    demand = DemandTracker()
     demand.take(used(-5), share=EVEN, now_ms=0)
 
-    assert demand.want(limit=LIMIT, now_ms=1) == Want(0)
+    assert demand.demand(limit=LIMIT, now_ms=1) == ProxyDemand(0)
 
 
-WANTED = st.builds(Want, st.floats(0, 1e13), st.booleans())
+WANTED = st.builds(ProxyDemand, st.floats(0, 1e13), st.booleans())
 
 
 @given(
@@ -88,8 +88,10 @@ WANTED = st.builds(Want, st.floats(0, 1e13), st.booleans())
     wants=st.lists(WANTED, min_size=1, max_size=6),
     floor=st.floats(0, 1),
 )
-def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(limit: int, wants: list[Want], floor: float) -> None:
-    found = divided(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
+def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(
+    limit: int, wants: list[ProxyDemand], floor: float
+) -> None:
+    found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=floor)
 
     # But for what whole bytes leave, and for who would have nothing and has 1.
     assert limit - len(wants) * 3 <= sum(found.values()) <= limit + list(found.values()).count(1)
@@ -97,8 +99,8 @@ def test_the_limit_is_divided_whole_and_nobody_is_below_the_floor(limit: int, wa
 
 
 @given(limit=st.integers(1_000, 10**12), wants=st.lists(WANTED, min_size=2, max_size=6))
-def test_whoever_gets_less_than_he_wants_gets_no_less_than_any_other(limit: int, wants: list[Want]) -> None:
-    found = divided(limit, {str(number): want for number, want in enumerate(wants)}, floor=0)
+def test_whoever_gets_less_than_he_wants_gets_no_less_than_any_other(limit: int, wants: list[ProxyDemand]) -> None:
+    found = divide_limit(limit, {str(number): want for number, want in enumerate(wants)}, floor=0)
 
     for number, want in enumerate(wants):
         if found[str(number)] < int(want.rate):
@@ -109,25 +111,28 @@ def test_whoever_gets_less_than_he_wants_gets_no_less_than_any_other(limit: int,
     ("wants", "shares"),
     [
         # Nobody wants anything.
-        ([Want(), Want(), Want()], [1_000, 1_000, 1_000]),
+        ([ProxyDemand(), ProxyDemand(), ProxyDemand()], [1_000, 1_000, 1_000]),
         # One has all but the floors; of 30 bytes each.
-        ([Want(2_500, is_throttled=True), Want(), Want()], [2_940, 30, 30]),
+        ([ProxyDemand(2_500, is_throttled=True), ProxyDemand(), ProxyDemand()], [2_940, 30, 30]),
         # Two that want more than there is have the same.
-        ([Want(9_000, is_throttled=True), Want(1_500, is_throttled=True), Want()], [1_485, 1_485, 30]),
+        (
+            [ProxyDemand(9_000, is_throttled=True), ProxyDemand(1_500, is_throttled=True), ProxyDemand()],
+            [1_485, 1_485, 30],
+        ),
         # Whoever wants little has it, and what is left goes to who was throttled.
-        ([Want(1_000, is_throttled=True), Want(500), Want()], [2_470, 500, 30]),
+        ([ProxyDemand(1_000, is_throttled=True), ProxyDemand(500), ProxyDemand()], [2_470, 500, 30]),
         # Nobody was throttled: what is left is for all.
-        ([Want(900), Want(), Want()], [1_580, 710, 710]),
+        ([ProxyDemand(900), ProxyDemand(), ProxyDemand()], [1_580, 710, 710]),
     ],
 )
-def test_a_limit_of_3000_and_a_floor_of_3_percent(wants: list[Want], shares: list[int]) -> None:
-    found = divided(3_000, dict(zip("abc", wants, strict=True)), floor=0.03)
+def test_a_limit_of_3000_and_a_floor_of_3_percent(wants: list[ProxyDemand], shares: list[int]) -> None:
+    found = divide_limit(3_000, dict(zip("abc", wants, strict=True)), floor=0.03)
 
     assert [found[proxy] for proxy in "abc"] == pytest.approx(shares, abs=10)
     assert sum(found.values()) <= 3_000
 
 
 def test_of_a_small_limit_a_least_share_of_one_is_a_part_and_not_on_top() -> None:
-    wants = {"a": Want(10.0, is_throttled=True), "b": Want(), "c": Want()}
+    wants = {"a": ProxyDemand(10.0, is_throttled=True), "b": ProxyDemand(), "c": ProxyDemand()}
 
-    assert divided(10, wants, floor=0.03) == {"a": 8, "b": 1, "c": 1}
+    assert divide_limit(10, wants, floor=0.03) == {"a": 8, "b": 1, "c": 1}

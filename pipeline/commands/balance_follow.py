@@ -24,15 +24,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_quota_proxy.config.quota_record import MAX_LEASE_MS, News, QuotaRecord, Rule
 from kafka_quota_proxy.pipeline.balance import used_of_late
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from kafka_quota_proxy.pipeline.commands.running import cause_of, explain, kafka_config_of, say, told_to_end
+from kafka_quota_proxy.pipeline.commands.execution import cause_of, explain, kafka_config_of, say, stop_requested
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
+from kafka_quota_proxy.pipeline.limit_division import ProxyUsage
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
-from kafka_quota_proxy.pipeline.reading import kafka_place, topic
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import session
-from kafka_quota_proxy.pipeline.wants import Used
 
 # A batch is a second of records, added up to one row for each bucket and proxy.
 _PARTITIONS: Final = "1"
@@ -63,7 +63,7 @@ def follow(args: argparse.Namespace) -> int:
     # What goes wrong comes back as an exception and is said in a sentence; Spark would show its stack as well.
     spark.sparkContext.setLogLevel("FATAL")
     lines = topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
-    with told_to_end() as end:
+    with stop_requested() as end:
         try:
             found = quotas.begin()
             began_s = time.monotonic()
@@ -262,7 +262,7 @@ class _Stream:
 
 
 def _use(row: Row) -> Use:
-    used = Used(
+    used = ProxyUsage(
         amount=row["amount"],
         interval_ms=row["interval_ms"],
         longest_interval_ms=row["longest_interval_ms"],

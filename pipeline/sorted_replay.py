@@ -14,37 +14,37 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quota_proxy.pipeline.beside import Beside
-from kafka_quota_proxy.pipeline.record import TRIED
+from kafka_quota_proxy.pipeline.adjacent_rates import AdjacentRates
+from kafka_quota_proxy.pipeline.proposed_quotas import BucketFactory, ProposedQuotas
+from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
-from kafka_quota_proxy.pipeline.tried import Buckets, Quotas
 
 START_BITS: Final = 42
 # Whole numbers of a row, behind its key. Those of one bucket that begin at the same instant are sorted by them: ``who``
 # tells apart who shares it.
 ROW: Final = ("who", "interval_ms", "amount", "requests")
-# Text, on the first row of a bucket: JSON of the columns of TRIED, and ``limits``.
+# Text, on the first row of a bucket: JSON of the columns of PROPOSED_BUCKET, and ``limits``.
 HEAD: Final = "head"
 
 _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 # A row for each bucket, limit and hour in which something went out; the last two are of all hours together.
 HOURS: Final = pa.schema(
     [
-        *((name, pa.int32() if name == "broker" else pa.string()) for name in TRIED),
+        *((name, pa.int32() if name == "broker" else pa.string()) for name in PROPOSED_BUCKET),
         ("limit", pa.float64()),
         *((name, pa.int64()) for name in ("hour_ms", *_HOUR, "sent_ms", "active_ms")),
     ]
 )
 
 
-def replayed(batches: Iterator[pa.RecordBatch], quotas: Quotas) -> Iterator[pa.RecordBatch]:
+def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield what became of each bucket when it ends.
 
     Args:
         batches: columns ``key``, those of ``ROW``, and ``HEAD``; sorted by key.
         quotas: the rules; limits are those of the heads.
     """
-    buckets, heads = Buckets(quotas), dict[int, str]()
+    buckets, heads = BucketFactory(quotas), dict[int, str]()
     running: _Running | None = None
     for key, *columns in _in_order(batches, heads):
         numbers = key >> START_BITS
@@ -66,21 +66,21 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: Quotas) -> Iterator[pa.R
 class _Running:
     """A bucket under each of its limits."""
 
-    def __init__(self, number: int, head: str, buckets: Buckets) -> None:
+    def __init__(self, number: int, head: str, buckets: BucketFactory) -> None:
         self.number = number
         told = json.loads(head)
-        self._names = [told[name] for name in TRIED]
+        self._names = [told[name] for name in PROPOSED_BUCKET]
         self._limits = told["limits"]
         _, _, kind, user, client_id = self._names
         self._replay = Replay(*buckets.under(self._limits, kind=kind, user=user, client_id=client_id))
-        self._beside = Beside()
+        self._adjacent = AdjacentRates()
 
     def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:
         start_ms = (key & ((1 << START_BITS) - 1)) - 1
-        self._replay.take(self._beside.take(start_ms, *columns))
+        self._replay.take(self._adjacent.take(start_ms, *columns))
 
     def end(self) -> pa.RecordBatch:
-        self._replay.take(self._beside.rest())
+        self._replay.take(self._adjacent.rest())
         rows = [
             (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.active_ms)
             for limit, outcome in zip(self._limits, self._replay.end(), strict=True)

@@ -14,8 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
-from kafka_quota_proxy.pipeline.reading import Usage, read
 from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
 _TELL_EVERY_S: Final = 10.0
@@ -28,7 +28,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
-    with place as output, telling_progress(spark):
+    with place as output, progress_lines(spark):
         yield spark, output
 
 
@@ -57,7 +57,7 @@ def say(words: str) -> None:
 
 
 @contextmanager
-def telling_progress(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> Iterator[None]:
+def progress_lines(spark: SparkSession, *, every_s: float = _TELL_EVERY_S) -> Iterator[None]:
     """Tell how far the step at work is, a line now and then, where there is no terminal for Spark's own bar."""
     if sys.stderr.isatty():
         yield
@@ -98,7 +98,7 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 @contextmanager
-def told_to_end() -> Iterator[Event]:
+def stop_requested() -> Iterator[Event]:
     """Give an event that SIGTERM and Ctrl-C set."""
     end = Event()
     before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.pipeline.beside import Beside
+from kafka_quota_proxy.pipeline.adjacent_rates import AdjacentRates
 from tests.pipeline.literal_replay import Demand, beside
 
 SECOND = (1_000, 2_000, 1)  # interval, amount, requests
@@ -13,7 +13,7 @@ SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
     """Return what is told of records, each with a number for its client, given so many at once."""
-    found, ones = list[Demand](), Beside()
+    found, ones = list[Demand](), AdjacentRates()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]
         columns = [np.array([demand[at] for _, demand in some], np.int64) for at in range(4)]
@@ -23,7 +23,7 @@ def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
 
 
 def test_the_next_record_of_the_same_client_is_waited_for_and_no_longer_than_it_may_come() -> None:
-    ones = Beside()
+    ones = AdjacentRates()
     column = [np.array([at], np.int64) for at in SECOND]
 
     assert len(ones.take(np.array([0]), np.array([1]), *column).start_ms) == 0

@@ -13,7 +13,7 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
+class ProposedQuotas:
     """The quotas that are tried, and by which arithmetic."""
 
     config: ProxyConfig
@@ -44,10 +44,10 @@ class Quotas:
         return manager.bucket(user=user, client_id=client_id, now_ms=0)
 
 
-class Buckets:
+class BucketFactory:
     """Makes buckets, many of them: whose rule is whose is found out once."""
 
-    def __init__(self, quotas: Quotas) -> None:
+    def __init__(self, quotas: ProposedQuotas) -> None:
         self._quotas = quotas
         self._tables = quotas.tables()
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafka_quota_proxy.pipeline.demand import LONGEST_SHAPED_MS, Rows, Whole
+from kafka_quota_proxy.pipeline.arrivals import LONGEST_SHAPED_MS, Rows, Whole
 
 # Of the numbers of a record.
 _START, _WHO, _INTERVAL, _AMOUNT = range(4)
@@ -19,7 +19,7 @@ _NUMBERS: Final = 5
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
-class Beside:
+class AdjacentRates:
     """Takes a bucket's records by ``start_ms``, and returns them in the same order with the rates beside them."""
 
     def __init__(self) -> None:

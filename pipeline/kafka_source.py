@@ -1,0 +1,95 @@
+"""Reads the lines of a usage log from a Kafka topic, with Spark's connector."""
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
+
+_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+# The most that one batch of a stream takes from a backlog: little enough to be repeated quickly after a crash.
+_RECORDS_AT_ONCE: Final = "1000000"
+# Spark asks three times for the end of a topic. With Kafka's defaults each takes a silent minute.
+_PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
+_NO_CONFIG: Final = KafkaConfig()
+_KAFKA_ERROR: Final = re.compile(r"org\.apache\.kafka\.common\.(?:\w+\.)?(\w+(?:Exception|Error)):? ?([^\n]*)")
+_KAFKA_WORDS: Final = {
+    "UnknownTopicOrPartitionException": "there is no such topic",
+    "TimeoutException": "no broker answers",
+    "SaslAuthenticationException": "the login was refused",
+    "SslAuthenticationException": "the TLS handshake failed",
+    "TopicAuthorizationException": "this user may not read it",
+    "GroupAuthorizationException": "this user may not read it",
+}
+
+
+def topic(
+    spark: SparkSession,
+    usage: str,
+    *,
+    kafka: KafkaConfig = _NO_CONFIG,
+    is_stream: bool = False,
+    is_news_only: bool = False,
+) -> DataFrame:
+    """Return the lines of ``kafka://HOST:PORT/TOPIC``; the place of a line is its partition and offset.
+
+    Args:
+        spark: the session.
+        usage: the address.
+        kafka: the rest of the client configuration.
+        is_stream: whether to follow the topic.
+        is_news_only: whether to begin at the end of the topic, and to continue after lost records.
+
+    Raises:
+        UsageError: no such address, or Spark has no connector.
+    """
+    servers, name = kafka_place(usage, "--usage")
+    options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
+    options["startingOffsets"] = "earliest"
+    if is_stream:
+        options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
+    if is_news_only:
+        options |= {"startingOffsets": "latest", "failOnDataLoss": "false"}
+    source = spark.readStream if is_stream else spark.read
+    try:
+        rows = source.format("kafka").options(**options).load()
+    except AnalysisException as error:
+        if "kafka" not in str(error).lower():
+            raise
+        raise UsageError(
+            "Spark needs its Kafka connector, which is not among its own jars: add "
+            f"--conf spark.jars.packages={_CONNECTOR}, or without a network --conf spark.jars=FILE,FILE…"
+        ) from error
+    return rows.select(
+        F.col("value").cast("string").alias("value"),
+        F.concat_ws("-", "topic", "partition").alias("source"),
+        F.col("partition").cast("long").alias("block"),
+        F.col("offset").alias("position"),
+    )
+
+
+def kafka_fault(stack: str) -> str | None:
+    """Return the innermost error of Kafka's client in a Java stack, in words; None if there is none."""
+    found = _KAFKA_ERROR.findall(stack)
+    if not found:
+        return None
+    name, said = found[-1]
+    return f"{_KAFKA_WORDS.get(name, name)}: {said.strip() or name}"
+
+
+def kafka_place(place: str, argument: str) -> tuple[str, str]:
+    """Return the servers, with commas, and the topic of ``kafka://HOST:PORT/TOPIC``.
+
+    Raises:
+        UsageError: it is another kind of address; the error names the ``argument``.
+    """
+    parts = urlsplit(place)
+    name = parts.path.strip("/")
+    if parts.scheme != "kafka" or not (parts.netloc and name):
+        raise UsageError(f"{argument} {place}: write kafka://HOST:PORT/TOPIC, with a comma between several HOST:PORT")
+    return parts.netloc, name

@@ -1,0 +1,172 @@
+"""The files of a usage log: text and Parquet files below a path, without directories that hold results."""
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from itertools import takewhile
+from typing import Final
+from urllib.parse import unquote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_quota_proxy.pipeline.damaged_files import (
+    FAULT,
+    fault_of_parquet,
+    faults_elsewhere,
+    faults_here,
+    faults_of_blank,
+)
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.session import silenced
+from kafka_quota_proxy.pipeline.writing import Output, is_results
+
+# Endings of complete files; *.part and hidden files are skipped.
+TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")
+_PARQUET: Final = ("parquet",)
+_MAY_BE_BROKEN: Final = ("gz", "parquet")
+# Spark writes a checksum of each page, and verifies it only on request.
+_SUMS: Final = {"parquet.page.verify-checksum.enabled": "true"}
+_LOCAL: Final = r"^file:(//)?"
+_IS_PATTERN: Final = re.compile(r"[*?\[{]")
+
+
+class LogFiles:
+    """The files of a log, without those in directories of results.
+
+    Raises:
+        UsageError: there is no such path.
+    """
+
+    def __init__(self, spark: SparkSession, usage: str) -> None:
+        self._spark = spark
+        self._usage = usage
+        files, root = Files(spark), log_root(Files(spark), usage)
+        self._paths = [decoded(path) for path in listed(spark, usage).inputFiles()]
+        directories = {at for path in self._paths for at in _directories_of(path, root)}
+        self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
+
+    def lines(self) -> DataFrame | None:
+        """Return the lines of text files and their places; None: there are no text files."""
+        # A file that is removed while it is read (retention), or that ends too early, ends there.
+        options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
+        rows = self._loaded("text", TEXT, **options)
+        if rows is None:
+            return None
+        return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
+
+    def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
+        """Return the records of Parquet files and their places; None: there are no Parquet files."""
+        rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
+        return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
+
+    def broken(self, output: Output) -> DataFrame:
+        """Return the .gz files that end too early or are damaged, and empty files.
+
+        Spark reads them as far as it can and reports nothing.
+        """
+        listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
+        if listed is None:
+            return self._spark.createDataFrame([], FAULT)
+        paths, files = self._of(_MAY_BE_BROKEN), Files(self._spark)
+        here = listed.select("path", line_place()[0])
+        others = faults_elsewhere(files, [path for path in paths if not path.startswith("/")])
+        if here.count() < len(paths):
+            others += faults_of_blank(files, paths)
+        found = here.mapInPandas(faults_here, FAULT)
+        return output.keep("broken", found.unionByName(self._spark.createDataFrame(others, FAULT)))
+
+    def unreadable(self) -> dict[str, str]:
+        """Return the Parquet files that cannot be read whole, with the reasons.
+
+        The rows of each file are counted by its footer and by reading; only files whose counts differ are examined.
+        """
+        with silenced(self._spark):
+            rows = self.stored(ignoreCorruptFiles="true")
+            if rows is None:
+                return {}
+            everything = F.max(F.xxhash64(*COLUMNS))
+            counted, read = (
+                {row["source"]: row["rows"] for row in rows_of.collect()}
+                for rows_of in (
+                    rows.groupBy("source").agg(F.count("*").alias("rows")),
+                    rows.groupBy("source").agg(F.count("*").alias("rows"), everything),
+                )
+            )
+            doubtful = [path for path in self._of(_PARQUET) if path not in counted or counted[path] != read.get(path)]
+            found = {path: fault_of_parquet(self._spark, _as_pattern(path), _SUMS) for path in doubtful}
+        return {path: fault for path, fault in found.items() if fault is not None}
+
+    def _of(self, endings: Sequence[str]) -> list[str]:
+        """Return the files of the log with these endings."""
+        named = [path for path in self._paths if path.endswith(tuple(f".{ending}" for ending in endings))]
+        return [path for path in named if not any(path.startswith(f"{at}/") for at in self.passed_over)]
+
+    def _loaded(
+        self, form: str, endings: Sequence[str], without: Container[str] = (), **options: str
+    ) -> DataFrame | None:
+        kept = [path for path in self._of(endings) if path not in without]
+        if not kept:
+            return None
+        reader = _reader(self._spark, form, endings, **options)
+        is_all = not (self.passed_over or without)
+        return reader.load(self._usage if is_all else [_as_pattern(path) for path in kept])
+
+
+def decoded(path: str) -> str:
+    """Return a path that Spark lists in the form of ``source``."""
+    return re.sub(_LOCAL, "", unquote(path))
+
+
+def _as_pattern(path: str) -> str:
+    """Return a path with its pattern characters escaped."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def log_root(files: Files, usage: str) -> str:
+    """Return the directory above all files of a log; of a pattern, the part before the first wildcard."""
+    parts = usage.rstrip("/").split("/")
+    plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
+    return decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
+
+
+def _directories_of(path: str, root: str) -> Iterator[str]:
+    """Yield the directories between a file and the root."""
+    at = path.rpartition("/")[0]
+    while at.startswith(f"{root.rstrip('/')}/"):
+        yield at
+        at = at.rpartition("/")[0]
+
+
+def line_place() -> tuple[Column, Column]:
+    """Return the columns with the file of a line and its block."""
+    path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
+    return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
+
+
+def _reader(spark: SparkSession, form: str, endings: Sequence[str], **options: str) -> DataFrameReader:
+    reader = spark.read.format(form).options(
+        pathGlobFilter=name_pattern(endings), recursiveFileLookup="true", **options
+    )
+    return reader.schema(RECORD) if form == "parquet" else reader
+
+
+def name_pattern(endings: Sequence[str]) -> str:
+    """Return the pattern of file names with these endings."""
+    return f"*.{{{','.join(endings)}}}"
+
+
+def listed(spark: SparkSession, usage: str) -> DataFrame:
+    """Return all files of a log, unread.
+
+    Raises:
+        UsageError: there is no such path.
+    """
+    try:
+        return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise UsageError(f"--usage {usage}: there is no such file or directory") from error
+        raise

@@ -1,0 +1,217 @@
+"""Reads a usage log: JSON Lines (also .gz), Parquet, a growing directory, or a Kafka topic.
+
+Unreadable input never stops a job: bad lines and broken files are counted and kept in quarantine with their place, and
+a repeated record counts once. Results of these commands that lie below the log are not read.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_quota_proxy.pipeline.damaged_files import (
+    DAMAGED,
+    FAULT,
+    UNREADABLE,
+)
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
+from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
+from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, decoded, line_place, listed, log_root, name_pattern
+from kafka_quota_proxy.pipeline.parsing import (
+    QUARANTINE,
+    checked,
+    duplicate_keys,
+    parsed,
+    quarantined,
+    without_duplicates,
+)
+from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.session import silenced
+from kafka_quota_proxy.pipeline.writing import Output
+
+_NO_CONFIG: Final = KafkaConfig()
+# The most that one batch of a stream takes from a backlog: little enough to be repeated quickly after a crash.
+_BYTES_AT_ONCE: Final = str(256 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """The records of a usage log, and the counts of what was left out.
+
+    Attributes:
+        records: the columns of ``RECORD``, each record once.
+        bad_lines, broken_files, duplicates: the numbers left out.
+        passed_over: directories below the log with results of these commands, which were not read.
+    """
+
+    records: DataFrame
+    bad_lines: int
+    broken_files: int
+    duplicates: int
+    passed_over: tuple[str, ...] = ()
+
+    def words(self) -> list[str]:
+        """Return a sentence for each kind of input that was left out."""
+        said = [
+            (self.bad_lines, "bad lines were left out: see quarantine/"),
+            (self.broken_files, "files are damaged or end too early: see quarantine/"),
+            (self.duplicates, "records came more than once and were counted once"),
+        ]
+        return [f"{count:,} {what}" for count, what in said if count]
+
+
+def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
+    """Read a usage log, and write its faults to ``quarantine/``.
+
+    Args:
+        spark: the session.
+        usage: a path (a file, a directory with all below it, a pattern), or ``kafka://HOST:PORT/TOPIC``.
+        output: the command's output.
+        kafka: the client configuration for a topic.
+
+    Raises:
+        UsageError: there is nothing to read.
+        PipelineError: the topic cannot be read.
+    """
+    if usage.startswith("kafka://"):
+        try:
+            return _from_kafka(topic(spark, usage, kafka=kafka), output)
+        except (Py4JJavaError, PySparkException) as error:
+            words = kafka_fault(str(error))
+            if words is None:
+                raise
+            raise PipelineError(f"--usage {usage}: {words}") from error
+    every = LogFiles(spark, usage)
+    lines, stored = every.lines(), every.stored()
+    if lines is None and stored is None:
+        raise UsageError(
+            f"--usage {usage}: no usage log there; its files end in .jsonl, .json or .ndjson (also .gz), or .parquet"
+        )
+    broken = every.broken(output)
+    faults, records = [broken], []
+    if lines is not None:
+        # A damaged line may still look like a record, so all lines of a damaged file go. If a file only ends early,
+        # each whole line is right.
+        lines = lines.join(broken.where(F.col("fault") == DAMAGED), on="source", how="left_anti").select(*lines.columns)
+        # Kept: otherwise each of the next steps would read and parse the log again.
+        rows = output.keep("parsed", parsed(lines))
+        bad = rows.where("fault IS NOT NULL")
+        if not bad.isEmpty():
+            # Read again in one query with the line numbers: Spark may now cut the files into other blocks.
+            those = lines.join(bad.select("source").distinct(), on="source", how="left_semi")
+            faults.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
+        records.append(rows.where("fault IS NULL").select(*COLUMNS))
+    if stored is not None:
+        found, faulty = _whole(stored, every, output)
+        records += found
+        faults += faulty
+    return _usage(records, faults, output, spark, passed_over=every.passed_over)
+
+
+def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
+    """Return the records of readable Parquet files, and the faults of files and of records."""
+    faults: list[DataFrame] = []
+    try:
+        with silenced(stored.sparkSession):
+            bad = output.keep("bad", _bad_rows(stored))
+    except (Py4JJavaError, PySparkException) as error:
+        unreadable = every.unreadable() if UNREADABLE in str(error) else {}
+        if not unreadable:
+            raise
+        named = [(fault, None, source, None) for source, fault in unreadable.items()]
+        faults.append(stored.sparkSession.createDataFrame(named, FAULT))
+        rest = every.stored(without=unreadable)
+        if rest is None:
+            return [], faults
+        stored, bad = rest, output.keep("bad_of_the_rest", _bad_rows(rest))
+    # Without faults, the next steps need no check.
+    records = stored if bad.isEmpty() else checked(stored).where("fault IS NULL")
+    return [records.select(*COLUMNS)], [*faults, bad]
+
+
+def _bad_rows(stored: DataFrame) -> DataFrame:
+    rows = checked(stored).where("fault IS NOT NULL")
+    return rows.select("source", F.col("position").alias("line"), "fault", "text")
+
+
+def _from_kafka(lines: DataFrame, output: Output) -> Usage:
+    rows = output.keep("parsed", parsed(lines))
+    faults = rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
+    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [faults], output, lines.sparkSession)
+
+
+def _usage(
+    records: list[DataFrame],
+    faults: list[DataFrame],
+    output: Output,
+    spark: SparkSession,
+    *,
+    passed_over: tuple[str, ...] = (),
+) -> Usage:
+    quarantine = _union(faults).select(*QUARANTINE)
+    # The quarantine may be as large as the log, so it has as many files as needed.
+    output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
+    written = spark.read.schema("source string, line long, fault string, text string").json(f"{output.path}/quarantine")
+    counted = written.groupBy(F.col("line").isNull().alias("is_file")).count().collect()  # two rows at the most
+    counts = {row["is_file"]: row["count"] for row in counted}
+    every = _union(records or [spark.createDataFrame([], RECORD)])
+    keys = output.keep("duplicate_keys", duplicate_keys(every))
+    duplicates = 0
+    if not keys.isEmpty():
+        once = output.keep("records", without_duplicates(every, keys))
+        duplicates, every = every.count() - once.count(), once
+    return Usage(
+        records=every,
+        bad_lines=counts.get(False, 0),
+        broken_files=counts.get(True, 0),
+        duplicates=duplicates,
+        passed_over=passed_over,
+    )
+
+
+def _union(frames: list[DataFrame]) -> DataFrame:
+    first, *rest = frames
+    for frame in rest:
+        first = first.unionByName(frame)
+    return first
+
+
+def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
+    """Check that a stream does not write below the log that it follows, where its output would be read as log.
+
+    Raises:
+        UsageError: it would; the error names the ``argument``.
+    """
+    if usage.startswith("kafka://"):
+        return
+    root, at = log_root(files, usage).rstrip("/"), decoded(files.absolute(place))
+    if f"{at}/".startswith(f"{root}/"):
+        raise UsageError(f"{argument} {place}: is below --usage {usage}, and would be read as log; name another place")
+
+
+def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
+    """Return the lines of a growing log as a stream, from a topic or from the files of a directory.
+
+    A file is read once it is complete, in the order of modification times. The place of a line in a file is unknown:
+    ``block`` and ``position`` are null.
+
+    Raises:
+        UsageError: there is nothing to read.
+    """
+    if usage.startswith("kafka://"):
+        return topic(spark, usage, kafka=kafka, is_stream=True)
+    listed(spark, usage)  # a stream of a missing path would wait for it in silence
+    files = spark.readStream.format("text").options(
+        pathGlobFilter=name_pattern(TEXT),
+        recursiveFileLookup="true",
+        ignoreMissingFiles="true",
+        maxBytesPerTrigger=_BYTES_AT_ONCE,
+    )
+    nowhere = F.lit(None).cast("long")
+    source = line_place()[0]
+    return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))
