@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, Qu
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 
 ROUNDS: Final = 41
@@ -54,17 +54,17 @@ def measure(size_bytes: int, piece_bytes: int) -> tuple[float, float]:
 def _session(addresses: Addresses | None) -> Session:
     config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, consumer_byte_rate=1e12),))
     policy = Policy(100 * KIB * KIB, Enforcement.RESPOND, False, "sub")
-    return Session(Listening(policy, BrokerQuotas(config), Counters(), addresses))
+    return Session(ConnectionContext(policy, BrokerQuotas(config), Counters(), addresses))
 
 
 def _seconds(session: Session, request: bytes, pieces: list[bytes]) -> float:
     started = time.perf_counter()
     for _ in range(RESPONSES):
         session.receive_from_client(request, now_ms=1)
-        session.to_broker.clear()
+        session.state.to_broker.clear()
         for piece in pieces:
             session.receive_from_broker(piece, now_ms=1)
-            session.to_client.clear()
+            session.state.to_client.clear()
     return (time.perf_counter() - started) / RESPONSES
 
 

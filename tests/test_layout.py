@@ -38,10 +38,22 @@ EXCEPTIONS = {
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_stage.py",
     "proxy/cli/demo/guard.py": "tests/proxy/cli/demo/test_processes.py",
     "proxy/cli/demo/mock.py": "tests/proxy/cli/demo/test_broker.py",
-    # A session is one thing with two sides: what goes in at one comes out at the other.
-    "proxy/session/state.py": "tests/proxy/session/test_session.py",
-    "proxy/session/requests.py": "tests/proxy/session/test_session.py",
-    "proxy/session/responses.py": "tests/proxy/session/test_session.py",
+    # The parts of a session are tested by what comes out of it at one side for what goes in at the other.
+    **{
+        f"proxy/session/{name}.py": "tests/proxy/session/test_session.py"
+        for name in ("state", "in_flight", "request_stream", "response_stream", "bucket_turn", "handlers/handler")
+    },
+    **{
+        f"proxy/session/handlers/{name}.py": "tests/proxy/session/test_session.py" for name in ("api_versions", "other")
+    },
+    **{f"proxy/session/handlers/{name}.py": "tests/proxy/session/test_session.py" for name in ("produce", "table")},
+    "proxy/session/broker_turn.py": "tests/proxy/session/test_calls.py",
+    "proxy/session/handlers/fetch.py": "tests/proxy/session/test_share_fetches.py",
+    "proxy/session/handlers/follower_fetch.py": "tests/proxy/session/test_replicas.py",
+    "proxy/session/handlers/login.py": "tests/proxy/session/test_login.py",
+    "proxy/session/handlers/quota_requests.py": "tests/proxy/session/test_passing_alterations.py",
+    "proxy/session/handlers/topic_mutations.py": "tests/proxy/session/test_mutations.py",
+    "proxy/session/handlers/whole_request.py": "tests/proxy/session/test_mutations.py",
     # What a request is charged beside its bytes shows in a session only.
     "proxy/session/request_charge.py": "tests/proxy/session/test_charged_requests.py",
     "proxy/session/whole_request.py": "tests/proxy/session/test_mutations.py",

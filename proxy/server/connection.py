@@ -37,14 +37,16 @@ class ClientConnection(asyncio.Protocol):
     """A client's transport, its session and, after the first request, the transport to the broker."""
 
     __slots__ = (
-        "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_timer", "_timer_ms",
-        "drain_cause", "is_closed", "listener", "place", "request_ns", "route", "session", "time_checks", "transports",
+        "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_state", "_timer",
+        "_timer_ms", "drain_cause", "is_closed", "listener", "place", "request_ns", "route", "session", "time_checks",
+        "transports",
     )  # fmt: skip
 
     def __init__(self, route: "Route") -> None:
         self.route = route
         self.listener = route.listener
         self.session = Session(route.context, owner=self)
+        self._state = self.session.state
         self.time_checks = TimeChecks(self)
         self.place: Place | None = None
         self.transports = TransportPair()
@@ -69,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_past_login(self) -> bool:
         """Whether the login timeout no longer applies: the client has sent a request, and a SASL login has ended."""
-        has_requested = self.transports.broker is not None or self._dial is not None or self.session.has_waited
+        has_requested = self.transports.broker is not None or self._dial is not None or self._state.has_waited
         return has_requested and not self.session.is_logging_in
 
     @property
@@ -103,21 +105,22 @@ class ClientConnection(asyncio.Protocol):
         self.transports.connect_client(transport)
         self.listener.connections.add(self)
         if self.place is not None and self.place.source is not None:
-            self.session.peer_host = self.place.source[0]
+            self._state.peer_host = self.place.source[0]
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
         """Forward what the client sent."""
-        started_ns = self.session.now_ns = monotonic_ns()
+        state = self._state
+        started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         try:
             self.session.receive_from_client(data, now_ms=now_ms)
         except ProtocolError as error:
             self._close_on(error, "client")
             return
-        out = self.session.to_broker
+        out = state.to_broker
         broker = self._flow_to_broker
-        if broker is not None and len(out) == 1 and not self.session.is_blocked and not self.session.to_client:
+        if broker is not None and len(out) == 1 and not state.is_blocked and not state.to_client:
             broker.write(out.pop())  # the common case: the bytes go on as they came
         else:
             self.flush(now_ms)
@@ -147,7 +150,7 @@ class ClientConnection(asyncio.Protocol):
         self.transports.is_client_full = False
         self._now_ms()
         self.session.resume_answers()
-        if self.session.is_blocked:
+        if self._state.is_blocked:
             self.take_turn()
         self.update_reading()
 
@@ -181,22 +184,22 @@ class ClientConnection(asyncio.Protocol):
         """Forward what the broker sent."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
-        session = self.session
-        session.now_ns = started_ns
+        state = self._state
+        state.now_ns = started_ns
         try:
-            session.receive_from_broker(data, now_ms=now_ms)
+            self.session.receive_from_broker(data, now_ms=now_ms)
         except ProtocolError as error:
             self._close_on(error, "broker")
             return
-        out = session.to_client
+        out = state.to_client
         client = self._flow_to_client
-        if client is not None and len(out) == 1 and not session.delayed_until_ms and not session.to_broker:
+        if client is not None and len(out) == 1 and not state.delayed_until_ms and not state.to_broker:
             client.write(out.pop())
         else:
             self.flush(now_ms)
-        api_key = session.answered
+        api_key = state.answered
         if api_key >= 0:
-            session.answered = -1
+            state.answered = -1
             self.listener.latency.observe(api_key, monotonic_ns() - started_ns + self.request_ns)
 
     def broker_full(self, is_full: bool) -> None:
@@ -241,41 +244,41 @@ class ClientConnection(asyncio.Protocol):
 
     def _now_ms(self) -> int:
         """Read the clock for the session; call this before any call of the session."""
-        now_ns = self.session.now_ns = monotonic_ns()
+        now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
         """Write what the session has for either side, then update reading and the timer."""
-        session, transports = self.session, self.transports
-        if session.to_broker:
+        state, transports = self._state, self.transports
+        if state.to_broker:
             if transports.broker is not None:
-                write(transports.broker, session.to_broker)
+                write(transports.broker, state.to_broker)
             elif self._dial is None:
                 self._dial = self.listener.dial(self)
-        if session.to_client and transports.client is not None:
+        if state.to_client and transports.client is not None:
             if self._half_closed is None:
-                write(transports.client, session.to_client)
-            session.to_client.clear()
+                write(transports.client, state.to_client)
+            state.to_client.clear()
         # Usually both sides flow and go on flowing; then nothing is left to do.
-        if session.is_blocked or session.delayed_until_ms or self._flow_to_broker is None:
+        if state.is_blocked or state.delayed_until_ms or self._flow_to_broker is None:
             self.update_reading()
-            wake_at_ms = session.wake_at_ms
+            wake_at_ms = self.session.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
                 self._arm(wake_at_ms, now_ms)
-            if session.account.refusal:
-                self.listener.log_closed(self.peer, CONNECTIONS_QUOTA, session.account.refusal)
+            if state.account.refusal:
+                self.listener.log_closed(self.peer, CONNECTIONS_QUOTA, state.account.refusal)
                 self.close(CONNECTIONS_QUOTA)
-            elif (self._has_client_ended or self.drain_cause) and not session.to_broker and self._half_closed is None:
+            elif (self._has_client_ended or self.drain_cause) and not state.to_broker and self._half_closed is None:
                 self._close_when_answered()
 
     def update_reading(self) -> None:
         """Read from each side if, and only if, its bytes can be used."""
-        session, transports = self.session, self.transports
+        state, transports = self._state, self.transports
         if not self.is_closed:
-            is_blocked = session.is_blocked and self._half_closed is None
+            is_blocked = state.is_blocked and self._half_closed is None
             transports.update_reading(
                 reads_client=not (is_blocked or transports.is_broker_full or self._dial is not None),
-                reads_broker=not (transports.is_client_full or session.delayed_until_ms),
+                reads_broker=not (transports.is_client_full or state.delayed_until_ms),
             )
         flows = transports.reads_client and transports.reads_broker and transports.broker is not None
         flows = flows and not (self.is_closed or self._has_client_ended or self.drain_cause)
@@ -325,7 +328,7 @@ class ClientConnection(asyncio.Protocol):
         if self._half_closed is not None:
             cause = self.drain_cause
         is_broker_lost = cause.startswith("upstream_") or self.transports.broker is None
-        has_passed = not is_broker_lost and not self.session.to_broker
+        has_passed = not is_broker_lost and not self._state.to_broker
         self._detach()
         self.listener.counters.disconnect(cause)
         unanswered = None
@@ -369,8 +372,8 @@ class ClientConnection(asyncio.Protocol):
         """Close on bytes that are not Kafka's protocol; requests before them are still forwarded."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
-        if self.session.to_broker and self.transports.broker is not None:
-            write(self.transports.broker, self.session.to_broker)
+        if self._state.to_broker and self.transports.broker is not None:
+            write(self.transports.broker, self._state.to_broker)
         self.close("protocol_error")
 
     def _detach(self) -> None:

@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 
 
 class Route:
@@ -31,7 +31,7 @@ class Route:
         self.listener = listener
         self.upstream = upstream
         broker = upstream.broker
-        self.context = Listening(
+        self.context = ConnectionContext(
             policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
         )
         broker.quotas.lines.wake = _wake_soon

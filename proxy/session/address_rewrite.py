@@ -11,7 +11,7 @@ from kafka_quota_proxy.protocol import describe_cluster, find_coordinator, metad
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker
-from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Change
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
 # What is told of brokers, whether these are all that are alive, and the id of their cluster, where it is told. Called
 # before the response goes on.
@@ -34,7 +34,7 @@ class Addresses:
         self._see = see
         self.told: dict[int, tuple[bytes, int]] = {}
 
-    def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Change | None:
+    def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
         """Return what to change in a response that lists brokers; None if more bytes are needed.
 
         Raises:
@@ -63,9 +63,7 @@ class Addresses:
         replacement = find_coordinator.replace_coordinators(data, position, api_version, coordinators, self.told)
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
-    def moved(
-        self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Change
-    ) -> Change:
+    def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
         """Return what to change in a Produce, Fetch or share group's response that is whole: moved leaders, too.
 
         Args:

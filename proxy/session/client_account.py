@@ -17,14 +17,14 @@ from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.counters import Counters
 
 
-class Payers(NamedTuple):
+class RequestBuckets(NamedTuple):
     """What a request charges beside its bytes; None where there is no rule of that kind at all."""
 
     time: Bucket | None  # of QuotaKind.REQUEST
     rate: Bucket | None  # of QuotaKind.REQUEST_RATE
 
 
-NOBODY: Final = Payers(None, None)
+NO_BUCKETS: Final = RequestBuckets(None, None)
 # Requests wait in the line of these before they pass; for the others a connection waits by itself.
 IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
@@ -40,7 +40,7 @@ class Policy(NamedTuple):
     authority: Authority | None = None  # who follows the broker's own, where these are the rules
 
 
-class Listening:
+class ConnectionContext:
     """What the connections of one listener share: its policy (which a reload replaces), quotas and counters.
 
     ``addresses`` is None where clients may hear of the broker's own address; ``leader`` is the broker to those clients
@@ -73,7 +73,7 @@ class Listening:
         self.hear: Callable[[bytes, int, int], None] | None = None
 
 
-class Account:
+class ClientAccount:
     """The identity of one connection, the buckets that it charges, and its mute."""
 
     __slots__ = (
@@ -84,20 +84,20 @@ class Account:
         "_generation",
         "_is_newcomer",
         "_mutation_bucket",
-        "_payers",
         "_produce_bucket",
+        "_request_buckets",
         "_slows_nothing",
         "asked_ms",
+        "context",
         "is_known",
         "left",
-        "listening",
         "muted_until_ms",
         "principal",
         "refusal",
     )
 
-    def __init__(self, listening: Listening) -> None:
-        self.listening = listening
+    def __init__(self, context: ConnectionContext) -> None:
+        self.context = context
         self.principal = ANONYMOUS
         self.muted_until_ms = 0
         self.asked_ms = 0  # when the broker could begin with the oldest request that is charged to an observed bucket
@@ -112,7 +112,7 @@ class Account:
         self._is_newcomer = True  # to the buckets of this client-id
         self._produce_bucket: Bucket | None = None
         self._fetch_bucket: Bucket | None = None
-        self._payers: Payers | None = None
+        self._request_buckets: RequestBuckets | None = None
         self._mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
@@ -129,19 +129,19 @@ class Account:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
-    def payers(self, client_id: bytes, now_ms: int) -> Payers:
+    def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
         """Return the buckets that any of its requests charges beside its bytes, likewise."""
-        quotas = self.listening.quotas
+        quotas = self.context.quotas
         if not quotas.limits_requests:
-            return NOBODY
+            return NO_BUCKETS
         self._come_as(client_id)
-        if self._payers is None:
+        if self._request_buckets is None:
             time, rate = (
                 self._look_up(kind, client_id, now_ms) if quotas.limits(kind) else None
                 for kind in (QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
             )
-            self._payers = Payers(time, rate)
-        return self._payers
+            self._request_buckets = RequestBuckets(time, rate)
+        return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
         """Return the bucket of its requests about topics, likewise."""
@@ -158,16 +158,16 @@ class Account:
         self.is_known = True
         if self.believes_replicas():
             return True
-        open_connections = self.listening.quotas.connections
+        open_connections = self.context.quotas.connections
         identity = Identity(self.principal, bounded(client_id.decode("utf-8", "backslashreplace")))
         standing = open_connections.check(identity)
         exceeded = standing.exceeded
         if exceeded is not None:
             own = exceeded.rule.enforcement if exceeded.rule else None
-            if (own or self.listening.policy.enforcement) is not Enforcement.OBSERVE:
+            if (own or self.context.policy.enforcement) is not Enforcement.OBSERVE:
                 self.refusal = _refusal(exceeded, standing.open_now)
                 return False
-            self.listening.counters.observed_connections += 1
+            self.context.counters.observed_connections += 1
         open_connections.enter(identity, standing)
         self._counted_as, self._counted_at = identity, open_connections
         return True
@@ -181,15 +181,15 @@ class Account:
         """Return what happens when ``bucket`` is over its limit: as its rule says, else as the listener does."""
         if self._slows_nothing:
             return Enforcement.OBSERVE
-        return bucket.enforcement or self.listening.policy.enforcement
+        return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
         """Whether nothing is slowed for ``bucket``."""
-        return self._slows_nothing or (bucket.enforcement or self.listening.policy.enforcement) is Enforcement.OBSERVE
+        return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
         """Whether a ``replica_id`` sent on this connection is believed. Else it is a consumer's, and pays."""
-        return self.listening.policy.is_inter_broker or self.listening.quotas.is_broker(self.principal)
+        return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def slow_down(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Count that ``bucket`` is over its limit, and mute the client where that is how it is slowed.
@@ -204,7 +204,7 @@ class Account:
             Milliseconds that the client is told; 0 where it is only observed.
         """
         enforcement = self.enforcement(bucket)
-        self.listening.counters.throttled(bucket)
+        self.context.counters.throttled(bucket)
         if enforcement is Enforcement.OBSERVE:
             took_ms = now_ms - self.asked_ms if bucket.holders <= 1 else 0  # else another goes on meanwhile
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -238,7 +238,7 @@ class Account:
         """Do as ``answer_empty`` with a fetch that has been charged: its broker has answered it without records."""
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
-        self.listening.counters.throttled(bucket)
+        self.context.counters.throttled(bucket)
         if self.enforcement(bucket) is Enforcement.RESPOND:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
@@ -264,7 +264,7 @@ class Account:
             if bucket in in_flight and bucket not in kept:
                 kept[bucket] = None
             else:
-                self.listening.quotas.release(bucket, now_ms=now_ms)
+                self.context.quotas.release(bucket, now_ms=now_ms)
         self.left = list(kept)
 
     def close(self, *, now_ms: int) -> None:
@@ -277,7 +277,7 @@ class Account:
 
     def _come_as(self, client_id: bytes) -> None:
         """Forget the buckets if they may be another's now."""
-        generation = self.listening.quotas.generation
+        generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return
         self._is_newcomer = client_id != self._client_id
@@ -287,12 +287,12 @@ class Account:
         self._leave()
 
     def _leave(self) -> None:
-        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._payers or ()))
+        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._request_buckets or ()))
         self.left += [bucket for bucket in held if bucket is not None]
-        self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._payers = None
+        self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._request_buckets = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
-        quotas = self.listening.quotas
+        quotas = self.context.quotas
         name = client_id.decode("utf-8", "backslashreplace")
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)

@@ -9,8 +9,8 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 
 # Which bytes of the data, from where to where, become which others. () changes nothing.
-Change = tuple[int, int, bytes] | tuple[()]
-NOTHING: Final[Change] = ()
+Edit = tuple[int, int, bytes] | tuple[()]
+NO_EDIT: Final[Edit] = ()
 
 # Produce, ApiVersions and a few others must be whole to be written into. 1 MiB is a Produce response of some 20,000
 # partitions; what is longer passes as it is (its client is muted all the same).
@@ -20,16 +20,16 @@ _INT32: Final = Struct(">i")
 _TWO_INT32: Final = Struct(">ii")
 
 
-def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Change:
+def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
     """Lower a fetch's max_bytes, and min_bytes with it, to what there is room for (KAFKA-9677)."""
     if limits.max_bytes <= max_fetch_bytes or limits.max_bytes_offset < 0:
-        return NOTHING
+        return NO_EDIT
     # The two are neighbours in every version.
     at = limits.min_bytes_offset
     return at, at + 8, _TWO_INT32.pack(min(limits.min_bytes, max_fetch_bytes), max_fetch_bytes)
 
 
-def without_session(data: bytes, change: Change, session: fetch.FetchSession) -> Change:
+def without_session(data: bytes, change: Edit, session: fetch.FetchSession) -> Edit:
     """Let a full fetch open no session at the broker, beside ``capped_fetch``'s ``change``: both lie in its front."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
@@ -39,7 +39,7 @@ def without_session(data: bytes, change: Change, session: fetch.FetchSession) ->
     return begin, at + 4, replacement + data[until:at] + epoch
 
 
-def response_change(
+def response_edit(
     data: bytes,
     position: int,
     frame_bytes: int,
@@ -48,7 +48,7 @@ def response_change(
     wait_ms: int,
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
-) -> Change | None:
+) -> Edit | None:
     """Return what to change in a response: its throttle time, or the versions that it announces.
 
     Of the broker's throttle time and ours the larger stays.
@@ -70,9 +70,9 @@ def response_change(
     try:
         if throttle_time.is_in_front(api_key):
             at = throttle_time.front_throttle_time_offset(data, position, api_key, api_version)
-            return None if at is None else NOTHING if at < 0 else _larger(data, at, wait_ms)
+            return None if at is None else NO_EDIT if at < 0 else _larger(data, at, wait_ms)
         if frame_bytes > MAX_HELD_RESPONSE_BYTES:
-            return NOTHING
+            return NO_EDIT
         if position + frame_bytes > len(data):
             return None
         frame = data[position : position + frame_bytes]
@@ -83,10 +83,10 @@ def response_change(
             told = throttle_time.write_throttle_time(announced, api_key, api_version, wait_ms)
             return position, position + frame_bytes, told
         offset = throttle_time.throttle_time_offset(frame, api_key, api_version)
-        return NOTHING if offset is None else _larger(data, position + offset, wait_ms)
+        return NO_EDIT if offset is None else _larger(data, position + offset, wait_ms)
     except ProtocolError:
-        return NOTHING
+        return NO_EDIT
 
 
-def _larger(data: bytes, at: int, wait_ms: int) -> Change:
+def _larger(data: bytes, at: int, wait_ms: int) -> Edit:
     return at, at + 4, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))

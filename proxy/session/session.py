@@ -7,220 +7,244 @@ as ``is_blocked`` and ``delayed_until_ms`` say.
 A body passes without being kept: a request waits here until its head has come, a response until its throttle time can
 be written. What a client sent ahead ``is_blocked`` for one of these reasons:
 
-* it is muted: it was over its quota, and ``muted_until_ms`` has not come;
-* its next request would go over the quota while earlier ones are unanswered. A broker takes one request of a connection
-  at a time. So do we where it matters; where it does not, requests are sent ahead and nobody waits for us;
-* the bucket of its next request is in debt, or others are in front of it in the bucket's line (``proxy.quota.line``);
-* too many requests are unanswered, or one of a login is: who pays for the next one depends on it;
-* a queue stands in front of the broker, and it is not its turn (``proxy.fair_queue.connection_queue``);
-* its client does not take its answers, and somebody is charged for more than its bytes, or waits in that queue;
-* it is a follower's fetch of which nothing may flow now (``proxy.replication``), or is about topics of which the broker
-  has to be asked something first (``proxy.session.topic_mutations``).
+* It is muted: it was over its quota, and ``muted_until_ms`` has not come.
+* Its next request would go over the quota while earlier ones have no response. A broker takes one request of a
+  connection at a time. So does a session where it matters; elsewhere requests are sent ahead.
+* The bucket of its next request is in debt, or others are in front of it in the bucket's line (``BucketTurn``).
+* Too many requests have no response, or one of a login has none: the charge of the next one depends on it.
+* A queue stands in front of the broker, and its turn has not come (``BrokerTurn``).
+* Its client does not take its responses, and the next request is charged for more than its bytes, or queues.
+* It is a follower's fetch of which nothing may flow now, or is about topics of which the broker has to be asked
+  something first (``handlers``).
 
 Source of the order of things: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``; KIP-219.
 """
 
+from typing import Protocol
+
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.session.counters import FAILED
-from kafka_quota_proxy.proxy.session.responses import Responses
-from kafka_quota_proxy.proxy.session.state import PRODUCE
-from kafka_quota_proxy.proxy.session.unanswered import Unanswered, is_awaited
+from kafka_quota_proxy.proxy.quota.line import Waiter
+from kafka_quota_proxy.proxy.session.broker_turn import BrokerTurn
+from kafka_quota_proxy.proxy.session.bucket_turn import BucketTurn
+from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import FollowerFetchHandler
+from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
+from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
+from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
+from kafka_quota_proxy.proxy.session.request_stream import RequestStream
+from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
+from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 
-class Session(Responses):
-    """One client connection. Not to be used further after it raised ``ProtocolError``."""
+class Receive(Protocol):
+    """Takes bytes from a peer."""
 
-    __slots__ = ()
-
-    def receive_from_client(self, data: bytes, *, now_ms: int) -> None:
-        """Take what the client sent.
-
-        Raises:
-            ProtocolError: this is not Kafka's protocol; write ``to_broker`` and close.
-        """
-        left = self._request_left
-        if left:
-            if len(data) < left:
-                self._request_left = left - len(data)
-                self.to_broker.append(data)
-                return
-            self._request_left = 0
-            self.to_broker.append(data[:left])
-            self._end_request(now_ms)
-            self._pass_requests(data, left, now_ms)
-        elif self._client_data:
-            if self._client_pieces is None:
-                data = self._client_data[self._client_at :] + data
-            elif data := self._client_pieces.add(data):
-                self._client_pieces = None
-            else:
-                return
-            self._pass_requests(data, 0, now_ms)
-        else:
-            self._pass_requests(data, 0, now_ms)
-
-    def receive_from_broker(self, data: bytes, *, now_ms: int) -> None:
-        """Take what the broker sent.
+    def __call__(self, data: bytes, *, now_ms: int) -> None:
+        """Take what a peer sent.
 
         Raises:
-            ProtocolError: this answers nothing that was asked; close.
+            ProtocolError: It is not Kafka's protocol; write what is there, and close.
         """
-        if self._broker_data:
-            if self._broker_pieces is None:
-                data = self._broker_data[self._broker_at :] + data
-            elif data := self._broker_pieces.add(data):
-                self._broker_pieces = None
-            else:
-                return
-            if self.delayed_until_ms:
-                self._broker_data = data
-                self._broker_at = 0
-                return
-        elif self._response_left > len(data):
-            self._response_left -= len(data)
-            if self._hidden is not None:
-                data = self._hidden.feed(data)
-            self.to_client.append(data)
-            return
-        self._pass_responses(data, 0, now_ms)
+
+
+class Session:
+    """One client connection. Not to be used further after it raised ``ProtocolError``.
+
+    Attributes:
+        state: What the shell reads after each call.
+        receive_from_client: Takes what the client sent.
+        receive_from_broker: Takes what the broker sent.
+    """
+
+    __slots__ = ("_requests", "_responses", "_turn", "receive_from_broker", "receive_from_client", "state")
+
+    receive_from_client: Receive
+    receive_from_broker: Receive
+
+    def __init__(self, context: ConnectionContext, owner: Waiter | None = None) -> None:
+        state = self.state = SessionState(context, owner)
+        state.bucket_turn = BucketTurn(state)
+        self._turn = state.broker_turn = BrokerTurn(state)
+        self._responses = state.responses = ResponseStream(state)
+        self._requests = state.requests = RequestStream(state)
+        # Bound once: each read of a socket pays for the call.
+        self.receive_from_client = self._requests.receive
+        self.receive_from_broker = self._responses.receive
+
+    # -- what the shell reads --
+
+    @property
+    def account(self) -> ClientAccount:
+        """The client's identity, buckets and mute."""
+        return self.state.account
+
+    @property
+    def muted_until_ms(self) -> int:
+        """Until when the client is muted; in the past: it is not."""
+        return 0 if self.state.is_ending else self.state.account.muted_until_ms
+
+    @property
+    def follower(self) -> Follower | None:
+        """What a follower's fetches have seen, if limits on replication hold for this connection."""
+        handler = self._requests.made(FollowerFetchHandler)
+        return None if handler is None else handler.follower
+
+    @property
+    def wake_at_ms(self) -> int:
+        """When to call ``handle_timer``; 0 or in the past: not needed, a response will free what waits."""
+        state = self.state
+        if state.delayed_until_ms:
+            return state.delayed_until_ms
+        if not state.is_blocked:
+            return 0
+        turn = state.bucket_turn
+        return turn.look_at_ms if turn.is_waiting else max(self.muted_until_ms, state.held_until_ms)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that can be answered has been, and nothing waits to be passed on."""
+        return self.has_answered and not self.state.request_left
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether every request that was taken up, or is to be, has been answered."""
+        state = self.state
+        waits = state.is_blocked and not state.is_ending
+        quotas = self._requests.made(QuotaRequestHandler)
+        is_decided_elsewhere = quotas is not None and quotas.is_pending
+        return not (state.in_flight.is_waiting or waits or self._responses.is_open or is_decided_elsewhere)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether the client waits for a response. A client that has stopped within its only request does not."""
+        state = self.state
+        unfinished = 1 if state.request_left and state.unanswered is None else 0
+        is_awaited = len(state.in_flight) > unfinished or not state.in_flight.limit
+        return is_awaited or state.is_blocked or self._responses.is_open
+
+    @property
+    def is_logging_in(self) -> bool:
+        """Whether the client has begun a login and the broker has not accepted it yet."""
+        login = self._requests.login
+        return login is not None and login.login.principal is None
+
+    @property
+    def awaits_no_answers(self) -> bool:
+        """Whether the client produces with acks=0: it would never know what did not arrive."""
+        profile = self._requests.profile
+        return profile is not None and isinstance(profile.handler, ProduceHandler) and not profile.acks
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes were read and could not be passed on yet."""
+        return self._requests.kept_bytes + self._responses.kept_bytes + sum(map(len, self.state.to_broker))
+
+    # -- what happens to it --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Go on with what has waited long enough."""
-        if self.delayed_until_ms and now_ms >= self.delayed_until_ms:
-            self.delayed_until_ms = 0
-            self._begin_service()
-            self._pass_responses(self._broker_data, self._broker_at, now_ms)
-        elif self.is_blocked:
-            self._held_until_ms = 0
-            self._pass_requests(self._client_data, self._client_at, now_ms)
+        """Go on with what has waited long enough. Raises ``ProtocolError``."""
+        state = self.state
+        if state.delayed_until_ms and now_ms >= state.delayed_until_ms:
+            state.delayed_until_ms = 0
+            self._turn.begin_service()
+            self._responses.resume(now_ms)
+        elif state.is_blocked:
+            state.held_until_ms = 0
+            self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Go on with what waited for its turn, or for its client. Raises as ``handle_timer``."""
-        if self.is_blocked:
-            self._pass_requests(self._client_data, self._client_at, now_ms)
-        if self._call is not None and not self._in_flight and not self._request_left:
-            self._call.leave_unused(self.now_ns // 1_000)  # it waits for something else now, or is to end
+        """Go on with what waited for its turn, or for its client. Raises ``ProtocolError``."""
+        if self.state.is_blocked:
+            self._requests.resume(now_ms)
+        self._turn.leave_unused()  # the request waits for something else now, or the connection is to end
 
     def release(self, *, now_ms: int) -> None:
-        """Go on with what waits for its throttle time, and let nothing wait from now on. Raises as ``handle_timer``."""
-        self.account.release()
-        self._refuses_until_ms = 0
-        if self._follower is not None:
-            self._follower.release()
-        if self.is_ending:
-            self.take_no_more()
-        if self._answer is not None:
-            self._answer = (*self._answer[:4], False)  # charged already; the client is told, and not held up
-        self.delayed_until_ms = min(self.delayed_until_ms, now_ms)
+        """Go on with what waits for its throttle time, and let nothing wait from now on. Raises ``ProtocolError``."""
+        state = self.state
+        state.account.release()
+        self._turn.refuses_until_ms = 0
+        self._requests.release()
+        if state.is_ending:
+            state.take_no_more()
+        self._responses.stop_delaying()
+        state.delayed_until_ms = min(state.delayed_until_ms, now_ms)
         self.handle_timer(now_ms=now_ms)
 
+    def take_no_more(self) -> None:
+        """Take up no request that has not begun; those that have are passed on and answered."""
+        self.state.take_no_more()
+
     def pause_answers(self) -> None:
-        """Take it that the client does not take its answers, and the broker is not read."""
-        self._is_client_full = True
-        self._stop_service()
+        """Note that the client does not take its responses, and that the broker is not read."""
+        self.state.is_client_full = True
+        self._turn.stop_service()
 
     def resume_answers(self) -> None:
-        """Take it that the client takes its answers again; what waits here goes on with ``resume``."""
-        self._is_client_full = False
-        self._begin_service()
+        """Note that the client takes its responses again; what waits here goes on with ``resume``."""
+        self.state.is_client_full = False
+        self._turn.begin_service()
 
     def restart_service(self) -> None:
-        """Take it that the broker has what was asked only now: it had to be dialled first."""
-        if self._service is not None:
-            self._end_service()
-            self._begin_service()
+        """Note that the broker gets the requests only now: it had to be dialled first."""
+        self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
-        """Take it that the client sends no more: a request that it cut off will not be answered."""
-        if self._request_left:
-            self._request_left = 0
-            # Behind it nothing was taken up, and what came before it is answered first.
-            if self._acks0 is None and self._in_flight:
-                *_, bucket, sent, reserved_bytes = self._in_flight.pop()
-                if bucket is not None:
-                    bucket.settle(reserved_bytes)
-                    if bucket.line is not None:
-                        bucket.line.wake_first()
-                if sent is not None:
-                    sent.forget()
-                    self._charge_turn(sent)
-            self._forget_acks0(had_turn=True)
-            if not self._in_flight:
-                self._leave_queue()
+        """Note that the client sends no more: a request that it cut off has no response."""
+        self._requests.cut_off()
+
+    # -- the end --
 
     def close(self, *, now_ms: int, has_passed: bool) -> Unanswered | None:
         """Settle what will not be answered any more, but for fetches that are charged when the broker has answered.
 
         Args:
-            now_ms: when the connection ended.
-            has_passed: whether it was not the broker that left, and it has got all that was passed on. Kafka charges a
-                request whose client did not wait for the answer, too; else a client that resets its connections never
-                pays.
+            now_ms: When the connection ended.
+            has_passed: Whether the broker has got all that was passed on, and has not left itself. Kafka charges a
+                request whose client did not wait for the response; a client that resets its connections would never
+                pay otherwise.
 
         Returns:
-            What the broker's answers are to be given to from now on; None: nothing awaits them.
+            The reader of the broker's responses from now on; None: none is needed.
         """
-        is_cut_off = self._request_left and self._acks0 is None
-        whole = self._in_flight[:-1] if is_cut_off else self._in_flight
+        state = self.state
+        in_flight = state.in_flight
+        is_cut_off = state.request_left and state.unanswered is None
+        whole = in_flight[:-1] if is_cut_off else in_flight[:]
         unanswered = None
-        if has_passed and any(map(is_awaited, whole)):
-            begun, skip_bytes = self._unread()
-            unanswered = Unanswered(self.account, whole, begun=begun, skip_bytes=skip_bytes)
-        for index, flight in enumerate(self._in_flight):
-            _, api_key, _, size_bytes, bucket, sent, reserved_bytes = flight
+        if has_passed and any(pending.is_charged_by_response for pending in whole):
+            begun, skip_bytes = self._responses.unread()
+            unanswered = Unanswered(state.account, whole, begun=begun, skip_bytes=skip_bytes)
+        for index, pending in enumerate(in_flight):
             is_charged = has_passed and index < len(whole)
-            if bucket is not None and not (is_charged and is_awaited(flight)):
-                bucket.settle(reserved_bytes)
-                if is_charged and api_key == PRODUCE:
-                    self._silence(bucket, bucket.charge(size_bytes, now_ms=now_ms), now_ms)
-            if sent is not None:
-                service = self._end_service()  # nothing for those behind the first
+            bucket = pending.profile.bucket
+            if bucket is not None and not (is_charged and pending.is_charged_by_response):
+                bucket.settle(pending.reserved_bytes)
+                if is_charged and not pending.profile.handler.charges_responses:
+                    self._silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms)
+            charge = pending.charge
+            if charge is not None:
+                service = self._turn.end_service()  # nothing for those behind the oldest
                 if has_passed:
-                    self._charge_turn(sent, service)
-                scale = self.account.listening.quotas.request_time_scale
+                    self._turn.charge_turn(charge, service)
+                scale = state.context.quotas.request_time_scale
                 for payer, wait_ms in (
-                    sent.settle(service, size_bytes, 0, scale=scale, now_ms=now_ms) if is_charged else sent.forget()
+                    charge.settle(service, pending.size_bytes, 0, scale=scale, now_ms=now_ms)
+                    if is_charged
+                    else charge.forget()
                 ):
                     self._silence(payer, wait_ms, now_ms)
-        self._forget_acks0(had_turn=has_passed)
-        self._wake_lines()
-        self._leave_line()
-        self._in_flight.clear()
-        if self._follower is not None:
-            self._follower.close()
-        if self._quota_requests is not None:
-            self._quota_requests.close()
-        self._leave_queue()
-        if self._login is not None and self._login.is_awaited:
-            self.account.listening.counters.login(self._login.mechanism, FAILED)
-        self.account.close(now_ms=now_ms)
-        return unanswered
-
-    def _unread(self) -> tuple[bytes, int]:
-        """Return what of the broker's answers has come and waits here, and how much of an answer has been taken up."""
-        begun = self._broker_data[self._broker_at :] if self._broker_pieces is None else self._broker_pieces.join()
-        return begun, self._response_left if self._answer is None else self._answer[2]
-
-    def _wake_lines(self) -> None:
-        """Have those look again that wait for what this connection has in flight."""
-        for flight in self._in_flight:
-            bucket = flight[4]
+        self._requests.drop_unanswered(had_turn=has_passed)
+        for bucket in {pending.profile.bucket for pending in in_flight}:
             if bucket is not None and bucket.line is not None:
                 bucket.line.wake_first()
-
-    def _forget_acks0(self, *, had_turn: bool) -> None:
-        """Charge nobody for a Produce that will have no answer and has not wholly passed, but for the turn it had."""
-        if self._acks0 is not None:
-            bucket, size_bytes, sent = self._acks0
-            self._acks0 = None
-            bucket.settle(size_bytes)
-            if bucket.line is not None:
-                bucket.line.wake_first()
-            if sent is not None:
-                sent.forget()
-                if had_turn:
-                    self._charge_turn(sent)
+        state.bucket_turn.leave()
+        in_flight.clear()
+        self._requests.close()
+        self._turn.leave()
+        state.account.close(now_ms=now_ms)
+        return unanswered
 
     def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
-        if wait_ms > 0 and not self.account.observes(bucket):
+        if wait_ms > 0 and not self.state.account.observes(bucket):
             bucket.silence(wait_ms, now_ms=now_ms)

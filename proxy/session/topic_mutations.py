@@ -16,7 +16,7 @@ from kafka_quota_proxy.protocol.topic_mutations import MutationRequest, Topic
 from kafka_quota_proxy.proxy.quota import mutation
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
-from kafka_quota_proxy.proxy.session.client_account import Account
+from kafka_quota_proxy.proxy.session.client_account import ClientAccount
 from kafka_quota_proxy.proxy.session.whole_request import Answered, Ask, Decision, Forward
 
 # Of a request: some 50,000 topics. Kafka itself takes up to socket.request.max.bytes.
@@ -48,12 +48,12 @@ class _Passed(NamedTuple):
     throttle: MutationThrottle
 
 
-class Mutations:
+class TopicMutations:
     """What one connection's request about topics waits for; there is one at a time."""
 
     __slots__ = ("_account", "_learned", "_passed", "_query", "api_key")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ClientAccount) -> None:
         self._account = account
         self._query: _Query | None = None  # unanswered
         self._learned: _Learned | None = None
@@ -84,7 +84,7 @@ class Mutations:
             request,
             bucket,
             known=learned.counts,
-            default_partitions=self._account.listening.quotas.num_partitions,
+            default_partitions=self._account.context.quotas.num_partitions,
             may_refuse=not self._account.observes(bucket),
             now_ms=now_ms,
         )
@@ -125,7 +125,7 @@ class Mutations:
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
         """Return of which to ask next: of a question with an id in it a broker answers the ids and no name."""
         names = tuple(topic for topic in topics if isinstance(topic, bytes))
-        return names or (topics if self._account.listening.finds_ids else ())
+        return names or (topics if self._account.context.finds_ids else ())
 
     def _ask(self, topics: tuple[Topic, ...], learned: _Learned, head: RequestHead) -> Ask:
         has_ids = not isinstance(topics[0], bytes)

@@ -27,7 +27,9 @@ OTHER_PROTOCOLS: Final = (
     b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c",
 )
 _REPOSITORY: Final = Path(__file__).parents[2]
-_PROGRAM: Final = tuple(f"{_REPOSITORY / package}/" for package in ("config", "protocol", "proxy"))
+_PROGRAM: Final = tuple(
+    f"{_REPOSITORY / 'kafka_quota_proxy' / package}/" for package in ("config", "protocol", "proxy")
+)
 
 
 def kept(target: str) -> list[bytes]:

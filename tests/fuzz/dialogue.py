@@ -45,8 +45,8 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import MOVED, Addresses
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
-from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
-from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import fetch_request, fetch_response, framed, produce_request, produce_response
@@ -166,7 +166,7 @@ class Stage:
         """Let only that be finished which has begun."""
         self.session.take_no_more()
         if self._most_asked is None:
-            self._most_asked = len(self.asked) + self.session._request_left
+            self._most_asked = len(self.asked) + self.session.state.request_left
         self.pump()
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
@@ -185,9 +185,9 @@ class Stage:
         self._look_at_the_clock()
         try:
             while not self.error:
-                if self._client_queue and not session.is_blocked:
+                if self._client_queue and not session.state.is_blocked:
                     self._give_client(self._client_queue.pop(0))
-                elif self._broker_queue and not session.delayed_until_ms:
+                elif self._broker_queue and not session.state.delayed_until_ms:
                     piece = self._broker_queue.pop(0)
                     self.answered += piece
                     session.receive_from_broker(piece, now_ms=self.wire.now_ms)
@@ -201,7 +201,7 @@ class Stage:
             self.check_progress()
 
     def _look_at_the_clock(self) -> None:
-        self.session.now_ns = self.wire.now_ms * 1_000_000
+        self.session.state.now_ns = self.wire.now_ms * 1_000_000
 
     def _give_client(self, piece: bytes) -> None:
         if piece is _END:
@@ -218,30 +218,34 @@ class Stage:
     def check_memory(self) -> None:
         """Of each side less than a head, a login or a held response is kept, and what one read brought."""
         session = self.session
-        waiting = 2 * MAX_HEAD_BYTES if session._login is None else 4 + MAX_LOGIN_BYTES
+        waiting = 2 * MAX_HEAD_BYTES if session._requests.login is None else 4 + MAX_LOGIN_BYTES
         if session.account.believes_replicas():
             waiting = MAX_REPLICA_FETCH_BYTES
         # Twice: what waits is kept with at most as much before it that has passed.
-        assert len(session._client_data) <= 2 * waiting + MAX_READ_BYTES
-        assert session.is_blocked or _waiting_bytes(session) <= waiting
-        assert not (session.is_blocked and session._client_pieces), "what waits for more than bytes waits as a whole"
-        assert len(session._broker_data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
-        assert len(session._broker_pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
-        assert len(session._in_flight) <= MAX_IN_FLIGHT
-        if session._hidden is not None:
-            assert len(session._hidden._held) <= MAX_READ_BYTES
+        assert len(session._requests._data) <= 2 * waiting + MAX_READ_BYTES
+        assert session.state.is_blocked or _waiting_bytes(session) <= waiting
+        assert not (session.state.is_blocked and session._requests._pieces), (
+            "what waits for more than bytes waits as a whole"
+        )
+        assert len(session._responses._data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
+        assert len(session._responses._pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
+        assert len(session.state.in_flight) <= MAX_IN_FLIGHT
+        if session._responses.hidden is not None:
+            assert len(session._responses.hidden._held) <= MAX_READ_BYTES
 
     def check_progress(self) -> None:
         """Who is blocked waits for an answer, for a time that will come, or for the end."""
         session = self.session
-        login = session._login
-        if session.is_blocked and not session.is_ending:
-            awaits = session._in_flight or session._answer or (login is not None and login.is_awaited)
+        login = session._requests.login
+        if session.state.is_blocked and not session.state.is_ending:
+            awaits = (
+                session.state.in_flight or session._responses._begun or (login is not None and login.login.is_awaited)
+            )
             assert awaits or session.wake_at_ms > self.wire.now_ms, "blocked for ever"
-        if session.delayed_until_ms:
-            assert session._broker_data, "a delay without anything to be delayed"
+        if session.state.delayed_until_ms:
+            assert session._responses._data, "a delay without anything to be delayed"
         if self._is_released:
-            assert not session.delayed_until_ms
+            assert not session.state.delayed_until_ms
             assert session.muted_until_ms <= self.wire.now_ms
 
     def check_accounts(self, *, has_ended: bool) -> None:
@@ -264,13 +268,13 @@ class Stage:
             if session.wake_at_ms > wire.now_ms:
                 wire.now_ms = session.wake_at_ms
                 self.wake()
-            elif session._in_flight and not session._response_left and not session._broker_data:
+            elif session.state.in_flight and not session._responses.left and not session._responses._data:
                 self.from_broker([right_answer(session)])
             else:
                 break  # the rest of a frame is missing, or a token that nobody knows
         else:
             raise AssertionError("a session does not come to rest")
-        if not self.error and not self._client_queue and not session.is_blocked:
+        if not self.error and not self._client_queue and not session.state.is_blocked:
             self._check_all_has_passed()
 
     def close(self) -> None:
@@ -286,7 +290,7 @@ class Stage:
         session = self.session
         taken_bytes = len(self.sent) - _waiting_bytes(session)
         assert len(self.asked) <= taken_bytes
-        if not session._broker_data and session._hidden is None and not session._response_left:
+        if not session._responses._data and session._responses.hidden is None and not session._responses.left:
             answered_here = frames_in(self.told) - frames_in(self.answered)  # fetches, while their bucket owes
             assert answered_here >= 0
             assert frames_in(self.sent[:taken_bytes]) == frames_in(self.asked) + answered_here
@@ -294,12 +298,12 @@ class Stage:
 
     def _take(self) -> None:
         session = self.session
-        if session.to_broker:
-            self.asked += b"".join(session.to_broker)
-            session.to_broker.clear()
-        if session.to_client:
-            self.told += b"".join(session.to_client)
-            session.to_client.clear()
+        if session.state.to_broker:
+            self.asked += b"".join(session.state.to_broker)
+            session.state.to_broker.clear()
+        if session.state.to_client:
+            self.told += b"".join(session.state.to_client)
+            session.state.to_client.clear()
         assert len(self.asked) <= (len(self.sent) if self._most_asked is None else self._most_asked)
         assert len(self.told) <= MAX_GROWTH * len(self.answered)
 
@@ -320,9 +324,9 @@ def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
 
 def _waiting_bytes(session: Session) -> int:
     """Return how much of what the client sent is kept and has not passed."""
-    if session._client_pieces is not None:
-        return len(session._client_pieces)
-    return len(session._client_data) - session._client_at if session._client_data else 0
+    if session._requests._pieces is not None:
+        return len(session._requests._pieces)
+    return len(session._requests._data) - session._requests._at if session._requests._data else 0
 
 
 def frames_in(stream: bytes | bytearray) -> int:
@@ -339,9 +343,10 @@ def frames_in(stream: bytes | bytearray) -> int:
 
 def right_answer(session: Session, variant: int = 1) -> bytes:
     """Return what a broker says to the oldest request; to nothing, a bare token."""
-    if not session._in_flight:
+    if not session.state.in_flight:
         return framed(_BROKER_TOKENS[variant % len(_BROKER_TOKENS)])
-    correlation_id, api_key, version, *_ = session._in_flight[0]
+    oldest = session.state.in_flight[0]
+    correlation_id, api_key, version = oldest.correlation_id, oldest.profile.api_key, oldest.profile.api_version
     if api_key == ApiKey.SASL_HANDSHAKE:
         return handshake_response(error_code=33 if variant == 3 else 0, correlation_id=correlation_id)
     if api_key == ApiKey.SASL_AUTHENTICATE:
@@ -433,7 +438,7 @@ class Twins:
             self._send(_ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
             return
         if choice & 2:
-            if not self._first.session._in_flight:
+            if not self._first.session.state.in_flight:
                 self._send(self._request(_LISTING if choice & 4 else seeds.API_KEYS), is_damaged=False)
             self._feed_broker(self._endless_answer())
         if choice & 8 and self._deep_floods < _MOST_DEEP_FLOODS:
@@ -486,13 +491,13 @@ class Twins:
     def _login(self) -> bytes:
         source = self._source
         choice = source.byte()
-        login = self._first.session._login
+        login = self._first.session._requests.login
         self._next_id += 1
         if choice & 1:
             mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
             return handshake_request(mechanism, version=choice >> 1 & 1, correlation_id=self._next_id)
         token = _CLIENT_TOKENS[source.below(len(_CLIENT_TOKENS))]
-        if login is not None and login.is_raw:
+        if login is not None and login.login.is_raw:
             return framed(token)
         return authenticate_request(token, version=(choice >> 1) % 4, correlation_id=self._next_id)
 
@@ -512,11 +517,11 @@ class Twins:
             return
         session = self._first.session
         choice = self._source.byte()
-        login = session._login
-        if not session._in_flight and choice < 248 and not (login is not None and login.is_raw):
+        login = session._requests.login
+        if not session.state.in_flight and choice < 248 and not (login is not None and login.login.is_raw):
             return  # the broker has nothing to say
         data = right_answer(session, choice & 3 if choice < 192 else choice >> 3)
-        if self._kind == REWRITING and session._in_flight and session._in_flight[0][1] in MOVED:
+        if self._kind == REWRITING and session.state.in_flight and session.state.in_flight[0].profile.api_key in MOVED:
             self._has_moved = True
         if is_damaged:
             data = damaged(data, self._source)
@@ -532,7 +537,7 @@ class Twins:
         # Where pieces may make a difference: what streams is hidden, not replaced; and with each piece a request that
         # is blocked, or will be when it comes to wait behind a delay, is tried again, which may pass now, and be what
         # the rest of the bytes answer.
-        may_pass = self._may_delay or any(stage.session.is_blocked for stage in self._stages)
+        may_pass = self._may_delay or any(stage.session.state.is_blocked for stage in self._stages)
         may_pass = may_pass and not (self._is_sound and self._is_steady)
         if self._is_twice and (self._has_moved or may_pass):
             pieces = [data] if data else []
@@ -559,8 +564,8 @@ class Twins:
 
     def _compare(self) -> None:
         first = self._first
-        if self._is_sound and not first.error and not first.session.is_blocked:
-            assert not first.session._client_data, "whole requests wait"
+        if self._is_sound and not first.error and not first.session.state.is_blocked:
+            assert not first.session._requests._data, "whole requests wait"
         if not self._is_twice:
             return
         second = self._stages[1]

@@ -17,7 +17,7 @@ def main() -> None:
     """Be libFuzzer until so many frames have passed; the last line says how many, and how many inputs."""
     target, frames, arguments = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     atheris: Any = import_module("atheris")
-    with atheris.instrument_imports(include=["protocol", "proxy", "config"]):
+    with atheris.instrument_imports(include=["kafka_quota_proxy"]):
         run = import_module("tests.fuzz.targets").TARGETS[target].run
     done = inputs = 0
     shown = time.monotonic()

@@ -20,7 +20,7 @@ from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, parse
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Leader, Throttle
-from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from tests.fuzz.source import Source, cut, damaged
 from tests.support.frames import other_request, other_response
 from tests.support.move import view
@@ -80,7 +80,7 @@ class _Way:
 
     @property
     def reads_client(self) -> bool:
-        return not self.has_failed and not self.wire.session.is_blocked
+        return not self.has_failed and not self.wire.session.state.is_blocked
 
     def give(self, pieces: list[bytes], *, is_client: bool) -> None:
         """Let a side send, as far as it is read."""
@@ -134,13 +134,13 @@ class _Way:
         if self.has_failed:
             return
         session, now_ms = self.wire.session, self.wire.now_ms
-        assert len(session._client_data) <= 2 * MAX_REPLICA_FETCH_BYTES
-        if session.is_blocked and not session.is_ending and not session._in_flight:
-            incomplete = session._broker_data or session._response_left
+        assert len(session._requests._data) <= 2 * MAX_REPLICA_FETCH_BYTES
+        if session.state.is_blocked and not session.state.is_ending and not session.state.in_flight:
+            incomplete = session._responses._data or session._responses.left
             assert incomplete or now_ms < session.wake_at_ms <= now_ms + 500, "it is woken, and within half a second"
         follower = session.follower
         if follower is not None:
-            assert follower._asked is None or session._in_flight or session._broker_data
+            assert follower._asked is None or session.state.in_flight or session._responses._data
 
 
 class _Play:
@@ -272,8 +272,8 @@ class _Play:
         return Entry(0, high_watermark, high_watermark, 0, records)
 
     def _any_response(self, way: _Way) -> bytes:
-        flights = way.wire.session._in_flight
-        number = flights[0][0] if flights else way.number
+        flights = way.wire.session.state.in_flight
+        number = flights[0].correlation_id if flights else way.number
         places = {(_TOPICS[self._source.below(2)], self._source.below(5)): self._entry() for _ in range(3)}
         return write_response(self._version, Response(number, 0, 0, places))
 

@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, Quot
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from kafka_quota_proxy.proxy.session import Session
-from kafka_quota_proxy.proxy.session.client_account import Listening
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 from tests.support import kafka_rate
 from tests.support.frames import (
     FETCH,
@@ -64,7 +64,7 @@ class Scene:
 
     def produce(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, acks: int = 1) -> bool:
         """Send one request if the connection is being read; return whether it was."""
-        if wire.session.is_blocked or wire.session.delayed_until_ms:
+        if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
             return False
         passed = wire.client(produce_request(1, client_id=client_id, size_bytes=size_bytes, acks=acks))
         self._pass(wire, passed)
@@ -73,7 +73,7 @@ class Scene:
 
     def fetch(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, replica_id: int = -1) -> bool:
         """Likewise; the broker has ``size_bytes`` for it."""
-        if wire.session.is_blocked or wire.session.delayed_until_ms:
+        if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
             return False
         self.batch_bytes = size_bytes
         self._pass(wire, wire.client(fetch_request(1, client_id=client_id, replica_id=replica_id)))
@@ -106,7 +106,7 @@ class Scene:
                 wire.broker(fetch_response(1, size_bytes=self.batch_bytes))
                 continue
             self.produced_bytes += size_bytes
-            if wire.session._in_flight:
+            if wire.session.state.in_flight:
                 wire.broker(produce_response(1))
 
     def _settle(self) -> None:
@@ -138,7 +138,7 @@ def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
     here.produce(wire, client_id="two")
 
     assert here.produced_bytes == 2 * ROOM
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
 
 def test_another_client_id_in_mid_connection_pays_for_its_own_requests() -> None:
@@ -252,7 +252,7 @@ def test_a_flood_of_client_ids_does_not_make_the_table_forget_a_debt(shaping: Sh
     here.produce(back, client_id="debtor")
 
     assert here.bucket("debtor").amount == 2 * ROOM
-    assert back.session.is_blocked
+    assert back.session.state.is_blocked
 
 
 def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
@@ -317,7 +317,7 @@ def test_the_table_and_what_is_kept_of_names_stay_bounded() -> None:
 
     account = wire.session.account
     assert account._client_id is None
-    assert wire.session._habit is None
+    assert wire.session._requests.profile is None
     assert len(account.left) == 0
 
 
@@ -427,7 +427,7 @@ def test_a_listener_that_observes_passes_on_no_wait_of_one_that_enforces() -> No
 
     observed = here.connect()
     policy = here.wire.listening.policy._replace(enforcement=Enforcement.OBSERVE)
-    observed.listening = Listening(policy, here.wire.listening.quotas, here.wire.listening.counters)
+    observed.listening = ConnectionContext(policy, here.wire.listening.quotas, here.wire.listening.counters)
     observed.session = Session(observed.listening)
 
     assert here.produce(observed)
@@ -504,7 +504,7 @@ def test_a_flood_without_acks_stops_at_the_request_that_is_too_much(pieces: int)
 
     assert len(passed) == 6 * 1_004
     assert here.bucket().amount == 6_000
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
 
 def test_a_flood_without_acks_keeps_to_the_quota_for_as_long_as_it_lasts() -> None:
@@ -527,7 +527,7 @@ def test_requests_sent_ahead_do_not_pass_beyond_the_room_that_is_left() -> None:
     passed = wire.client(b"".join(produce_request(number, size_bytes=1_000) for number in range(100)))
 
     assert len(passed) == 5 * 1_004
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
 
 def test_requests_sent_ahead_on_many_connections_share_the_room() -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.session import Session
-from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 from tests.support.frames import FETCH, fetch_request, fetch_response, produce_request, produce_response
@@ -75,7 +75,7 @@ class Member:
             request = fetch_request(self._correlation_id, client_id="etl")
         else:
             request = produce_request(self._correlation_id, client_id="etl", size_bytes=self.request_bytes())
-        self.session.now_ns = self.crowd.now_ms * 1_000_000
+        self.session.state.now_ns = self.crowd.now_ms * 1_000_000
         self.session.receive_from_client(request, now_ms=self.crowd.now_ms)
         self.settle()
 
@@ -83,7 +83,7 @@ class Member:
         """Look again whether the request may pass."""
         if self.has_left:
             return
-        self.session.now_ns = self.crowd.now_ms * 1_000_000
+        self.session.state.now_ns = self.crowd.now_ms * 1_000_000
         self.session.resume(now_ms=self.crowd.now_ms)
         self.settle()
 
@@ -108,7 +108,7 @@ class Member:
         if self._unanswered is not None:
             assert self._unanswered.receive(data, now_ms=self.crowd.now_ms)
         else:
-            self.session.now_ns = self.crowd.now_ms * 1_000_000
+            self.session.state.now_ns = self.crowd.now_ms * 1_000_000
             self.session.receive_from_broker(data, now_ms=self.crowd.now_ms)
             self.settle()
         self.passed_bytes += size_bytes
@@ -117,15 +117,15 @@ class Member:
     def settle(self) -> None:
         """Bring what the session wrote to where it goes, and remember when it wants to be woken."""
         session, crowd = self.session, self.crowd
-        if session.to_broker:
-            data = b"".join(session.to_broker)
-            session.to_broker.clear()
+        if session.state.to_broker:
+            data = b"".join(session.state.to_broker)
+            session.state.to_broker.clear()
             self._take_request(data)
-        if session.to_client:
-            data = b"".join(session.to_client)
-            session.to_client.clear()
+        if session.state.to_client:
+            data = b"".join(session.state.to_client)
+            session.state.to_client.clear()
             self._take_answer(data)
-        wake_at_ms = session.delayed_until_ms or session.wake_at_ms
+        wake_at_ms = session.state.delayed_until_ms or session.wake_at_ms
         if wake_at_ms > crowd.now_ms and (not self._timer_ms or wake_at_ms < self._timer_ms):
             self._timer_ms = wake_at_ms
             crowd.at(wake_at_ms, self.wake)
@@ -196,7 +196,7 @@ class Crowd:
         )
         self.now_ms = START_MS
         policy = Policy(104_857_600, enforcement, False, "sub")
-        self.listening = Listening(policy, BrokerQuotas(self.config), Counters())
+        self.listening = ConnectionContext(policy, BrokerQuotas(self.config), Counters())
         self.listening.quotas.lines.wake = lambda waiter: self.at(self.now_ms, waiter.take_turn)
         self.answer_ms: Callable[[], int] = lambda: answer_ms(self.random)
         self.passed_ms: list[int] = []

@@ -19,7 +19,7 @@ from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.client_account import Listening, Policy
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 
 # As from time.monotonic_ns: neither 0 nor an epoch.
@@ -58,31 +58,31 @@ class Wire:
         )
         self.now_ms = START_MS
         policy = Policy(max_frame_size_bytes, enforcement, is_inter_broker, "sub")
-        self.listening = Listening(policy, BrokerQuotas(self.config), Counters(), addresses, leader, line)
+        self.listening = ConnectionContext(policy, BrokerQuotas(self.config), Counters(), addresses, leader, line)
         self.session = Session(self.listening, owner=self)
 
     def client(self, *data: bytes) -> bytes:
         """Let the client send each piece; return what the broker gets."""
         for piece in data:
-            self.session.now_ns = self.now_ms * 1_000_000
+            self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_client(piece, now_ms=self.now_ms)
         return self.to_broker()
 
     def broker(self, *data: bytes) -> bytes:
         """Let the broker send each piece; return what the client gets."""
         for piece in data:
-            self.session.now_ns = self.now_ms * 1_000_000
+            self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.receive_from_broker(piece, now_ms=self.now_ms)
         return self.to_client()
 
     def take_turn(self) -> None:
         """Look again whether a request may pass; what the session writes stays in it."""
-        self.session.now_ns = self.now_ms * 1_000_000
+        self.session.state.now_ns = self.now_ms * 1_000_000
         self.session.resume(now_ms=self.now_ms)
 
     def resume(self) -> bytes:
         """Let the session have its turn; return what the broker gets."""
-        self.session.now_ns = self.now_ms * 1_000_000
+        self.session.state.now_ns = self.now_ms * 1_000_000
         self.session.resume(now_ms=self.now_ms)
         return self.to_broker()
 
@@ -91,7 +91,7 @@ class Wire:
         end_ms = self.now_ms + wait_ms
         while self.now_ms < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
             self.now_ms = wake_at_ms
-            self.session.now_ns = self.now_ms * 1_000_000
+            self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.handle_timer(now_ms=self.now_ms)
         self.now_ms = max(self.now_ms, end_ms)
 
@@ -104,14 +104,14 @@ class Wire:
 
     def to_broker(self) -> bytes:
         """Take what waits to be written to the broker."""
-        data = b"".join(self.session.to_broker)
-        self.session.to_broker.clear()
+        data = b"".join(self.session.state.to_broker)
+        self.session.state.to_broker.clear()
         return data
 
     def to_client(self) -> bytes:
         """Take what waits to be written to the client."""
-        data = b"".join(self.session.to_client)
-        self.session.to_client.clear()
+        data = b"".join(self.session.state.to_client)
+        self.session.state.to_client.clear()
         return data
 
     def bucket(self, kind: str = "produce", *, client_id: str = "etl") -> Bucket:

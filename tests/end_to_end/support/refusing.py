@@ -17,7 +17,7 @@ from kafka_quota_proxy.protocol.field_reader import read_whole_head
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Ticket
-from kafka_quota_proxy.proxy.session import requests
+from kafka_quota_proxy.proxy.session import broker_turn
 
 
 def refuse_at_times() -> None:
@@ -43,7 +43,7 @@ def refuse_at_times() -> None:
         return answer
 
     Dispatcher.ask = ask_full  # type: ignore[method-assign]
-    requests.refuse = refuse_and_tell  # type: ignore[attr-defined]
+    broker_turn.refusal_response = refuse_and_tell  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

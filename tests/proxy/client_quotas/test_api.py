@@ -82,7 +82,7 @@ def administered(
     enforcement: Enforcement = Enforcement.RESPOND,
 ) -> tuple[Wire, SlowHandler]:
     wire, handler = Wire(*rules, enforcement=enforcement), SlowHandler()
-    wire.session.peer_host = "10.0.0.1"
+    wire.session.state.peer_host = "10.0.0.1"
     administration = Administration(admins, forwards, handler, "clients")
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
     return wire, handler
@@ -92,7 +92,7 @@ def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
     wire, handler = administered()
 
     assert wire.client(BOTH[0]) == b""
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     assert wire.to_client() == b""
     ((request, origin, owner, ticket),) = handler.taken
     assert (request, owner) == (CHANGE, wire)
@@ -106,7 +106,7 @@ def test_an_administrator_is_answered_when_his_answer_is_there() -> None:
     assert wire.resume() == b""
 
     assert wire.to_client() == ANSWER
-    assert not wire.session.is_blocked
+    assert not wire.session.state.is_blocked
     assert wire.session.is_idle
 
 
@@ -348,7 +348,7 @@ def test_each_request_is_charged_as_those_that_pass(admins: frozenset[str], enfo
 
     answers = wire.to_client()
     assert wire.muted_for_ms > 0
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     at, told = 0, []
     while at < len(answers):
         end = at + 4 + int.from_bytes(answers[at : at + 4])
@@ -365,7 +365,7 @@ def test_who_does_not_read_is_not_served() -> None:
     wire.client(*BOTH)
 
     assert wire.to_client() == b""
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     wire.session.resume_answers()
     wire.resume()
     assert len(wire.to_client()) > 0
@@ -385,7 +385,7 @@ def test_where_the_desk_has_no_room_it_is_asked_again() -> None:
     wire, handler = administered()
     handler.is_full = True
     wire.client(BOTH[0])
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
     handler.is_full = False
     wire.wait(1_000)

@@ -284,7 +284,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
         sending = asyncio.ensure_future(client.send(*ahead))
         await eventually(lambda: only_connection(server).paused_socket is not None)
 
-        kept_bytes = len(only_connection(server).session._client_data)
+        kept_bytes = len(only_connection(server).session._requests._data)
         assert len(broker.in_use[0].requests) == 1
         sending.cancel()
 
@@ -311,7 +311,7 @@ async def test_who_waits_for_an_answer_and_not_for_a_time_is_not_woken() -> None
         await client.send(fetch_request(2), fetch_request(3))
         await eventually(lambda: polls)  # the mute is over, and the second one waits for the first
         connection = only_connection(server)
-        assert connection.session.is_blocked
+        assert connection.session.state.is_blocked
 
         assert connection._timer is None
 
@@ -340,7 +340,7 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
         await other.send(produce_request(1, acks=0, size_bytes=9_000))
         await eventually(lambda: len(asked) == 2)
         await client.send(flood[1_000:], other_request(3))  # 4 s of silence: it shares its bucket with the other
-        await eventually(lambda: any(one.session.is_blocked for one in server.listeners[0].connections))
+        await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
         sent_s = monotonic()
 
         broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
@@ -745,7 +745,7 @@ async def test_who_is_throttled_is_let_go_at_once(enforcement: Enforcement) -> N
         client_of(server) as client,
     ):
         await client.send(over, produce_request(2))
-        await eventually(lambda: server.listeners[0].connections and only_connection(server).session.is_blocked)
+        await eventually(lambda: server.listeners[0].connections and only_connection(server).session.state.is_blocked)
         only_connection(server).release()
         only_connection(server).drain("shutdown")
 
@@ -793,7 +793,7 @@ async def test_a_client_whose_first_request_waits_in_line_is_not_closed() -> Non
         async with client_of(server) as second:
             await second.send(produce_request())
             await eventually(lambda: len(server.listeners[0].connections) == 2)
-            await eventually(lambda: any(one.session.is_blocked for one in server.listeners[0].connections))
+            await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
             for connection in tuple(server.listeners[0].connections):
                 pass_time(server, connection, 5_000)
 
@@ -938,7 +938,7 @@ async def test_age_does_not_drop_what_waits_for_a_throttle_time() -> None:
         await client.ask(produce_request(1, size_bytes=OVER_BYTES))
         await client.send(other_request(2))
         connection = only_connection(server)
-        await eventually(lambda: connection.session.is_blocked)
+        await eventually(lambda: connection.session.state.is_blocked)
         connection.time_checks.limits.started_ms -= 120_000
 
         connection.time_checks.check(connection.session.muted_until_ms)

@@ -357,7 +357,7 @@ async def test_who_waits_for_a_throttle_time_does_not_hold_up_a_stop() -> None:
         client_of(server) as client,
     ):
         await client.send(produce_request(1, size_bytes=40_000))  # 25 s
-        await eventually(lambda: server.listeners[0].connections and one_of(server).session.delayed_until_ms)
+        await eventually(lambda: server.listeners[0].connections and one_of(server).session.state.delayed_until_ms)
         async with asyncio.timeout(2):
             server.stop()
             assert (await client.answer())[4:8] == produce_response(1)[4:8]

@@ -105,7 +105,7 @@ def test_who_comes_first_passes_and_the_others_wait_for_the_slot() -> None:
     assert first.client(produce_request(1)) == produce_request(1)
     assert second.client(produce_request(2)) == b""
     assert third.client(other_request(3)) == b""
-    assert second.session.is_blocked
+    assert second.session.state.is_blocked
     assert second.session.wake_at_ms == 0  # nothing to be waited for but others
 
     assert first.broker(produce_response(1)) == produce_response(1)
@@ -302,7 +302,7 @@ def test_handshakes_do_not_wait() -> None:
 def test_users_are_told_apart_by_name_and_strangers_by_their_address() -> None:
     crowd = Crowd(slots=10)
     first, second, third = crowd.wires
-    first.session.peer_host, second.session.peer_host = "10.0.0.1", "10.0.0.2"
+    first.session.state.peer_host, second.session.state.peer_host = "10.0.0.1", "10.0.0.2"
     third.session.account.log_in("alice")
     for wire in crowd.wires:
         wire.client(produce_request(1))
@@ -495,7 +495,7 @@ def test_behind_a_control_request_nothing_else_passes_on_its_lane() -> None:
     second.client(produce_request(2))
 
     assert third.client(heartbeat(3), heartbeat(4), produce_request(5)) == heartbeat(3) + heartbeat(4)
-    assert third.session.is_blocked
+    assert third.session.state.is_blocked
     third.broker(other_response(3), other_response(4))
     assert third.to_broker() == b""
     first.broker(produce_response(1))
@@ -585,7 +585,7 @@ def test_only_a_request_that_is_alone_and_whole_says_how_fast_the_broker_is(
     crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
     (first, _, _) = crowd.wires
     first.client(*sent)
-    for number in range(1, len(first.session._in_flight) + 1):
+    for number in range(1, len(first.session.state.in_flight) + 1):
         first.broker(produce_response(number))
 
     assert crowd.dispatcher.in_flight == 0
@@ -631,7 +631,7 @@ def test_who_closes_before_his_answer_has_cost_what_he_asked_if_the_broker_had_i
     crowd.wait(7)
 
     for wire in first, second:
-        wire.session.now_ns = wire.now_ms * 1_000_000
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
         wire.session.close(now_ms=wire.now_ms, has_passed=has_passed)
 
     assert costs(crowd) == ([2] if has_passed else [])  # who waited has asked the broker nothing
@@ -677,10 +677,10 @@ def test_what_is_behind_an_answer_that_is_delayed_holds_no_slot_and_costs_nothin
     second.client(other_request(3))
 
     assert first.broker(produce_response(1)) == b""
-    assert first.session.delayed_until_ms > first.now_ms
+    assert first.session.state.delayed_until_ms > first.now_ms
     assert crowd.granted() == [second]
     assert first.listening.service.served == 0
-    crowd.wait(first.session.delayed_until_ms - first.now_ms - 1)
+    crowd.wait(first.session.state.delayed_until_ms - first.now_ms - 1)
     second.resume()
     second.broker(other_response(3))
     crowd.wait(1)
@@ -708,7 +708,7 @@ def test_who_does_not_take_his_answers_holds_no_slot_and_asks_for_nothing_more()
     second.resume()
     second.broker(other_response(3))
     crowd.wait(60_000)
-    first.session.now_ns = first.now_ms * 1_000_000
+    first.session.state.now_ns = first.now_ms * 1_000_000
     first.session.resume_answers()
     crowd.wait(3)
     first.broker(other_response(2))
@@ -716,7 +716,7 @@ def test_who_does_not_take_his_answers_holds_no_slot_and_asks_for_nothing_more()
 
     first.session.pause_answers()
     assert first.client(other_request(4)) == b""
-    assert first.session.is_blocked
+    assert first.session.state.is_blocked
     assert crowd.dispatcher.in_flight == 0
     first.session.resume_answers()
     assert first.resume() == other_request(4)
@@ -760,7 +760,7 @@ def test_under_a_limit_on_time_who_does_not_take_his_answers_asks_for_nothing_mo
     wire.session.pause_answers()
 
     assert wire.client(other_request(1)) == b""
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     wire.session.resume_answers()
     assert wire.resume() == other_request(1)
 
@@ -808,7 +808,7 @@ def test_a_produce_that_finds_the_queue_full_is_told_to_come_again() -> None:
     assert last.muted_for_ms == 500
     last.wait(100)
     assert last.client(whole_produce(2)) == b""  # from a client that does not heed a throttle time
-    assert last.session.is_blocked
+    assert last.session.state.is_blocked
     assert last.to_client() == b""
     last.wait(400)
     assert answered(last.to_client()) == [(2, 19, 500)]
@@ -844,7 +844,7 @@ def test_the_rest_of_a_produce_behind_a_refused_one_is_awaited() -> None:
     large = whole_produce(2, size_bytes=900_000)
 
     last.client(large[:20], large[20:500_000])
-    assert not last.session.is_blocked
+    assert not last.session.state.is_blocked
     last.wait(20)
     assert last.client(large[500_000:]) == b""
     assert answered(last.to_client()) == [(2, 19, 480)]
@@ -858,7 +858,7 @@ def test_the_rest_of_a_produce_behind_a_refused_one_that_comes_late_waits() -> N
     last.client(large[:500_000])
     last.wait(50)
     assert last.client(large[500_000:]) == b""
-    assert last.session.is_blocked
+    assert last.session.state.is_blocked
     assert last.session.held_bytes == len(large)
     last.wait(450)
     assert last.to_broker() == large
@@ -879,7 +879,7 @@ def test_what_cannot_be_refused_behind_a_refused_produce_waits(request_: bytes) 
     crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
 
     assert last.client(request_ + whole_produce(3)) == b""
-    assert last.session.is_blocked
+    assert last.session.state.is_blocked
     assert last.to_client() == b""
     last.wait(499)
     assert last.to_broker() == b""
@@ -894,7 +894,7 @@ def test_behind_a_refused_fetch_everything_waits() -> None:
 
     assert last.client(whole_fetch(1) + whole_produce(2)) == b""
     assert last.to_client()
-    assert last.session.is_blocked
+    assert last.session.state.is_blocked
     last.wait(499)
     assert last.to_client() == b""
 

@@ -51,7 +51,7 @@ def test_who_comes_anew_sits_out_what_is_left_of_the_wait(request_: bytes) -> No
 
     newcomer.receive_from_client(request_, now_ms=wire.now_ms)
 
-    assert newcomer.to_broker == []
+    assert newcomer.state.to_broker == []
     assert newcomer.wake_at_ms == wire.now_ms + 200
 
 
@@ -77,7 +77,7 @@ def test_what_is_sent_ahead_is_counted_before_it_passes(shaping: Shaping) -> Non
     passed = wire.client(*(other_request(number) for number in range(allowed + 20)))
 
     assert passed.count(b"etl") == allowed
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
 
 def test_a_produce_without_an_answer_is_counted_when_it_has_passed() -> None:
@@ -167,7 +167,7 @@ def test_a_broker_with_another_scale_is_believed_from_the_next_request_on(is_ans
     else:
         wire.client(other_request(2))
         wire.wait(500)
-        wire.session.now_ns = wire.now_ms * 1_000_000
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
         wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
     assert worked_ms(wire) == 100 + 150
@@ -215,7 +215,7 @@ def test_time_begins_when_the_broker_is_there() -> None:
     wire = Wire(TEN_PERCENT)
     wire.client(other_request(1))
     wire.wait(700)
-    wire.session.now_ns = wire.now_ms * 1_000_000
+    wire.session.state.now_ns = wire.now_ms * 1_000_000
     wire.session.restart_service()
     wire.wait(30)
     wire.broker(other_response(1))
@@ -227,7 +227,7 @@ def test_who_leaves_without_an_answer_pays_for_the_time_until_then_and_no_longer
     wire = Wire(TEN_PERCENT)
     wire.client(other_request(1))
     wire.wait(50)
-    wire.session.now_ns = wire.now_ms * 1_000_000
+    wire.session.state.now_ns = wire.now_ms * 1_000_000
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
     assert worked_ms(wire) == 10
@@ -238,7 +238,7 @@ def test_under_a_percentage_nothing_is_sent_ahead_for_what_it_costs_nobody_knows
     wire = Wire(TEN_PERCENT)
 
     assert wire.client(other_request(1), other_request(2)).count(b"etl") == 1
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     assert wire.broker(other_response(1)) == other_response(1)
     assert wire.to_broker().count(b"etl") == 1
 

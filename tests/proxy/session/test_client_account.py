@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, Enforcement, Principals, QuotaRule
-from kafka_quota_proxy.proxy.session.client_account import Account, Listening
+from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from tests.support.wire import Wire
 
 A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=1_000.0)
@@ -183,7 +183,7 @@ def test_no_name_ever_has_two_buckets_that_are_charged(
     """Any order of connections that come, change their names and leave; of floods, reloads and expiry."""
     wire = Wire(A_RULE, max_buckets=most)
     quotas = wire.listening.quotas
-    accounts: dict[int, Account] = {}
+    accounts: dict[int, ClientAccount] = {}
     names: dict[int, bytes] = {}
     now_ms = wire.now_ms
     for (which, name, what), pause_ms in zip(steps, pauses_ms, strict=False):
@@ -196,7 +196,7 @@ def test_no_name_ever_has_two_buckets_that_are_charged(
             if which in accounts:
                 accounts.pop(which).close(now_ms=now_ms)
         else:
-            account = accounts.setdefault(which, Account(wire.listening))
+            account = accounts.setdefault(which, ClientAccount(wire.listening))
             names[which] = name
             account.produce_bucket(name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
             account.let_go((), now_ms=now_ms)
@@ -215,9 +215,9 @@ def test_no_name_ever_has_two_buckets_that_are_charged(
 TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
 
 
-def counted(listening: Listening, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> Account:
+def counted(listening: ConnectionContext, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> ClientAccount:
     """Return the account of a connection that has said who it is."""
-    account = Account(listening)
+    account = ClientAccount(listening)
     account.log_in(user)
     account.count(client_id)
     return account

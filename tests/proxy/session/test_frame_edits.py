@@ -4,11 +4,11 @@ import pytest
 
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Change, capped_fetch, response_change
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit, capped_fetch, response_edit
 from tests.support.frames import api_versions_response, fetch_response, framed, produce_response
 
 
-def changed(data: bytes, change: Change | None) -> bytes:
+def changed(data: bytes, change: Edit | None) -> bytes:
     assert change
     begin, end, replacement = change
     return data[:begin] + replacement + data[end:]
@@ -20,8 +20,8 @@ def test_a_produce_response_is_written_when_it_is_whole(version: int) -> None:
     data = b"before" + frame
 
     for end in range(len(data)):
-        assert response_change(data[:end], 6, len(frame), ApiKey.PRODUCE, version, 9) is None
-    assert changed(data, response_change(data, 6, len(frame), ApiKey.PRODUCE, version, 9)) == (
+        assert response_edit(data[:end], 6, len(frame), ApiKey.PRODUCE, version, 9) is None
+    assert changed(data, response_edit(data, 6, len(frame), ApiKey.PRODUCE, version, 9)) == (
         b"before" + produce_response(version=version, throttle_time_ms=9)
     )
 
@@ -32,8 +32,8 @@ def test_a_fetch_response_is_written_when_its_throttle_time_is_there(version: in
     needed = 12 if version < 12 else 13
 
     for end in range(8, needed):
-        assert response_change(frame[:end], 0, len(frame), ApiKey.FETCH, version, 9) is None
-    assert response_change(frame[:needed], 0, len(frame), ApiKey.FETCH, version, 9) == (
+        assert response_edit(frame[:end], 0, len(frame), ApiKey.FETCH, version, 9) is None
+    assert response_edit(frame[:needed], 0, len(frame), ApiKey.FETCH, version, 9) == (
         needed - 4,
         needed,
         b"\0\0\0\x09",
@@ -44,7 +44,7 @@ def test_a_fetch_response_is_written_when_its_throttle_time_is_there(version: in
 def test_the_larger_throttle_time_stays(theirs: int, ours: int) -> None:
     frame = fetch_response(throttle_time_ms=theirs)
 
-    change = response_change(frame, 0, len(frame), ApiKey.FETCH, 11, ours)
+    change = response_edit(frame, 0, len(frame), ApiKey.FETCH, 11, ours)
 
     assert changed(frame, change) == fetch_response(throttle_time_ms=max(theirs, ours))
 
@@ -53,13 +53,13 @@ def test_the_larger_throttle_time_stays(theirs: int, ours: int) -> None:
     ("api_key", "frame"), [(ApiKey.PRODUCE, produce_response(version=0)), (ApiKey.FETCH, b"\0" * 99)]
 )
 def test_version_0_has_no_such_field(api_key: ApiKey, frame: bytes) -> None:
-    assert response_change(frame, 0, len(frame), api_key, 0, 9) == ()
+    assert response_edit(frame, 0, len(frame), api_key, 0, 9) == ()
 
 
 def test_versions_are_narrowed() -> None:
     frame = api_versions_response(produce_max=20, fetch_max=17)
 
-    change = response_change(frame, 0, len(frame), ApiKey.API_VERSIONS, 0, 0)
+    change = response_edit(frame, 0, len(frame), ApiKey.API_VERSIONS, 0, 0)
 
     assert changed(frame, change) == api_versions_response(produce_max=13, fetch_max=17)
 
@@ -68,11 +68,11 @@ def test_versions_are_narrowed() -> None:
 def test_what_cannot_be_read_passes_as_it_is(api_key: ApiKey) -> None:
     frame = framed(b"\xff" * 40)
 
-    assert response_change(frame, 0, len(frame), api_key, 9, 5) == ()
+    assert response_edit(frame, 0, len(frame), api_key, 9, 5) == ()
 
 
 def test_a_response_too_long_to_be_held_passes_as_it_is() -> None:
-    assert response_change(b"\0" * 100, 0, MAX_HELD_RESPONSE_BYTES + 1, ApiKey.PRODUCE, 9, 5) == ()
+    assert response_edit(b"\0" * 100, 0, MAX_HELD_RESPONSE_BYTES + 1, ApiKey.PRODUCE, 9, 5) == ()
 
 
 @pytest.mark.parametrize(

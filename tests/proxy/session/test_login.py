@@ -20,7 +20,7 @@ from kafka_quota_proxy.protocol.errors import (
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -269,7 +269,7 @@ def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> 
     with pytest.raises(TokenAfterRefusal) as refused:
         wire.client(*([token] if whole else [token[:5], token[5:]]))
 
-    assert wire.session.to_broker == []
+    assert wire.session.state.to_broker == []
     assert "marked" not in str(refused.value)
     assert wire.listening.counters.unknown_apis == {}
 
@@ -297,7 +297,7 @@ def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, ha
 
     passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
     for _, told in parts:
-        assert wire.session.is_blocked
+        assert wire.session.state.is_blocked
         assert wire.session.wake_at_ms <= wire.now_ms  # an answer wakes it, not the time
         assert wire.broker(told) == told
         passed.append(wire.to_broker())
@@ -312,10 +312,10 @@ def test_what_comes_while_a_login_is_unanswered_waits() -> None:
     wire.client(handshake_request("PLAIN"))
 
     assert wire.client(other_request(2), other_request(3)) == b""
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     assert wire.broker(handshake_response()) == handshake_response()
     assert wire.to_broker() == other_request(2) + other_request(3)
-    assert not wire.session.is_blocked
+    assert not wire.session.state.is_blocked
 
 
 def test_who_closes_his_side_behind_a_bare_token_is_answered_first() -> None:
@@ -503,7 +503,7 @@ def test_anything_gives_an_answer_or_a_protocol_error(pieces: list[tuple[bool, b
         for is_clients, data in pieces:
             if not is_clients:
                 wire.broker(data)
-            elif not wire.session.is_blocked:
+            elif not wire.session.state.is_blocked:
                 wire.client(data)
     except ProtocolError:
         pass
@@ -626,10 +626,10 @@ def test_nothing_of_a_secret_is_shown_or_kept(
     except ProtocolError as error:
         raised = error
 
-    shown = [repr(wire.session), repr(wire.session._login), repr(raised), str(raised), caplog.text]
+    shown = [repr(wire.session), repr(wire.session._requests.login), repr(raised), str(raised), caplog.text]
     shown += [repr(value) for value in everything_under(wire)]
     assert MARK not in "".join(shown)
-    assert "alice" not in repr(wire.session._login)
+    assert "alice" not in repr(wire.session._requests.login)
 
 
 def everything_under(wire: Wire) -> Iterator[object]:
@@ -689,7 +689,7 @@ def test_one_connection_too_many_passes_nothing_on_but_what_came_before(request_
     assert wire.client(request_of(4)) == b""
 
     session = wire.session
-    assert session.is_blocked
+    assert session.state.is_blocked
     assert "has 0 connections open, and a rule allows 0" in session.account.refusal
     session.release(now_ms=wire.now_ms)
     assert wire.to_broker() == b""

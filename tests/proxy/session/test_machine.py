@@ -83,14 +83,14 @@ class Peer:
     def pump(self) -> None:
         """Take what the session has written; give it what it reads."""
         while True:
-            self.asked += b"".join(self.session.to_broker)
-            self.told += b"".join(self.session.to_client)
-            self.session.to_broker.clear()
-            self.session.to_client.clear()
-            if self.client_queue and not self.session.is_blocked:
+            self.asked += b"".join(self.session.state.to_broker)
+            self.told += b"".join(self.session.state.to_client)
+            self.session.state.to_broker.clear()
+            self.session.state.to_client.clear()
+            if self.client_queue and not self.session.state.is_blocked:
                 data, self.client_queue = bytes(self.client_queue), bytearray()
                 self.session.receive_from_client(data, now_ms=self.wire.now_ms)
-            elif self.broker_queue and not self.session.delayed_until_ms:
+            elif self.broker_queue and not self.session.state.delayed_until_ms:
                 data, self.broker_queue = bytes(self.broker_queue), bytearray()
                 self.session.receive_from_broker(data, now_ms=self.wire.now_ms)
             else:

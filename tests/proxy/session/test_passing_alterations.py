@@ -116,7 +116,7 @@ def test_while_an_answer_is_held_the_client_is_not_read_and_a_stop_waits_for_it(
     assert wire.client(alter(1)) == alter(1)
     assert wire.broker(done(1)) == b""
 
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     assert wire.client(other_request(2)) == b""
     wire.session.take_no_more()
     assert not wire.session.has_answered

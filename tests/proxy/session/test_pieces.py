@@ -10,8 +10,8 @@ import pytest
 from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, write_alter_request
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.requests import Requests
-from kafka_quota_proxy.proxy.session.responses import Responses
+from kafka_quota_proxy.proxy.session.request_stream import RequestStream
+from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 from tests.proxy.client_quotas.test_api import administered
 from tests.proxy.session.test_replicas import BUSY, P0, Front, lagging, listed
 from tests.support.controller import create
@@ -31,7 +31,7 @@ def in_pieces(frame: bytes) -> Iterator[bytes]:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes each look at what has come had before it."""
     seen: list[int] = []
-    for kind, name in ((Requests, "_pass_requests"), (Responses, "_pass_responses")):
+    for kind, name in ((RequestStream, "_pass_on"), (ResponseStream, "_pass_on")):
         real = getattr(kind, name)
 
         def counted(session: object, data: bytes, start: int, now_ms: int, real: object = real) -> None:

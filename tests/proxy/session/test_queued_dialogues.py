@@ -54,7 +54,7 @@ class Side:
 
     def flow(self) -> None:
         """Let pass what may, in both directions."""
-        while self.outbox and not self.wire.session.is_blocked:
+        while self.outbox and not self.wire.session.state.is_blocked:
             self.take(self.wire.client(self.outbox.popleft()))
         self.take(b"")
 
@@ -70,7 +70,7 @@ class Side:
         """Let the broker send so much of its next answer, at the most."""
         while not self.answering and self.asked:
             self.answering = answer_to(self.asked.popleft())
-        if self.answering and not self.wire.session.delayed_until_ms:
+        if self.answering and not self.wire.session.state.delayed_until_ms:
             piece, self.answering = self.answering[:size_bytes], self.answering[size_bytes:]
             self.seen += self.wire.broker(piece)
             self.take(b"")
@@ -120,7 +120,7 @@ def crowd_of(*, slots: int, refuses: bool) -> Crowd:
 
 def wake(crowd: Crowd, sides: list[Side]) -> None:
     for wire in crowd.granted():
-        wire.session.now_ns = wire.now_ms * 1_000_000
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
         wire.session.resume(now_ms=wire.now_ms)
     for side in sides:
         side.flow()

@@ -56,7 +56,7 @@ class Client:
 
     def do(self, what: str, *, in_halves: bool) -> None:
         session = self.wire.session
-        session.now_ns = self.wire.now_ms * 1_000_000
+        session.state.now_ns = self.wire.now_ms * 1_000_000
         if what == "full":
             self.is_full = True
             session.pause_answers()
@@ -75,23 +75,24 @@ class Client:
 
     def answer(self) -> None:
         session = self.wire.session
-        is_half = session._request_left and len(session._in_flight) == 1 and session._acks0 is None
-        if session._in_flight and not (is_half or self.is_full or session.delayed_until_ms):
-            correlation_id, api_key, *_ = session._in_flight[0]
+        is_half = session.state.request_left and len(session.state.in_flight) == 1 and session.state.unanswered is None
+        if session.state.in_flight and not (is_half or self.is_full or session.state.delayed_until_ms):
+            oldest = session.state.in_flight[0]
+            correlation_id, api_key = oldest.correlation_id, oldest.profile.api_key
             self.wire.broker(ANSWERS.get(api_key, other_response)(correlation_id))
 
     def check(self) -> None:
         session = self.wire.session
-        call = session._call
+        call = session.state.broker_turn.queued
         if call is None:
             return
-        is_at_work = bool(session._in_flight or session._request_left)
+        is_at_work = bool(session.state.in_flight or session.state.request_left)
         assert is_at_work or call.ticket.state in (State.IDLE, State.WAITING)
-        assert call.ticket.state is not State.RUNNING or not (self.is_full or session.delayed_until_ms)
-        assert session._service is None or not (self.is_full or session.delayed_until_ms)
-        for *_, sent, _ in session._in_flight:
+        assert call.ticket.state is not State.RUNNING or not (self.is_full or session.state.delayed_until_ms)
+        assert session.state.broker_turn._service is None or not (self.is_full or session.state.delayed_until_ms)
+        for sent in (pending.charge for pending in session.state.in_flight):
             if sent is not None and call.ticket.state is State.RUNNING:
-                assert (sent.asked.api_key in CONTROL) is call.ticket.is_control
+                assert (sent.kind.api_key in CONTROL) is call.ticket.is_control
 
 
 def let_pass(crowd: Crowd, wait_ms: int) -> None:
@@ -100,7 +101,7 @@ def let_pass(crowd: Crowd, wait_ms: int) -> None:
     for wire in crowd.wires:
         while wire.now_ms < (wake_at_ms := wire.session.wake_at_ms) <= end_ms:
             wire.now_ms = wake_at_ms
-            wire.session.now_ns = wire.now_ms * 1_000_000
+            wire.session.state.now_ns = wire.now_ms * 1_000_000
             wire.session.handle_timer(now_ms=wire.now_ms)
         wire.now_ms = end_ms
     crowd.timeouts.park_due(end_ms * 1_000)
@@ -120,7 +121,11 @@ def test_a_slot_is_had_by_who_has_something_at_the_broker(
                 wire.resume()
         for client in clients:
             client.check()
-        tickets = [wire.session._call.ticket for wire in crowd.wires if wire.session._call is not None]
+        tickets = [
+            wire.session.state.broker_turn.queued.ticket
+            for wire in crowd.wires
+            if wire.session.state.broker_turn.queued is not None
+        ]
         running = [ticket for ticket in tickets if ticket.state is State.RUNNING]
         assert crowd.dispatcher.in_flight == sum(not ticket.is_control for ticket in running) <= slots
         assert crowd.dispatcher.control_in_flight == sum(ticket.is_control for ticket in running)

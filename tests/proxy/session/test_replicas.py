@@ -10,13 +10,13 @@ import pytest
 
 from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, Principals, QuotaRule, Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import Policy
-from kafka_quota_proxy.proxy.session.requests import MAX_REPLICA_FETCH_BYTES
-from kafka_quota_proxy.proxy.session.state import API_VERSIONS, FETCH
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from tests.support.frames import (
     api_versions_response,
     fetch_response,
@@ -98,7 +98,7 @@ class Front(Wire):
         self.see(*places)
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
-        assert self.session.is_blocked
+        assert self.session.state.is_blocked
         assert self.now_ms < self.session.wake_at_ms <= self.now_ms + 500
 
     def read(self, frame: bytes) -> Response:
@@ -214,7 +214,7 @@ def test_v59_a_session_is_left_under_a_throttle_and_untouched_without_one(versio
     front = Front(listed(1e9), version)
     request = front.fetch(session=(77, 4))
     front.session.receive_from_client(request, now_ms=front.now_ms)
-    assert not front.session.to_broker, "not even nothing: a broker is dialled when there is something"
+    assert not front.session.state.to_broker, "not even nothing: a broker is dialled when there is something"
     told = front.read(front.to_client())
     assert (told.correlation_id, told.error_code, told.session_id, told.entries) == (1, SESSION_NOT_FOUND, 0, {})
     front.throttle.update(None, now_ms=front.now_ms)
@@ -265,11 +265,11 @@ def test_our_own_answers_come_behind_those_that_are_owed() -> None:
     front.see(P0)
     incremental = front.fetch(number=8, session=(77, 3))
     assert front.client(other_request(7) + incremental) == other_request(7)
-    assert front.session.is_blocked
+    assert front.session.state.is_blocked
     response = other_response(7, size_bytes=300)
     for piece in (response[:6], response[6:40], response[40:-1]):
         assert front.broker(piece) in (b"", piece, response[:40])
-        assert front.session.is_blocked, "it would cut into the answer before it"
+        assert front.session.state.is_blocked, "it would cut into the answer before it"
     out = front.broker(response[-1:])
     assert out[:1] == response[-1:]
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
@@ -278,11 +278,11 @@ def test_our_own_answers_come_behind_those_that_are_owed() -> None:
 def test_our_own_answers_do_not_cut_into_one_that_has_begun_and_is_to_be_changed() -> None:
     front = Front(listed(1_000))
     front.see(P0)
-    request = other_request(7, api_key=API_VERSIONS, version=0)
+    request = other_request(7, api_key=ApiKey.API_VERSIONS, version=0)
     response = api_versions_response(7, produce_max=13, fetch_max=18)
     assert front.client(request + front.fetch(number=8, session=(77, 3))) == request
     assert front.broker(response[:-1]) == b""
-    assert front.session.is_blocked
+    assert front.session.state.is_blocked
     out = front.broker(response[-1:])
     assert out.startswith(response)
     assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
@@ -330,7 +330,7 @@ def test_a_limit_that_is_lifted_lets_a_held_fetch_pass_as_it_came() -> None:
     front.throttle.update(None, now_ms=front.now_ms)
     front.wait(500)
     assert front.to_broker() == front.fetch(P0, number=2)
-    assert not front.session.is_blocked
+    assert not front.session.state.is_blocked
 
 
 def test_a_held_fetch_takes_up_a_new_limit_when_it_wakes() -> None:
@@ -393,7 +393,7 @@ def test_a_fetch_of_a_version_that_nobody_knows_yet_passes_as_it_came_and_is_cou
     assert front.client(bytes(newer)) == newer
     response = front.answer({P0: lagging(batches(9_000)[:5_000])}, 3)
     assert front.broker(response[:40], response[40:]) == response
-    assert front.listening.counters.unknown_apis[FETCH] == 1
+    assert front.listening.counters.unknown_apis[ApiKey.FETCH] == 1
     assert front.client(front.fetch(P0, number=4)), "what was seen before it is forgotten"
 
 
@@ -415,15 +415,15 @@ def test_frames_and_answers_are_counted_as_fetches() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     frames = front.listening.counters.frames
-    assert frames[FETCH] == 1, "not while it waits"
-    front.session.answered = -1
+    assert frames[ApiKey.FETCH] == 1, "not while it waits"
+    front.session.state.answered = -1
     front.wait(500)
     assert front.read(front.to_client()).correlation_id == 2
-    assert frames[FETCH] == 2
+    assert frames[ApiKey.FETCH] == 2
     front.client(front.fetch(P0, BUSY, number=3))
-    assert front.session.answered == -1
+    assert front.session.state.answered == -1
     front.broker(front.answer({BUSY: lagging()}, 3))
-    assert (frames[FETCH], front.session.answered) == (3, FETCH)
+    assert (frames[ApiKey.FETCH], front.session.state.answered) == (3, ApiKey.FETCH)
     assert front.session.is_idle
 
 
@@ -569,7 +569,7 @@ def test_each_byte_of_a_fetch_may_be_another(version: int) -> None:
             except ProtocolError:
                 pass
             else:
-                assert not front.session.is_blocked or front.session.wake_at_ms > front.now_ms
+                assert not front.session.state.is_blocked or front.session.wake_at_ms > front.now_ms
             front.session.close(now_ms=front.now_ms, has_passed=False)
             assert front.quota._taken == 0
             assert not front.quota._line

@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, Quo
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, UnexpectedResponse
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.session.counters import OTHER
-from kafka_quota_proxy.proxy.session.state import MAX_IN_FLIGHT
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -41,7 +41,7 @@ def test_a_whole_request_passes_as_the_very_bytes_that_were_read() -> None:
 
     wire.session.receive_from_client(request, now_ms=wire.now_ms)
 
-    assert wire.session.to_broker[0] is request
+    assert wire.session.state.to_broker[0] is request
 
 
 def test_a_body_passes_piece_by_piece_and_nothing_of_it_is_kept() -> None:
@@ -70,7 +70,7 @@ def test_a_head_waits_until_it_is_whole() -> None:
     request = produce_request(version=9)
 
     assert wire.client(request[:20]) == b""
-    assert not wire.session.is_blocked  # it waits for bytes, not for time
+    assert not wire.session.state.is_blocked  # it waits for bytes, not for time
     assert wire.client(request[20:]) == request
 
 
@@ -121,7 +121,7 @@ def test_a_muted_client_that_sends_all_the_same_waits() -> None:
     wire.broker(produce_response(1))
 
     assert wire.client(produce_request(2), other_request(3)) == b""
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     wire.wait(1_999)
     assert wire.to_broker() == b""
     wire.wait(1)
@@ -134,7 +134,7 @@ def test_requests_sent_ahead_pass_while_the_bucket_has_room_for_all_of_them() ->
     assert wire.client(*(produce_request(number, size_bytes=1_000) for number in range(6))) == b"".join(
         produce_request(number, size_bytes=1_000) for number in range(5)
     )
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
 
 
 def test_over_its_room_a_client_has_one_request_at_the_broker_as_in_kafka() -> None:
@@ -152,7 +152,7 @@ def test_over_its_room_a_client_has_one_request_at_the_broker_as_in_kafka() -> N
 def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
     wire = Wire(A_TIGHT_RULE)
     other = Wire(A_TIGHT_RULE)
-    other.session.account.listening = wire.listening
+    other.session.state.context = other.session.account.context = wire.listening
 
     wire.client(produce_request(1, size_bytes=4_000))
 
@@ -248,7 +248,7 @@ def test_a_fetch_that_asks_for_less_is_left_alone() -> None:
 
     wire.session.receive_from_client(request, now_ms=wire.now_ms)
 
-    assert wire.session.to_broker[0] is request
+    assert wire.session.state.to_broker[0] is request
 
 
 def test_paced_a_fetch_asks_for_no_more_than_a_burst() -> None:
@@ -300,7 +300,7 @@ def test_delay_holds_the_answer_and_then_gives_it() -> None:
     answers = fetch_response(1, size_bytes=6_000) + other_response(2)
 
     assert wire.broker(answers[:100], answers[100:3_000]) == b""
-    assert wire.session.delayed_until_ms == wire.now_ms + 2_000
+    assert wire.session.state.delayed_until_ms == wire.now_ms + 2_000
     assert wire.broker(answers[3_000:]) == b""
     wire.wait(1_999)
     assert wire.to_client() == b""
@@ -611,7 +611,7 @@ def test_a_few_bytes_that_wait_do_not_keep_the_whole_read_in_memory() -> None:
 
     wire.client(requests + produce_request(200)[:5])
 
-    assert len(wire.session._client_data) == 5
+    assert len(wire.session._requests._data) == 5
 
 
 def test_what_came_before_a_broken_frame_still_passes() -> None:
@@ -696,7 +696,7 @@ def test_requests_pass_alike_however_they_are_cut(
     pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
 
     assert cut.client(*pieces) == whole.client(stream)
-    assert cut.session.is_blocked == whole.session.is_blocked
+    assert cut.session.state.is_blocked == whole.session.state.is_blocked
     assert cut.muted_for_ms == whole.muted_for_ms
     assert cut.bucket().amount == whole.bucket().amount
 
@@ -756,7 +756,7 @@ def test_released_a_held_answer_goes_out_and_nothing_is_slowed_any_more() -> Non
     assert wire.to_client() == produce_response(1)
     assert wire.to_broker() == produce_request(2, size_bytes=6_000)
     assert wire.broker(produce_response(2)) == produce_response(2)
-    assert (wire.session.delayed_until_ms, wire.muted_for_ms) == (0, 0)
+    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms) == (0, 0)
 
 
 @pytest.mark.parametrize("acks", [0, 1])
@@ -770,7 +770,7 @@ def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
     wire.session.release(now_ms=wire.now_ms)
 
     assert wire.to_broker() == b"".join(ahead)
-    assert not wire.session.is_blocked
+    assert not wire.session.state.is_blocked
     assert wire.bucket().amount == (
         15_000 if acks == 0 else 6_000
     )  # without an answer it is charged when it has passed
@@ -789,7 +789,7 @@ def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforc
 
     assert len(wire.broker(response[12:])) == len(response)
     assert wire.to_broker() == produce_request(2)
-    assert (wire.session.delayed_until_ms, wire.muted_for_ms, wire.session.is_blocked) == (0, 0, False)
+    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.is_blocked) == (0, 0, False)
 
 
 def test_a_release_changes_nothing_for_who_is_not_slowed() -> None:
@@ -810,7 +810,7 @@ def test_at_the_end_what_has_begun_is_finished_and_nothing_more_is_taken_up() ->
 
     assert not wire.session.is_idle
     assert wire.client(request[3_000:] + produce_request(2)) == request[3_000:]
-    assert wire.session.is_blocked
+    assert wire.session.state.is_blocked
     assert not wire.session.has_answered
     assert wire.broker(produce_response(1)) == produce_response(1)
     assert wire.session.is_idle
@@ -904,7 +904,7 @@ def test_wherever_it_ends_whole_requests_have_passed_and_those_that_had_come_are
     wire.session.take_no_more()
     passed += wire.to_broker()
     for at in range(cut, len(sent), piece):
-        if wire.session.is_blocked:
+        if wire.session.state.is_blocked:
             break  # the shell does not read on
         passed += wire.client(sent[at : at + piece])
 

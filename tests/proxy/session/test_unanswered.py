@@ -75,7 +75,7 @@ def test_an_answer_that_waits_for_its_throttle_time_was_charged_once() -> None:
     )
     wire.client(produce_request(1), fetch_request(2))
     assert wire.broker(produce_response(1)[:20], produce_response(1)[20:]) == b""
-    assert wire.session.delayed_until_ms
+    assert wire.session.state.delayed_until_ms
     unanswered = left(wire)
 
     assert unanswered.receive(fetch_response(2, size_bytes=3_000), now_ms=wire.now_ms)

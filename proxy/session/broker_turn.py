@@ -1,0 +1,268 @@
+"""A connection's turn at its broker: the fair call queue, refusals, and the time that the broker takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka_quota_proxy.protocol.refusal_responses import refusal_response
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueuedConnection, Turn
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.entity import bounded
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+# A request that the queue refuses is walked for its partitions. A longer one is held.
+MAX_REFUSED_BYTES: Final = 1024 * 1024
+# How long the client of a refused request is muted: well below what clients time out after.
+REFUSED_FOR_MS: Final = 500
+# Produce requests behind a refused one may be on their way for this long: more than most round trips take, and less
+# than the 100 ms after which clients that ignore a throttle time try again.
+_REFUSED_BEHIND_MS: Final = 50
+
+
+class BrokerTurn:
+    """Decides whether a request may pass that is charged for more than its bytes, or that queues for the broker.
+
+    Attributes:
+        queued: The connection's place in the fair call queue; None: there is no queue.
+        is_metered: Some request of this connection was charged for more than its bytes, or has queued.
+        is_refused: The queue refuses the request at hand.
+        refuses_until_ms: A Produce was refused, and until then so is each one behind it.
+        come_bytes: How much of the request at hand, and of what is behind it, has come.
+    """
+
+    __slots__ = (
+        "_is_unrefusable",
+        "_service",
+        "_state",
+        "come_bytes",
+        "is_metered",
+        "is_refused",
+        "queued",
+        "refuses_until_ms",
+    )
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._service: Service | None = None  # of the oldest pending request
+        self._is_unrefusable = False  # there is no response that refuses the request at hand
+        self.queued: QueuedConnection | None = None
+        self.is_metered = False
+        self.is_refused = False
+        self.refuses_until_ms = 0
+        self.come_bytes = 0
+
+    # -- before a request passes --
+
+    def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
+        """Queue in ``line`` from the next request on."""
+        self.come_bytes = come_bytes
+        if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
+            self.leave()
+            self.queued = None
+        if self.queued is None and line is not None:
+            self.queued = QueuedConnection(line, self._state.owner)
+
+    def identity(self, client_id: bytes) -> str | None:
+        """Return the identity that queues for a request of this client-id; None: there is no queue."""
+        if self.queued is None:
+            return None
+        name = bounded(client_id.decode("utf-8", "backslashreplace"))
+        return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
+
+    def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
+        """Return whether a request may pass; else it is refused or blocked.
+
+        No request passes while responses are not read: the time at which the broker is done could not be seen.
+        """
+        state, queued = self._state, self.queued
+        buckets, kind, identity = charge
+        is_alone = not state.in_flight
+        may = not state.is_client_full and (is_alone or has_room(state.account, buckets, now_ms=now_ms))
+        if may and queued is not None and identity is not None:
+            is_whole = 4 + size_bytes <= self.come_bytes
+            is_behind = now_ms < self.refuses_until_ms
+            refuses = is_behind or queued.line.dispatcher.is_refusing
+            can_refuse = refuses and is_alone and self._can_refuse(kind, size_bytes)
+            if is_behind:
+                if can_refuse and not is_whole:
+                    state.is_blocked = False  # the rest of it has to come first
+                    return False
+                turn = queued.refuse_behind(kind, identity) if can_refuse else Turn.WAITS
+            else:
+                may_refuse = can_refuse and is_whole
+                now_us = state.now_ns // 1_000
+                turn = queued.ask(kind, identity, size_bytes, is_alone=is_alone, may_refuse=may_refuse, now_us=now_us)
+            may = turn is Turn.PASSES
+            self.is_refused = turn is Turn.REFUSED
+            if may:
+                self._is_unrefusable = False
+            if may and is_alone and not is_whole:
+                queued.passed(kind, is_whole=False, now_us=state.now_ns // 1_000)
+        self.is_metered = True
+        state.is_blocked = not may and not self.is_refused
+        return may
+
+    def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
+        """Return whether a request can be answered here that has no pending request in front of it.
+
+        Unlike the broker's response, one from here would come in front of the rest of one that has begun, or into it.
+        """
+        has_answer = kind.is_refusable and not self._is_unrefusable
+        return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
+
+    def refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> tuple[int, int, bytes] | None:
+        """Answer a request that the queue refuses, and mute its client; None: it has no such response and is held.
+
+        Each Produce behind a refused one is refused as well. If it were written, its records would overtake those that
+        are sent again, or the broker would miss those (OUT_OF_ORDER_SEQUENCE_NUMBER).
+        """
+        state = self._state
+        account = state.account
+        self.is_refused = False
+        frame_end = position + 4 + size_bytes
+        is_behind = now_ms < self.refuses_until_ms
+        left_ms = account.muted_until_ms - now_ms if is_behind else REFUSED_FOR_MS
+        response = refusal_response(data[position:frame_end], throttle_time_ms=left_ms)
+        if response is None:
+            self._is_unrefusable = True
+            return None
+        if not is_behind:
+            account.mute(REFUSED_FOR_MS, now_ms=now_ms)
+            is_muted = now_ms < account.muted_until_ms  # not while the proxy is about to end
+            is_produce = data.startswith(b"\0\0", position + 4)
+            self.refuses_until_ms = now_ms + _REFUSED_BEHIND_MS if is_produce and is_muted else 0
+        if self.queued is not None:
+            self.queued.refused()
+        state.to_client.append(response)
+        return position, frame_end, b""
+
+    def end_request(self, oldest: PendingRequest) -> None:
+        """Note that a request has now passed whole; ``oldest`` is the oldest pending one."""
+        state, queued = self._state, self.queued
+        if oldest.charge is None:
+            return
+        kind = oldest.charge.kind
+        if queued is not None and len(state.in_flight) == 1 and (kind.may_park or queued.is_watched):
+            queued.passed(kind, is_whole=True, now_us=state.now_ns // 1_000)
+        if self._service is None and not (state.is_client_full or state.delayed_until_ms):
+            self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
+
+    def end_unanswered(self, charge: RequestCharge) -> None:
+        """Note that a request has passed whole that has no response."""
+        self.charge_turn(charge)
+        if self.queued is not None and not self._state.in_flight:
+            self.queued.end(self._state.now_ns // 1_000)
+
+    # -- when a response begins --
+
+    def settle(
+        self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+    ) -> tuple[Bucket | None, int]:
+        """Charge a request for more than its bytes.
+
+        Args:
+            pending: The request.
+            bucket: Charged for its bytes.
+            wait_ms: The wait of that bucket.
+            response_bytes: The response's size.
+            now_ms: The time.
+
+        Returns:
+            The bucket whose wait counts, and that wait.
+        """
+        state, charge = self._state, pending.charge
+        if charge is None:
+            return bucket, wait_ms
+        service = self.end_service() if self._service is not None else NO_TIME
+        queued = self.queued
+        is_last = not state.in_flight
+        if queued is not None and charge.identity is not None:
+            queued.answered(charge.kind, charge.identity, service, pending.size_bytes, response_bytes)
+            if is_last and state.unanswered is None:
+                queued.end(state.now_ns // 1_000)
+            else:
+                self.move_up()
+        if not is_last:
+            self.begin_service()
+        if charge.buckets is NO_BUCKETS:
+            return bucket, wait_ms
+        scale = state.context.quotas.request_time_scale
+        charges = list(charge.settle(service, pending.size_bytes, response_bytes, scale=scale, now_ms=now_ms))
+        if bucket is not None:
+            charges.insert(0, (bucket, wait_ms))
+        return longest(state.account, charges, now_ms=now_ms) or (None, 0)
+
+    def move_up(self) -> None:
+        """Keep the slot for the request behind the oldest, or give it back if there is none."""
+        state, queued = self._state, self.queued
+        if queued is None:
+            return
+        charge, is_whole = None, False
+        if state.in_flight:
+            charge = state.in_flight[0].charge
+            is_whole = self._is_oldest_whole
+        elif state.unanswered is not None:
+            charge = state.unanswered.charge
+        if charge is None:
+            queued.end(state.now_ns // 1_000)
+        else:
+            queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
+
+    def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
+        """Charge the identity of a request that will have no response."""
+        if self.queued is not None and charge.identity is not None:
+            self.queued.unanswered(charge.kind, charge.identity, service)
+
+    # -- the time that the broker takes --
+
+    def begin_service(self) -> None:
+        """Start timing the oldest pending request, if the broker has all of it."""
+        state = self._state
+        is_read = not (state.is_client_full or state.delayed_until_ms)
+        if self._service is None and state.in_flight and self._is_oldest_whole and is_read:
+            charge = state.in_flight[0].charge
+            if charge is not None:
+                self._service = state.context.service.begin(may_wait=charge.kind.may_wait, now_ns=state.now_ns)
+
+    def end_service(self) -> ServiceTime:
+        """Stop timing the oldest pending request; return how long the broker had it."""
+        service, self._service = self._service, None
+        return NO_TIME if service is None else service[3].end(service, now_ns=self._state.now_ns)
+
+    def restart_service(self) -> None:
+        """Time the oldest pending request from now on: its broker was dialled first."""
+        if self._service is not None:
+            self.end_service()
+            self.begin_service()
+
+    def stop_service(self) -> None:
+        """Stop timing and give the slot back: responses are not read, and their delay is not the broker's."""
+        self.end_service()
+        if self.queued is not None:
+            state = self._state
+            is_used = bool(state.in_flight or state.request_left)
+            self.queued.pause(is_used=is_used, now_us=state.now_ns // 1_000)
+
+    @property
+    def _is_oldest_whole(self) -> bool:
+        """Whether the broker has all of the oldest pending request; a later one may still be on its way."""
+        state = self._state
+        return not state.request_left or state.unanswered is not None or len(state.in_flight) > 1
+
+    # -- the end --
+
+    def leave_unused(self) -> None:
+        """Give a slot back with which no request was begun."""
+        state = self._state
+        if self.queued is not None and not state.in_flight and not state.request_left:
+            self.queued.leave_unused(state.now_ns // 1_000)
+
+    def leave(self) -> None:
+        """Give the place in the queue and the slot back."""
+        if self.queued is not None:
+            self.queued.leave(self._state.now_ns // 1_000)

@@ -1,0 +1,68 @@
+"""A connection's place in the line of the bucket that its next request charges."""
+
+from __future__ import annotations
+
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.line import Place
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+
+class BucketTurn:
+    """Decides whether a request may pass that charges a bucket with a limit; else it waits in the bucket's line.
+
+    Attributes:
+        place: In that line; None: the connection has none.
+        is_waiting: The request at hand waits there, and for nothing else.
+        look_at_ms: When to look again; 0: when the connection is woken.
+    """
+
+    __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self.place: Place | None = None
+        self.is_waiting = False
+        self.look_at_ms = 0
+
+    def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
+        """Return whether a request may pass that is expected to charge ``amount``; else block.
+
+        It waits for earlier requests of its own connection, or in the line of the bucket.
+        """
+        state = self._state
+        line, place = bucket.line, self.place
+        if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:
+            if not state.in_flight:
+                state.account.asked_ms = now_ms
+            return True
+        if place is not None and place.line is not line:
+            self.leave()
+            place = None
+        if state.in_flight and not bucket.has_room(amount, now_ms=now_ms):
+            state.is_blocked = True
+            return False
+        first = None if line is None else line.first()
+        if (first is None or first is place) and bucket.is_free(amount, now_ms=now_ms):
+            return True
+        line = state.context.quotas.line(bucket)
+        if place is None:
+            place = self.place = line.take(state.owner)
+        line.wait(place)
+        state.is_blocked = self.is_waiting = state.has_waited = True
+        self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
+        return False
+
+    def look_by(self, at_ms: int) -> None:
+        """Look again at ``at_ms`` at the latest."""
+        self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
+
+    def step_aside(self, *, back_ms: int) -> None:
+        """Keep the place, and let others pass until about ``back_ms``."""
+        if self.place is not None:
+            self.place.line.step_aside(self.place, back_ms=back_ms)
+
+    def leave(self) -> None:
+        """Give the place back."""
+        if self.place is not None:
+            self.place.line.leave(self.place)
+            self.place = None

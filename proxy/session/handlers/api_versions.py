@@ -1,0 +1,72 @@
+"""ApiVersions: clients are offered no version that cannot be read here, and the APIs that are answered here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from kafka_quota_proxy.protocol import api_versions
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.api_versions import CEILINGS, VersionRange
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
+from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
+from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.proxy.session.address_rewrite import READABLE
+from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
+from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
+from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
+
+
+class ApiVersionsHandler(OtherHandler):
+    """Handles ApiVersions."""
+
+    __slots__ = ()
+
+    edits_every_response = True
+
+    def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
+        """See ``OtherHandler``."""
+        profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
+        self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
+
+    def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
+        """See ``Handler``."""
+        context = self._state.context
+        api_version = response.profile.api_version
+        if context.quotas.limits(QuotaKind.MUTATION):
+            self._learn_versions(response, data, position)
+        ceilings = CEILINGS if context.addresses is None else READABLE
+        is_told_by_waiting = response.is_delayed and client_throttles_itself(ApiKey.API_VERSIONS, api_version)
+        return response_edit(
+            data,
+            position,
+            response.frame_bytes,
+            ApiKey.API_VERSIONS,
+            api_version,
+            0 if is_told_by_waiting else response.wait_ms,
+            ceilings,
+            self._own_versions(),
+        )
+
+    def _own_versions(self) -> Mapping[int, VersionRange] | None:
+        """Return the versions of the APIs that this client, which may have logged in since, is answered here."""
+        administration = self._state.context.policy.administration
+        is_answered = administration is not None and administration.is_answered_here(self._state.account.principal)
+        return VERSIONS if is_answered else None
+
+    def _learn_versions(self, response: BegunResponse, data: bytes, position: int) -> None:
+        """Learn whether the broker knows topics by id in Metadata.
+
+        A response in a version that the broker does not know lists nothing to learn from.
+        """
+        end = position + response.frame_bytes
+        if end <= len(data):
+            with suppress(ProtocolError):  # a response that cannot be read passes as it is
+                newest = api_versions.highest_version(data[position:end], response.profile.api_version, ApiKey.METADATA)
+                if newest is not None:
+                    self._state.context.finds_ids = newest >= FIRST_TOPIC_ID

@@ -1,0 +1,294 @@
+"""Fetch and ShareFetch of consumers: capped to what their bucket has room for, charged for the response.
+
+A new API of this kind is a row in ``FETCH_APIS`` and one in ``table``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol import fetch, share_fetch
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.fetch import FetchLimits
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, capped_fetch, without_session
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import FollowerFetchHandler
+from kafka_quota_proxy.proxy.session.handlers.handler import Handler
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+# The shortest mute of a client that is answered without records. One that does not wait would spin.
+LEAST_EMPTY_MS: Final = 20
+
+_FETCH: Final = int(ApiKey.FETCH)
+
+
+class FetchApi(NamedTuple):
+    """What the fetch APIs differ in.
+
+    Attributes:
+        read_limits: Reads max_bytes, min_bytes and max_wait_ms of a request.
+        charged_bytes: Returns what a response of so many bytes is charged, for its version.
+        is_answered_here: Whether a request is answered here that waits for too long. Otherwise it is passed on so that
+            it brings no records: it may acknowledge some, and the broker's session counts it.
+        has_followers: Whether a follower may send it.
+    """
+
+    read_limits: Callable[..., FetchLimits | None]
+    charged_bytes: Callable[[int, int], int]
+    is_answered_here: bool
+    has_followers: bool
+
+
+FETCH_APIS: Final[Mapping[int, FetchApi]] = {
+    int(ApiKey.FETCH): FetchApi(fetch.read_limits, fetch.charged_bytes, is_answered_here=True, has_followers=True),
+    int(ApiKey.SHARE_FETCH): FetchApi(
+        share_fetch.read_limits,
+        lambda response_bytes, _: share_fetch.charged_bytes(response_bytes),
+        is_answered_here=False,
+        has_followers=False,
+    ),
+}
+
+
+class _Turn(NamedTuple):
+    """How a fetch passes whose turn has come."""
+
+    edit: Edit
+    reserved_bytes: int = 0
+    is_emptied: bool = False  # it is passed on so that it brings no records
+    is_answered: bool = False  # it does not pass: it is answered here
+
+
+_UNCAPPED: Final = _Turn(NO_EDIT)
+
+
+class FetchHandler(Handler):
+    """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
+
+    __slots__ = ("_brought_bytes", "_in_flight", "_is_emptied", "_is_sessionless", "_waits_since_ms")
+
+    charges_responses = True
+
+    def __init__(self, state: SessionState) -> None:
+        super().__init__(state)
+        self._in_flight = 0
+        self._brought_bytes = -1  # the charge of the last fetch; -1: there was none
+        self._is_emptied = False  # the fetch in flight asks for no records
+        self._is_sessionless = False  # fetches are kept out of the broker's sessions
+        self._waits_since_ms = 0  # the fetch that waits in the bucket's line
+
+    # -- requests --
+
+    def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """See ``Handler``."""
+        state = self._state
+        believes = FETCH_APIS[head.api_key].has_followers and state.account.believes_replicas()
+        if believes:
+            frame_end = position + 4 + head.size_bytes
+            if frame_end > len(data):
+                return None
+            replica_id = fetch.read_replica_id(data, head.body, frame_end, head.api_version)
+            if replica_id >= 0:
+                follower = state.requests.handler(FollowerFetchHandler)
+                return follower.take_fetch(data, position, head, replica_id, now_ms)
+        bucket = state.account.fetch_bucket(head.client_id, now_ms)
+        state.account.request_buckets(head.client_id, now_ms)
+        if state.requests.is_muted(now_ms):
+            return None
+        # Where replicas are believed, each fetch has to be read for its replica_id.
+        front_end = None if believes else head.body
+        profile = state.requests.profile_of(
+            self, data, position, head, bucket=bucket, front_end=front_end, acks=1, now_ms=now_ms
+        )
+        return self.repeat(profile, data, position, head.size_bytes, head.correlation_id, now_ms)
+
+    def repeat(
+        self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
+    ) -> Edit | None:
+        """See ``Handler``. Under a limit one fetch is in flight at a time: only its response tells what it brings."""
+        state, bucket, charge = self._state, profile.bucket, profile.charge
+        if bucket is None:
+            return None
+        turn = _UNCAPPED
+        if bucket.is_limited and not state.account.observes(bucket):
+            capped = self._capped_turn(profile, bucket, data, position, size_bytes, correlation_id, now_ms)
+            if capped is None or capped.is_answered:
+                return None if capped is None else capped.edit
+            turn = capped
+        elif bucket.is_limited and not state.in_flight:
+            state.account.asked_ms = now_ms
+        if charge is not None:
+            charge = self._charge_of(profile, charge, data, position, size_bytes, now_ms)
+            if charge is None:
+                return None
+        if turn is not _UNCAPPED:
+            bucket.reserve(turn.reserved_bytes, now_ms=now_ms)
+        if turn.is_emptied:
+            self._is_emptied = True
+            state.bucket_turn.is_waiting = state.is_blocked = False
+        elif state.bucket_turn.place is not None:
+            state.bucket_turn.leave()
+        self._in_flight += 1
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, turn.reserved_bytes, charge))
+        return turn.edit
+
+    def _capped_turn(
+        self,
+        profile: RequestProfile,
+        bucket: Bucket,
+        data: bytes,
+        position: int,
+        size_bytes: int,
+        correlation_id: int,
+        now_ms: int,
+    ) -> _Turn | None:
+        """Return how a fetch passes under a limit, or is answered; None: it waits, or more bytes are needed."""
+        if self._in_flight:
+            self._state.is_blocked = True
+            return None
+        api, frame_end = FETCH_APIS[profile.api_key], position + 4 + size_bytes
+        limits = api.read_limits(data, position + profile.front_end, profile.api_version, end=frame_end)
+        if limits is None:
+            return None
+        turn = self._turn(profile, bucket, data, limits, now_ms)
+        if turn is None and api.is_answered_here and self._is_overdue(bucket, limits, now_ms):
+            return self._answer_empty(profile, bucket, data, position, frame_end, correlation_id, limits, now_ms)
+        return turn
+
+    def _turn(
+        self, profile: RequestProfile, bucket: Bucket, data: bytes, limits: FetchLimits, now_ms: int
+    ) -> _Turn | None:
+        """Return how a fetch passes if its turn has come in the line of its bucket; None: it stays in line."""
+        state = self._state
+        turn = state.bucket_turn
+        api = FETCH_APIS[profile.api_key]
+        room = bucket.fetch_room(now_ms=now_ms)
+        room_bytes = bucket.fetch_cap(room)
+        # The next fetch is expected to bring what the last one brought: hardly anything if it polls for news.
+        reserved_bytes = self._brought_bytes
+        if reserved_bytes < 0:
+            reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
+        if room < reserved_bytes or bucket.line is not None or now_ms < bucket.silent_until_ms:
+            has_waited = turn.place is not None and turn.place.is_waiting
+            if not turn.has_come(bucket, reserved_bytes, now_ms):
+                self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
+                if api.is_answered_here or not self._is_overdue(bucket, limits, now_ms):
+                    return None
+                return _Turn(share_fetch.without_records(limits, profile.api_version), is_emptied=True)
+        edit = capped_fetch(limits, room_bytes)
+        if self._is_sessionless and api.is_answered_here:
+            session = fetch.read_session(data, limits, profile.api_version)
+            if session is not None and session.epoch == fetch.OPENS_SESSION:
+                edit = without_session(data, edit, session)
+        return _Turn(edit, reserved_bytes)
+
+    def _charge_of(
+        self, profile: RequestProfile, charge: RequestCharge, data: bytes, position: int, size_bytes: int, now_ms: int
+    ) -> RequestCharge | None:
+        """Return the charge of a fetch that passes now; None: it may not pass yet, or more bytes are needed."""
+        limits = FETCH_APIS[profile.api_key].read_limits(
+            data, position + profile.front_end, profile.api_version, end=position + 4 + size_bytes
+        )
+        if limits is None:
+            return None
+        is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
+        if not (is_patient and wants_data):
+            kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
+            charge = charge._replace(kind=kind)
+        if not self._state.broker_turn.has_come(charge, size_bytes, now_ms):
+            return None
+        if charge.buckets is not NO_BUCKETS:
+            charge.begin()
+        return charge
+
+    def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:
+        """Return whether the turn of a fetch will not come within the time that its client waits."""
+        state = self._state
+        turn = state.bucket_turn
+        if not turn.is_waiting:
+            return False
+        is_delayed = state.account.enforcement(bucket) is Enforcement.DELAY
+        patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
+        until_ms = self._waits_since_ms + max(0, patience_ms)
+        if is_delayed:
+            is_overdue = now_ms >= until_ms
+        else:
+            is_overdue = now_ms + bucket.line_wait_ms(turn.place, now_ms=now_ms) > until_ms
+        if not is_overdue:
+            turn.look_by(until_ms)
+        return is_overdue
+
+    def _answer_empty(
+        self,
+        profile: RequestProfile,
+        bucket: Bucket,
+        data: bytes,
+        position: int,
+        frame_end: int,
+        correlation_id: int,
+        limits: FetchLimits,
+        now_ms: int,
+    ) -> _Turn | None:
+        """Answer a Fetch without records, as Kafka answers one over its quota; its place in the line is kept.
+
+        Returns:
+            The turn with the edit that takes the request out; None: its rest has not come, or other responses come
+            first.
+        """
+        state, api_version = self._state, profile.api_version
+        is_readable = api_version <= HIGHEST_VERSION[_FETCH] and frame_end - position <= MAX_REFUSED_BYTES
+        if not is_readable or state.in_flight or state.responses.is_open:
+            return None
+        turn = state.bucket_turn
+        if frame_end > len(data):
+            state.is_blocked = turn.is_waiting = False  # the rest is to come, and others pass meanwhile
+            return None
+        session = fetch.read_session(data, limits, api_version)
+        # The broker's session does not know of this fetch, and what it says of its partitions would be lost.
+        is_in_session = session is not None and session.session_id != 0
+        error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
+        self._is_sessionless = True
+        wait_ms = max(bucket.line_wait_ms(turn.place, now_ms=now_ms), LEAST_EMPTY_MS)
+        told_ms = state.account.answer_empty(bucket, wait_ms, now_ms=now_ms)
+        turn.is_waiting = state.is_blocked = False
+        state.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))
+        return _Turn((position, frame_end, b""), is_answered=True)
+
+    # -- responses --
+
+    def charge_response(self, pending: PendingRequest, response_bytes: int, now_ms: int) -> tuple[int, int]:
+        """See ``Handler``."""
+        state, profile = self._state, pending.profile
+        bucket = profile.bucket
+        if bucket is None:
+            return 0, 0
+        fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
+        self._in_flight -= 1
+        if not self._is_emptied:
+            self._brought_bytes = fetched_bytes
+            wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
+            if wait_ms <= 0 and bucket.is_limited and not state.account.observes(bucket):
+                wait_ms = bucket.spread_wait_ms(now_ms=now_ms)
+            if bucket.line is not None:
+                bucket.line.end_request(fetched_bytes)
+            return wait_ms, 0
+        self._is_emptied = False
+        bucket.silence(bucket.charge(fetched_bytes, now_ms=now_ms), now_ms=now_ms)
+        turn = state.bucket_turn
+        wait_ms = max(bucket.line_wait_ms(turn.place, now_ms=now_ms), LEAST_EMPTY_MS)
+        told_ms = state.account.put_off(bucket, wait_ms, now_ms=now_ms)
+        turn.step_aside(back_ms=now_ms + told_ms)
+        return 0, told_ms
+
+
+def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:
+    """Return what the response to a fetch is charged, by its size without prefix."""
+    return FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)

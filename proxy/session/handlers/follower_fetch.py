@@ -1,0 +1,72 @@
+"""Fetch of followers, on connections whose replica_id is believed (KIP-73)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.session.address_rewrite import may_name_leaders
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
+from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
+from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
+from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.whole_request import Exchange
+
+# A follower's fetch is read to its end: 100,000 partitions take 5 MB.
+MAX_REPLICA_FETCH_BYTES: Final = 8 * 1024 * 1024
+
+_FETCH: Final = int(ApiKey.FETCH)
+
+
+class FollowerFetchHandler(WholeRequestHandler):
+    """Handles the fetches of one follower.
+
+    Attributes:
+        follower: What its fetches have seen, once limits on replication held for it.
+    """
+
+    __slots__ = ("follower",)
+
+    def __init__(self, state: SessionState) -> None:
+        super().__init__(state)
+        self.follower: Follower | None = None
+
+    def take_fetch(self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int) -> Edit | None:
+        """Decide on a fetch, which is whole: it passes as it is, in part, or is answered here; as ``Handler.take``."""
+        state = self._state
+        _, _, api_version, correlation_id, _, body = head
+        state.held_until_ms = 0
+        follower, leader = self.follower, state.context.leader
+        if follower is None and leader is not None and leader.throttle.replication is not None:
+            follower = self.follower = Follower(leader)
+        if follower is not None and follower.is_asking:
+            state.is_blocked = True
+            return None
+        if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
+            state.requests.expect_as_is(head, None)
+            return NO_EDIT
+        if not state.is_alone():
+            return None
+        decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)
+        return self.execute(decision, follower, position, head, None)
+
+    def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
+        """See ``WholeRequestHandler``: leaders that have moved get their addresses here."""
+        addresses, api_version = self._state.context.addresses, response.profile.api_version
+        if addresses is not None and may_name_leaders(_FETCH, api_version):
+            edit = addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT)
+            if edit:
+                return frame[: edit[0]] + edit[2] + frame[edit[1] :]
+        return frame
+
+    def release(self) -> None:
+        """See ``Handler``."""
+        if self.follower is not None:
+            self.follower.release()
+
+    def close(self) -> None:
+        """See ``Handler``."""
+        if self.follower is not None:
+            self.follower.close()

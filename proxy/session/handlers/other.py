@@ -1,0 +1,52 @@
+"""All APIs that are charged for nothing but the number of requests and the broker's time."""
+
+from __future__ import annotations
+
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
+from kafka_quota_proxy.proxy.quota.request_time import is_exempt
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
+
+_METADATA = int(ApiKey.METADATA)
+
+
+class OtherHandler(Handler):
+    """Handles every API that has no handler of its own."""
+
+    __slots__ = ()
+
+    def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """See ``Handler``."""
+        state = self._state
+        charge = None
+        if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
+            exempt = is_exempt(head.api_key, is_broker=state.account.believes_replicas())
+            buckets = NO_BUCKETS if exempt else state.account.request_buckets(head.client_id, now_ms)
+            state.requests.release_left_buckets(now_ms)
+            kind = request_kind(head.api_key, head.api_version)
+            charge = RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
+            if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
+                return None
+            charge.begin()
+        self.pass_on(head, charge)
+        return NO_EDIT
+
+    def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
+        """Expect a response that passes as it comes."""
+        profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
+        profile.is_edited = head.api_key == _METADATA
+        self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
+
+    def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
+        """See ``Handler``. A Metadata response is also read for the broker that it comes from."""
+        context = self._state.context
+        edit = super().edit_response(response, data, position, now_ms)
+        is_read_here = context.addresses is None and context.hear is not None
+        if is_read_here and edit is not None and response.profile.api_key == _METADATA:
+            context.hear(data, position, response.profile.api_version)  # type: ignore[misc] # it is not None
+        return edit

@@ -1,0 +1,74 @@
+"""Produce: charged for the request when its response begins; with acks=0 when it has passed."""
+
+from __future__ import annotations
+
+from kafka_quota_proxy.protocol import produce
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.handlers.handler import Handler
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+
+
+class ProduceHandler(Handler):
+    """Handles Produce. Source: ``KafkaApis.handleProduceRequest``."""
+
+    __slots__ = ()
+
+    def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """See ``Handler``."""
+        state = self._state
+        size_bytes, _, api_version, correlation_id, client_id, body = head
+        acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
+        if acks is None:
+            return None
+        bucket = state.account.produce_bucket(client_id, now_ms)
+        state.account.request_buckets(client_id, now_ms)
+        if now_ms >= state.broker_turn.refuses_until_ms and state.requests.is_muted(now_ms):
+            return None
+        front_end = produce.end_of_plain_acks(data, body, api_version)
+        profile = state.requests.profile_of(
+            self, data, position, head, bucket=bucket, front_end=front_end, acks=acks, now_ms=now_ms
+        )
+        return self.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
+
+    def repeat(
+        self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
+    ) -> Edit | None:
+        """See ``Handler``."""
+        state, bucket, charge = self._state, profile.bucket, profile.charge
+        if bucket is None:
+            return None
+        is_limited = bucket.is_limited
+        if is_limited:
+            is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
+            has_room = is_calm and bucket.has_room(size_bytes, now_ms=now_ms)
+            if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
+                return None
+        if charge is not None:
+            if not state.broker_turn.has_come(charge, size_bytes, now_ms):
+                return None
+            if charge.buckets is not NO_BUCKETS:
+                charge.begin()
+        if is_limited:
+            bucket.reserve(size_bytes, now_ms=now_ms)
+        else:
+            bucket.in_flight += size_bytes
+        if state.bucket_turn.place is not None:
+            state.bucket_turn.leave()
+        pending = PendingRequest(profile, correlation_id, size_bytes, size_bytes, charge)
+        if profile.acks:
+            state.in_flight.append(pending)
+        else:
+            state.unanswered = pending
+        return NO_EDIT
+
+    def charge_response(self, pending: PendingRequest, response_bytes: int, now_ms: int) -> tuple[int, int]:
+        """See ``Handler``."""
+        bucket = pending.profile.bucket
+        if bucket is None:
+            return 0, 0
+        wait_ms = bucket.charge(pending.size_bytes, now_ms=now_ms)
+        if bucket.line is not None:
+            bucket.line.end_request(pending.size_bytes)
+        return wait_ms, 0

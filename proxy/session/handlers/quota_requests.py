@@ -1,0 +1,224 @@
+"""DescribeClientQuotas and AlterClientQuotas: answered here, or passed and held until the change is in force."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol.api import API_NAMES
+from kafka_quota_proxy.protocol.client_quotas import ALTER, is_client_quotas
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, LoginExpired, UnknownVersion
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.client_quotas.api import (
+    MAX_REFUSED_ELEMENTS,
+    MAX_REQUEST_BYTES,
+    Administration,
+    Ticket,
+    read_request,
+    refusal,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority, PassingAlteration, can_wait
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
+from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
+from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest
+from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.whole_request import Exchange, Forward
+
+# A connection is woken when its decision is there. This is for one without an owner to wake.
+LOOKS_AGAIN_MS: Final = 1_000
+
+
+class _Request(NamedTuple):
+    """A request that waits for its answer from here."""
+
+    head: RequestHead
+    charge: RequestCharge
+
+
+class _Pending(NamedTuple):
+    """A decision that is made elsewhere; ``request`` is None for a response of the broker that is held."""
+
+    ticket: Ticket
+    request: _Request | None
+
+
+class QuotaRequestHandler(WholeRequestHandler):
+    """Handles one connection's requests about client quotas, one at a time."""
+
+    __slots__ = ("_is_coming", "_pending")
+
+    def __init__(self, state: SessionState) -> None:
+        super().__init__(state)
+        self._pending: _Pending | None = None
+        self._is_coming = False  # a request has begun, and its rest has not come
+
+    @classmethod
+    def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
+        """See ``Handler``."""
+        policy = state.context.policy
+        waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
+        return policy.administration is not None or waits
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a request waits for its answer from here; the change may be in force by now."""
+        return self._pending is not None
+
+    def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """See ``Handler``."""
+        policy = self._state.context.policy
+        if policy.administration is not None:
+            return self._answer_or_pass(data, position, head, policy.administration, now_ms)
+        if policy.authority is not None:
+            return self._pass_and_follow(data, position, head, policy.authority, now_ms)
+        return None
+
+    # -- requests that are answered here --
+
+    def _answer_or_pass(
+        self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
+    ) -> Edit | None:
+        """Answer a request about client quotas, or pass it on, as the listener says."""
+        state = self._state
+        principal, frame_end = state.account.principal, position + 4 + head.size_bytes
+        if not administration.is_answered_here(principal):
+            return state.requests.pass_other(head, now_ms)
+        self._check(head, administration, now_ms)
+        self._is_coming = frame_end > len(data)
+        if self._is_coming or not state.is_alone():
+            return None
+        is_admin = principal in administration.admins
+        charge = state.requests.charge_of(head, now_ms)
+        if is_admin:
+            # An administrator does not queue for a broker that is too busy: a change of quotas may be what helps it.
+            charge = charge._replace(identity=None)
+        state.requests.release_left_buckets(now_ms)
+        if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
+            return None
+        frame = data[position:frame_end]
+        if is_admin:
+            client_id = head.client_id.decode("utf-8", "replace")
+            origin = Origin(principal, client_id, state.peer_host, administration.listener)
+            ticket = administration.handler.submit(frame, origin, state.owner)
+            if ticket is not None:
+                self._await(ticket, _Request(head, charge))
+            state.held_until_ms = now_ms + LOOKS_AGAIN_MS
+            state.is_blocked = True
+            return None
+        answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS))
+        state.to_client.append(self._charge(charge, head, answer, now_ms))
+        state.broker_turn.leave()
+        return position, frame_end, b""
+
+    def _check(self, head: RequestHead, administration: Administration, now_ms: int) -> None:
+        """Raise ``ProtocolError`` if a request cannot be answered here."""
+        size_bytes, api_key, api_version, _, _, _ = head
+        login = self._state.requests.login
+        if not is_client_quotas(api_key, api_version):
+            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is not supported, nor was it offered")
+        if login is not None and login.login.has_expired(now_ms=now_ms):
+            raise LoginExpired("its login has expired, and it asked about client quotas without logging in again")
+        if size_bytes > administration.max_request_bytes(self._state.account.principal):
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
+
+    def _await(self, ticket: Ticket, request: _Request | None) -> None:
+        self._pending = _Pending(ticket, request)
+        self._state.requests.waiting = self
+
+    def take_decision(self, now_ms: int) -> int:
+        """Answer the request that waits for a decision, or send the response that was held, if the decision is there.
+
+        Returns:
+            How long the request at the front was, in bytes; 0 if it waits on, or had passed.
+
+        Raises:
+            ProtocolError: It was no such request.
+        """
+        state = self._state
+        pending = self._pending
+        if pending is None:
+            return 0
+        ticket, request = pending
+        if ticket.error is not None:
+            raise ticket.error
+        if ticket.answer is None:
+            state.held_until_ms = now_ms + LOOKS_AGAIN_MS
+            state.is_blocked = True
+            return 0
+        self._pending = state.requests.waiting = None
+        state.held_until_ms = 0
+        if request is None:
+            state.to_client.append(ticket.answer)
+            return 0
+        head, charge = request
+        state.to_client.append(self._charge(charge, head, ticket.answer, now_ms))
+        state.broker_turn.leave()
+        return 4 + head.size_bytes
+
+    def _charge(self, charge: RequestCharge, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
+        """Charge a request that is answered here; return its answer with the throttle time."""
+        state = self._state
+        account = state.account
+        charge.begin()
+        scale = state.context.quotas.request_time_scale
+        charges = charge.settle(NO_TIME, head.size_bytes, len(answer) - 4, scale=scale, now_ms=now_ms)
+        found = longest(account, charges, now_ms=now_ms)
+        state.broker_turn.charge_turn(charge)
+        if found is None:
+            return answer
+        # An answer from here is not held back: where responses are delayed, the client is muted instead.
+        wait_ms = account.slow_down(*found, now_ms=now_ms, has_answer=False)
+        if wait_ms and account.enforcement(found[0]) is Enforcement.RESPOND:
+            edit = response_edit(answer, 0, len(answer), head.api_key, head.api_version, wait_ms)
+            if edit:
+                return answer[: edit[0]] + edit[2] + answer[edit[1] :]
+        return answer
+
+    # -- requests that pass, and whose responses wait until the change is in force here --
+
+    def _pass_and_follow(
+        self, data: bytes, position: int, head: RequestHead, authority: Authority, now_ms: int
+    ) -> Edit | None:
+        """Pass a request to change the broker's quotas, alone and whole: its response may have to wait."""
+        state = self._state
+        frame_end = position + 4 + head.size_bytes
+        self._is_coming = frame_end > len(data)
+        if self._is_coming or not state.is_alone():
+            return None
+        edit = state.requests.pass_other(head, now_ms)
+        if edit is not None:
+            charge = state.in_flight.pop().charge
+            exchange = PassingAlteration(authority, data[position:frame_end])
+            edit = self.execute(Forward(b"", is_answer_read=True), exchange, position, head, charge)
+            state.in_flight.hold()
+        return edit
+
+    def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
+        """See ``WholeRequestHandler``: a response waits until the change is in force here.
+
+        One that is delayed for a quota does not: the change is in force when its time is over, or soon after.
+        """
+        state = self._state
+        state.in_flight.open()
+        if is_delayed or not isinstance(exchange, PassingAlteration):
+            return frame
+        ticket = exchange.await_change(frame, state.owner)
+        if ticket is None:
+            return frame
+        self._await(ticket, None)
+        state.is_blocked = True
+        return b""
+
+    # -- the end --
+
+    @property
+    def max_kept_bytes(self) -> int:
+        """See ``Handler``."""
+        return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
+
+    def close(self) -> None:
+        """See ``Handler``."""
+        if self._pending is not None:
+            self._pending.ticket.drop()

@@ -1,0 +1,398 @@
+"""From the client to the broker: frames in; which of them pass now, and with which edit."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, TypeVar
+
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.errors import HeadTooLong
+from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
+from kafka_quota_proxy.proxy.session.handlers.handler import Handler
+from kafka_quota_proxy.proxy.session.handlers.login import NEEDS_MORE, LoginHandler
+from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
+from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
+from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
+from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest
+from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+# Requests that a client sends before its connection counts as its principal's.
+_BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
+# A client-id and a transactional id have up to 32 KB each: too much to keep for each connection.
+_MAX_PROFILE_BYTES: Final = 1024
+# size_bytes and correlation_id of a request; api_key and api_version lie between them.
+_SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
+
+H = TypeVar("H", bound=Handler)
+
+
+class RequestStream:
+    """The requests of one client.
+
+    Attributes:
+        profile: Of the last Produce or fetch: the next one most likely has it, too.
+        question: A request of this proxy's own, to be sent instead of the client's, which waits for what it brings.
+        waiting: The handler that has the request at the front, or a response, until a decision is made elsewhere.
+        login: The handler of logins, once the client has begun one.
+    """
+
+    __slots__ = ("_at", "_data", "_handlers", "_other", "_pieces", "_state", "login", "profile", "question", "waiting")
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        # What could not pass yet begins at _at in _data. If only the rest of a frame is missing, _pieces has _data and
+        # what came after it, until there is enough to look at it again.
+        self._data = b""
+        self._at = 0
+        self._pieces: PartialFrame | None = None
+        self._handlers: dict[type[Handler], Handler] = {}
+        self._other = OtherHandler(state)
+        self.profile: RequestProfile | None = None
+        self.question = b""
+        self.waiting: QuotaRequestHandler | None = None
+        self.login: LoginHandler | None = None
+
+    # -- what the session asks --
+
+    def receive(self, data: bytes, *, now_ms: int) -> None:
+        """Take bytes from the client. Raises ``ProtocolError``."""
+        state = self._state
+        left = state.request_left
+        if left:
+            if len(data) < left:
+                state.request_left = left - len(data)
+                state.to_broker.append(data)
+                return
+            state.request_left = 0
+            state.to_broker.append(data[:left])
+            self._end_request(now_ms)
+            self._pass_on(data, left, now_ms)
+        elif self._data:
+            if self._pieces is None:
+                data = self._data[self._at :] + data
+            elif data := self._pieces.add(data):
+                self._pieces = None
+            else:
+                return
+            self._pass_on(data, 0, now_ms)
+        else:
+            self._pass_on(data, 0, now_ms)
+
+    def resume(self, now_ms: int) -> None:
+        """Look again at what waits here. Raises ``ProtocolError``."""
+        self._pass_on(self._data, self._at, now_ms)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much waits here."""
+        return len(self._pieces or self._data)
+
+    def handler(self, kind: type[H]) -> H:
+        """Return this connection's handler of one kind."""
+        found = self._handlers.get(kind)
+        if found is None:
+            found = self._handlers[kind] = kind(self._state)
+        return found  # type: ignore[return-value] # the key is its type
+
+    def made(self, kind: type[H]) -> H | None:
+        """Return that handler if some request has needed it."""
+        return self._handlers.get(kind)  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Let all handlers give back what they have."""
+        for handler in self._handlers.values():
+            handler.close()
+
+    def release(self) -> None:
+        """Let no handler hold anything back from now on."""
+        for handler in self._handlers.values():
+            handler.release()
+
+    # -- the loop --
+
+    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each request pays
+        """Pass on the requests from ``start`` on that may pass, and keep the rest."""
+        state = self._state
+        if self.waiting is not None:
+            start += self.waiting.take_decision(now_ms)
+            if self.waiting is not None:
+                self._data, self._at = data, start
+                return
+        position = start
+        end = len(data)
+        account, context = state.account, state.context
+        bucket_turn, broker_turn = state.bucket_turn, state.broker_turn
+        in_flight = state.in_flight
+        max_frame_bytes = 4 + context.policy.max_frame_size_bytes
+        is_response_held = state.responses.is_delayed
+        state.is_blocked = bucket_turn.is_waiting = False
+        try:
+            while position < end:
+                if (
+                    (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
+                    or is_response_held
+                    or state.delayed_until_ms
+                    or len(in_flight) >= in_flight.limit
+                ):
+                    state.is_blocked = True
+                    break
+                if broker_turn.queued is not None:
+                    broker_turn.come_bytes = end - position
+                profile = self.profile
+                edit: Edit | None
+                if (
+                    profile is not None
+                    and data.startswith(profile.front, position + 12)
+                    and data.startswith(profile.api, position + 4)
+                    and profile.generation == context.quotas.generation
+                    and profile.front_end <= 4 + (head := _SIZE_AND_ID(data, position))[0] <= max_frame_bytes
+                ):
+                    size_bytes, correlation_id = head
+                    edit = profile.handler.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
+                    if edit is None and broker_turn.is_refused:
+                        edit = broker_turn.refuse(data, position, size_bytes, now_ms)
+                        if edit is None:
+                            continue  # it has no refusal: it is held
+                    if edit is None:
+                        break
+                    context.counters.frames[profile.api_key] += 1
+                else:
+                    admitted = self._admit(data, position, now_ms)
+                    if admitted is None:
+                        break
+                    size_bytes, edit = admitted
+                if edit:
+                    begin, until, replacement = edit
+                    if replacement:
+                        state.to_broker += (data[start:begin], replacement)
+                    elif begin > start:  # of a request that is answered here nothing passes
+                        state.to_broker.append(data[start:begin])
+                    start = until
+                position += 4 + size_bytes
+                if position > end:
+                    state.request_left = position - end
+                    position = end
+                elif state.unanswered is not None or broker_turn.is_metered:
+                    self._end_request(now_ms)
+        finally:
+            if position > start:
+                state.to_broker.append(data[start:position])  # all of it: no copy is made
+            if self.question:
+                state.to_broker.append(self.question)
+                self.question = b""
+            self._keep(data, position, end)
+            if bucket_turn.place is not None and not bucket_turn.is_waiting:
+                # The request waits for something else, or its client is muted first: others pass.
+                bucket_turn.step_aside(back_ms=account.muted_until_ms or now_ms)
+        if position < end and not state.is_blocked:
+            self._collect(end - position)
+
+    def _keep(self, data: bytes, position: int, end: int) -> None:
+        """Keep what has not passed.
+
+        A tail of a few bytes must not keep a read of 256 KiB alive, nor may each request that passes copy the tail.
+        """
+        if position < end:
+            is_short = position > end - position
+            self._data = data[position:] if is_short else data
+            self._at = 0 if is_short else position
+        elif self._data:
+            self._data = b""
+
+    def _collect(self, kept_bytes: int) -> None:
+        """Collect the rest of a request before looking at it again."""
+        most_bytes = self._max_kept_bytes()
+        if kept_bytes > most_bytes:
+            raise HeadTooLong(f"the head of a request has not ended after {kept_bytes} bytes")
+        if self._at:
+            self._data, self._at = self._data[self._at :], 0
+        self._pieces = PartialFrame(self._data, bytes_to_wait_for(self._data, most_bytes=most_bytes))
+
+    def _max_kept_bytes(self) -> int:
+        """Return how much of a request may be kept whose rest is to come."""
+        state = self._state
+        kept_bytes = [handler.max_kept_bytes for handler in self._handlers.values()]
+        if state.account.believes_replicas():
+            kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
+        if state.broker_turn.refuses_until_ms or state.bucket_turn.place is not None:
+            kept_bytes.append(4 + MAX_REFUSED_BYTES)
+        return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
+
+    # -- one request whose head has to be read --
+
+    def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
+        """Return how long the next request is and its edit; None: it cannot pass now."""
+        state = self._state
+        context, broker_turn = state.context, state.broker_turn
+        if context.line is not None or broker_turn.queued is not None:
+            broker_turn.follow(context.line, len(data) - position)
+        if self.login is not None:
+            token_bytes = self.login.take_token(data, position)
+            if token_bytes is not None:
+                return None if token_bytes == NEEDS_MORE else (token_bytes, NO_EDIT)
+        head = read_request_head(data, position, context.policy.max_frame_size_bytes)
+        if head is None:
+            return None
+        account, api_key = state.account, head.api_key
+        if not account.is_known and api_key not in _BEFORE_LOGIN and not account.count(head.client_id):
+            state.is_blocked = True
+            state.take_no_more()
+            return None
+        edit = self._handle(data, position, head, now_ms)
+        if edit is None and broker_turn.is_refused:
+            edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
+            if edit is None:
+                edit = self._handle(data, position, head, now_ms)
+        if edit is None:
+            return None
+        context.counters.frame(api_key, head.api_version)
+        return head.size_bytes, edit
+
+    def _handle(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        kind = HANDLERS.get(head.api_key)
+        handler: Handler = self._other
+        if kind is not None and kind.is_needed(self._state, head):
+            handler = self.handler(kind)
+        return handler.take(data, position, head, now_ms)
+
+    # -- what handlers ask --
+
+    def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
+        """Pass a request as any other that is charged for nothing but its number and its time."""
+        return self._other.take(b"", 0, head, now_ms)
+
+    def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
+        """Expect a response that passes as it comes, to a request that passes now."""
+        self._other.pass_on(head, charge)
+
+    def is_muted(self, now_ms: int) -> bool:
+        """Return whether the buckets that were just looked up mute the client; then block.
+
+        A bucket that another connection has put into debt does.
+        """
+        if now_ms >= self._state.account.muted_until_ms:
+            return False
+        self.profile = None
+        self._state.is_blocked = True
+        return True
+
+    def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
+        """Return what a request is charged besides its bytes."""
+        state = self._state
+        buckets = state.account.request_buckets(head.client_id, now_ms)
+        kind = request_kind(head.api_key, head.api_version, acks)
+        return RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
+
+    def profile_of(
+        self,
+        handler: Handler,
+        data: bytes,
+        position: int,
+        head: RequestHead,
+        *,
+        bucket: Bucket,
+        front_end: int | None,
+        acks: int,
+        now_ms: int,
+    ) -> RequestProfile:
+        """Return the profile of a request, and keep it for the next one if that can be compared.
+
+        Args:
+            handler: Of the request.
+            data: Bytes from the client.
+            position: Where in ``data`` the request's size is.
+            head: Its head.
+            bucket: Charged for its bytes.
+            front_end: Where in ``data`` the part ends that the next request is to share; None: it shares nothing.
+            acks: Of a Produce; 1 for others.
+            now_ms: The time.
+        """
+        state = self._state
+        charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
+        if charge is not None and charge.buckets is NO_BUCKETS and state.broker_turn.queued is None:
+            charge = None
+        profile = RequestProfile(handler, head.api_key, head.api_version, acks=acks, bucket=bucket, charge=charge)
+        profile.front_end = (front_end or head.body) - position
+        if front_end is not None and profile.front_end <= _MAX_PROFILE_BYTES:
+            profile.api = data[position + 4 : position + 8]
+            profile.front = data[position + 12 : front_end]
+            profile.generation = state.context.quotas.generation
+            if head.api_version <= HIGHEST_VERSION[head.api_key]:
+                self.profile = profile
+        self.release_left_buckets(now_ms)
+        return profile
+
+    def release_left_buckets(self, now_ms: int) -> None:
+        """Hold no bucket of another client-id longer than it is to be charged.
+
+        A client that changes its client-id would take more and more places otherwise.
+        """
+        account = self._state.account
+        if account.left:
+            if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
+                self.profile = None  # its bucket may make room for another, and must not be charged then
+            charged = set(self._state.in_flight.buckets())
+            for handler in self._handlers.values():
+                charged.add(handler.charged_bucket)
+            account.let_go(charged, now_ms=now_ms)
+
+    # -- behind a request --
+
+    def _end_request(self, now_ms: int) -> None:
+        """Go on behind a request that has now passed; charge it if it has no response."""
+        state = self._state
+        pending = state.unanswered
+        if pending is None:
+            if state.in_flight:
+                state.broker_turn.end_request(state.in_flight[0])
+            return
+        state.unanswered = None
+        bucket, charge = pending.profile.bucket, pending.charge
+        charges = []
+        if bucket is not None:
+            if bucket.line is not None:
+                bucket.line.note(pending.size_bytes)
+            pending.settle_bytes()
+            charges.append((bucket, bucket.charge(pending.size_bytes, now_ms=now_ms)))
+        if charge is not None:
+            charges += charge.pass_unanswered(now_ms=now_ms)
+            state.broker_turn.end_unanswered(charge)
+        found = longest(state.account, charges, now_ms=now_ms)
+        if found is not None:
+            state.account.slow_down(*found, now_ms=now_ms, has_answer=False)
+
+    def cut_off(self) -> None:
+        """Give up a request whose rest the client will not send: it has no response."""
+        state = self._state
+        if state.request_left:
+            state.request_left = 0
+            # No request was taken up behind it, and those in front of it are answered first.
+            if state.unanswered is None and state.in_flight:
+                pending = state.in_flight.pop()
+                pending.settle_bytes()
+                if pending.charge is not None:
+                    pending.charge.forget()
+                    state.broker_turn.charge_turn(pending.charge)
+            self.drop_unanswered(had_turn=True)
+            if not state.in_flight:
+                state.broker_turn.leave()
+
+    def drop_unanswered(self, *, had_turn: bool) -> None:
+        """Charge no bytes for a Produce without response that has not wholly passed; charge its turn if it had one."""
+        state = self._state
+        pending, state.unanswered = state.unanswered, None
+        if pending is not None:
+            pending.settle_bytes()
+            if pending.charge is not None:
+                pending.charge.forget()
+                if had_turn:
+                    state.broker_turn.charge_turn(pending.charge)

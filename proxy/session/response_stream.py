@@ -1,0 +1,254 @@
+"""From the broker to the client: frames in; what each response answers, is charged, and which edit it gets."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol import sasl
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, UnexpectedResponse
+from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
+from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
+from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+_RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
+_RESPONSE_HEAD_BYTES: Final = 8
+
+
+class ResponseStream:
+    """The responses of the broker to one client.
+
+    Attributes:
+        left: How many bytes of a response's body are still to pass.
+        reads_all: Every response is read: a login goes on, or clients come to this proxy only.
+        hidden: Edits the addresses in a response that passes piece by piece.
+    """
+
+    __slots__ = ("_at", "_begun", "_data", "_pieces", "_state", "hidden", "left", "reads_all")
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._data = b""  # what could not pass yet begins at _at in it
+        self._at = 0
+        self._pieces: PartialFrame | None = None
+        self._begun: BegunResponse | None = None
+        self.left = 0
+        self.reads_all = state.context.addresses is not None
+        self.hidden: EndpointHider | None = None
+
+    # -- what the session asks --
+
+    def receive(self, data: bytes, *, now_ms: int) -> None:
+        """Take bytes from the broker. Raises ``ProtocolError``."""
+        if self._data:
+            if self._pieces is None:
+                data = self._data[self._at :] + data
+            elif data := self._pieces.add(data):
+                self._pieces = None
+            else:
+                return
+            if self._state.delayed_until_ms:
+                self._data = data
+                self._at = 0
+                return
+        elif self.left > len(data):
+            self.left -= len(data)
+            if self.hidden is not None:
+                data = self.hidden.feed(data)
+            self._state.to_client.append(data)
+            return
+        self._pass_on(data, 0, now_ms)
+
+    def resume(self, now_ms: int) -> None:
+        """Pass on what waits here. Raises ``ProtocolError``."""
+        self._pass_on(self._data, self._at, now_ms)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a response has begun of which the client has not had all; its request is in flight no more."""
+        return bool(self.left or self._data)
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a response will be delayed as soon as enough of it has come."""
+        return self._begun is not None and self._begun.is_delayed
+
+    def stop_delaying(self) -> None:
+        """Let the response pass at once that would be delayed: it has been charged, and its client is told."""
+        if self._begun is not None:
+            self._begun = self._begun._replace(is_delayed=False)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much waits here."""
+        return len(self._pieces or self._data)
+
+    def unread(self) -> tuple[bytes, int]:
+        """Return the bytes that wait here, and how many bytes are missing of a response that has been charged."""
+        kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
+        return kept, self.left if self._begun is None else self._begun.frame_bytes
+
+    # -- the loop --
+
+    def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - a loop that each response pays
+        """Pass on the responses from ``start`` on that may pass, and keep the rest."""
+        state = self._state
+        in_flight = state.in_flight
+        end = len(data)
+        position = start + self.left
+        self.left = 0
+        if self.hidden is not None:
+            start = self._pass_hidden(data, start, position)
+        while position < end:
+            begun = self._begun
+            if begun is not None:
+                profile, frame_bytes, wait_ms, is_delayed = begun
+            elif position + _RESPONSE_HEAD_BYTES > end or not in_flight:
+                begun = self._begin_token(data, position)
+                if begun is None:
+                    break
+                profile, frame_bytes, wait_ms, is_delayed = begun
+            elif not in_flight.limit and not sasl.has_error_code(data, position):
+                break
+            else:
+                profile = in_flight[0].profile
+                frame_bytes, wait_ms, is_delayed = self._begin(data, position, now_ms)
+            if (
+                wait_ms
+                or profile.is_edited
+                or (
+                    self.reads_all
+                    and not has_no_endpoints(data, position, frame_bytes, profile.api_key, profile.api_version)
+                )
+            ):
+                begun = begun or BegunResponse(profile, frame_bytes, wait_ms, is_delayed)
+                edit = profile.handler.edit_response(begun, data, position, now_ms)
+                if edit is None:
+                    self._begun = begun
+                    break
+                self._begun = None
+                begin, until, replacement = edit or (position, position, b"")
+                if is_delayed or self.hidden is not None:
+                    self.left = frame_bytes + len(replacement) - (until - begin)
+                    if replacement:
+                        data = data[:begin] + replacement + data[until:]
+                    if not is_delayed:
+                        state.to_client.append(data[start:position])
+                        self._pass_on(data, position, now_ms)
+                        return
+                    state.delayed_until_ms = now_ms + wait_ms
+                    state.broker_turn.stop_service()
+                    break
+                if replacement:
+                    state.to_client += (data[start:begin], replacement)
+                    start = until
+                elif until > begin:  # it answers a question of this proxy's own
+                    state.to_client.append(data[start:begin])
+                    start = until
+            position += frame_bytes
+        if position > end:
+            self.left = position - end
+            position = end
+        if position > start:
+            state.to_client.append(data[start:position])
+        self._keep(data, position, end)
+        if state.is_blocked:
+            state.requests.resume(now_ms)
+
+    def _keep(self, data: bytes, position: int, end: int) -> None:
+        """Keep what has not passed; collect the rest of it if nothing else is missing."""
+        if position < end:
+            self._data = data
+            self._at = position
+            if not self._state.delayed_until_ms:
+                is_held_whole = self._begun is not None and self._begun.profile.handler.is_held_whole  # may be many MB
+                most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
+                front = self._data = data[position:]
+                self._at = 0
+                self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
+        elif self._data:
+            self._data = b""
+
+    def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
+        """Pass on what has come of a response that ends at ``position``, edited; return where that ends."""
+        until = min(position, len(data))
+        if self.hidden is not None:
+            self._state.to_client.append(self.hidden.feed(data[start:until]))
+            if until == position:
+                self._state.to_client.append(self.hidden.end())
+                self.hidden = None
+        return until
+
+    # -- the beginning of a response --
+
+    def _begin(self, data: bytes, position: int, now_ms: int) -> tuple[int, int, bool]:
+        """Match a response with the oldest pending request, and charge it.
+
+        A Produce is charged for its request, a fetch for its response.
+
+        Returns:
+            The response's length with its size prefix, its throttle time in ms, and whether it is delayed for it.
+
+        Raises:
+            UnexpectedResponse: It answers another request. A broker answers a connection's requests in their order.
+        """
+        state = self._state
+        in_flight = state.in_flight
+        response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
+        if response_bytes < 4:
+            raise FrameTooSmall(f"a response of {response_bytes} bytes cannot hold a correlation_id")
+        pending = in_flight[0]
+        profile = pending.profile
+        if pending.correlation_id != correlation_id:
+            raise UnexpectedResponse(
+                f"a response has correlation_id {correlation_id}, expected was {pending.correlation_id} "
+                f"(api_key {profile.api_key}, version {profile.api_version})"
+            )
+        del in_flight[0]
+        state.answered = profile.api_key
+        is_login = profile.handler.is_login and pending.charge is not None
+        if is_login and not sasl.is_illegal_sasl_state(data, position, profile.api_key, profile.api_version):
+            self._forgive(pending)
+        wait_ms = empty_ms = 0
+        bucket = profile.bucket
+        if bucket is not None:
+            if bucket.in_flight == pending.reserved_bytes:
+                bucket.in_flight = 0
+            else:
+                bucket.settle(pending.reserved_bytes)
+            wait_ms, empty_ms = profile.handler.charge_response(pending, response_bytes, now_ms)
+        elif pending.charge is None:
+            state.broker_turn.move_up()  # a question of this proxy's own: the request that it is for waits again
+        if pending.charge is not None:
+            bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
+        if wait_ms > 0 and bucket is not None:
+            wait_ms = state.account.slow_down(bucket, wait_ms, now_ms=now_ms)
+            state.account.asked_ms = now_ms
+            if wait_ms and state.account.enforcement(bucket) is Enforcement.DELAY:
+                return 4 + response_bytes, wait_ms, True
+        return 4 + response_bytes, max(wait_ms, empty_ms), False
+
+    def _forgive(self, pending: PendingRequest) -> None:
+        """Charge nothing for a login: Kafka handles it below the layer that charges."""
+        if pending.charge is not None:
+            pending.charge.forget()
+            pending.charge = None
+            self._state.broker_turn.end_service()
+
+    def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
+        """Return the bare token of a login that comes next; None: more bytes are needed.
+
+        Raises:
+            UnexpectedResponse: It answers no request.
+        """
+        login = self._state.requests.login
+        if login is not None and login.login.is_raw:
+            return login.begin_token(data, position)
+        if position + _RESPONSE_HEAD_BYTES > len(data):
+            return None
+        correlation_id = _RESPONSE_HEAD(data, position)[1]
+        raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
