@@ -6,8 +6,8 @@ import time
 from bench.figures import Sample
 from bench.rows import Row
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 BUCKETS = 100_000
 ACTIVE = 1_000

@@ -7,6 +7,7 @@ the wrong type is passed over here: the schema complains of it.
 from collections.abc import Iterator
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_range
 from kafka_quota_proxy.config.document import Document, Location, key_path
 from kafka_quota_proxy.config.errors import Fault, Severity, UnitError
 from kafka_quota_proxy.config.fair_call_queue_checks import check_fair_call_queue
@@ -18,7 +19,6 @@ from kafka_quota_proxy.config.raw import ANY_HOST, Say, address_of, addresses_of
 from kafka_quota_proxy.config.replication_checks import check_replication
 from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
 from kafka_quota_proxy.config.store_checks import check_store
-from kafka_quota_proxy.config.units import default_broker_ports, parse_port_range
 from kafka_quota_proxy.config.usage_log_checks import check_usage_log
 from kafka_quota_proxy.config.weak_limit_checks import check_weak_limits
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.checks import check
 from kafka_quota_proxy.config.document import Document, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidConfigError, Severity, UnreadableFileError
@@ -55,7 +56,6 @@ from kafka_quota_proxy.config.schema import (
 )
 from kafka_quota_proxy.config.tls_files import ADMIN_CLIENT_FILE_KEYS, FILE_KEYS, check_admin_client_files, check_files
 from kafka_quota_proxy.config.token_file import check_token_file
-from kafka_quota_proxy.config.units import default_broker_ports
 from kafka_quota_proxy.config.wording import faults_of
 
 _PATHS: Final = (*FILE_KEYS, *ADMIN_CLIENT_FILE_KEYS, "directory", "audit_log", "quotas_token_file")

@@ -12,21 +12,12 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, MappingRule
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
+from kafka_quota_proxy.config.units import UNLIMITED
 
-# Kafka's "no quota": the default of quota.producer.default, Long.MAX_VALUE.
-UNLIMITED: Final = 9223372036854775807
-# The limits that a rule of users and client-ids may have.
-CLIENT_QUOTAS: Final = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "request_rate",
-    "controller_mutation_rate",
-    "connections",
-)
 # Of a user or a client-id. Kafka's own: an int16 says how long a client-id is.
 MAX_NAME_BYTES: Final = 32_767
 # How many buckets a broker has at most, of each kind, beside those that rules name.
@@ -358,32 +349,59 @@ class KafkaSettings:
     max_connection_creation_rate: int = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class QuotaRule:
-    """One line of ``quotas:``: an entity and what it may use. At least one of user and client_id is set.
+    """One line of ``quotas:``: an entity and its limits. At least one of user and client_id is set.
 
-    From ``expires_ms`` on, and outside its schedule, it is as if it was not there: ``proxy.quota.rule_terms``.
+    From ``expires_ms`` on, and outside its schedule, the rule does not hold: ``proxy.quota.rule_terms``.
     """
 
-    user: EntityName = None
-    client_id: EntityName = None
-    producer_byte_rate: float | None = None
-    consumer_byte_rate: float | None = None
-    request_percentage: float | None = None  # of one thread's time
-    request_rate: float | None = None  # requests per second
-    controller_mutation_rate: float | None = None  # partitions created or deleted per second
-    connections: int | None = None  # open at once
-    enforcement: Enforcement | None = None
-    shaping: Shaping | None = None
-    expires_ms: int | None = None  # Unix time
-    schedule: Schedule | None = None
-    ramp: Ramp | None = None
-    source: str = ""  # FILE:LINE
+    user: EntityName
+    client_id: EntityName
+    limits: Mapping[str, float] = field(hash=False)  # by keys of ``config.quota_kinds``
+    enforcement: Enforcement | None
+    shaping: Shaping | None
+    expires_ms: int | None  # Unix time
+    schedule: Schedule | None
+    ramp: Ramp | None
+    source: str  # FILE:LINE
+
+    def __init__(
+        self,
+        *,
+        user: EntityName = None,
+        client_id: EntityName = None,
+        limits: Mapping[str, float] | None = None,
+        enforcement: Enforcement | None = None,
+        shaping: Shaping | None = None,
+        expires_ms: int | None = None,
+        schedule: Schedule | None = None,
+        ramp: Ramp | None = None,
+        source: str = "",
+        **limit_of_key: float | None,
+    ) -> None:
+        """Make a rule. Limits are a mapping, which is not copied, or named: ``producer_byte_rate=1000.0``."""
+        if limit_of_key:
+            unknown = limit_of_key.keys() - set(CLIENT_LIMIT_KEYS)
+            if unknown:
+                raise TypeError(f"not the key of a quota: {min(unknown)}")
+            named = {key: limit for key, limit in limit_of_key.items() if limit is not None}
+            limits = {**limits, **named} if limits else named
+        put = object.__setattr__  # as the generated __init__ of a frozen class does
+        put(self, "user", user)
+        put(self, "client_id", client_id)
+        put(self, "limits", {} if limits is None else limits)
+        put(self, "enforcement", enforcement)
+        put(self, "shaping", shaping)
+        put(self, "expires_ms", expires_ms)
+        put(self, "schedule", schedule)
+        put(self, "ramp", ramp)
+        put(self, "source", source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpRule:
-    """One line of ``quotas:`` about an address, or ``<default>``: each of all others. Its times are as in a rule."""
+    """One line of ``quotas:`` about an address, or about each address without a rule (``<default>``)."""
 
     ip: str | Default
     connection_creation_rate: float  # connections per second
@@ -391,6 +409,11 @@ class IpRule:
     schedule: Schedule | None = None
     ramp: Ramp | None = None
     source: str = ""  # FILE:LINE
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Its one limit, by key."""
+        return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import Document
 from kafka_quota_proxy.config.errors import TermsError, UnitError
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.quota_kinds import (
+    BYTE_RATES,
+    CLIENT_LIMIT_KEYS,
+    CONNECTION_CREATION_RATE,
+    STATIC_DEFAULTS,
+)
 from kafka_quota_proxy.config.raw import Say, elements, is_small, mapping_at, small
 from kafka_quota_proxy.config.terms import parse_instant_ms, written_instant
-from kafka_quota_proxy.config.units import parse_ip
 
-_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
-_OF_IPS: Final = "connection_creation_rate"
-_OF_CLIENTS: Final = ("user", "client-id", *CLIENT_QUOTAS, "enforcement", "shaping")
-_STATIC_DEFAULTS: Final = ("quota.producer.default", "quota.consumer.default")
+_OF_CLIENTS: Final = ("user", "client-id", *CLIENT_LIMIT_KEYS, "enforcement", "shaping")
 
 
 def check_quotas(document: Document, say: Say, warn: Say) -> None:
@@ -41,15 +44,16 @@ def warn_of_expired(document: Document, warn: Say, *, now_ms: int) -> None:
 
 def _check_ip_rule(rule: Mapping[str, object], index: int, say: Say) -> None:
     if "ip" not in rule:
-        if _OF_IPS in rule:
+        if CONNECTION_CREATION_RATE in rule:
             message = (
                 "is a limit of addresses; write a rule {ip: 10.0.0.7} or {ip: <default>} with no other limit in it"
             )
-            say(("quotas", index, _OF_IPS), message)
+            say(("quotas", index, CONNECTION_CREATION_RATE), message)
         return
     for key in _OF_CLIENTS:
         if key in rule:
-            message = f"stands beside ip, whose rule has {_OF_IPS} and its times alone; give it a rule of its own"
+            allowed = f"{CONNECTION_CREATION_RATE} and its times alone"
+            message = f"stands beside ip, whose rule has {allowed}; give it a rule of its own"
             say(("quotas", index, key), message)
 
 
@@ -83,10 +87,10 @@ def _ip(rule: Mapping[str, object]) -> dict[str, object] | None:
 
 def _warn_of_small_rates(document: Document, warn: Say) -> None:
     for index, rule in elements(document, "quotas"):
-        for key in _BYTE_RATES:
+        for key in BYTE_RATES:
             if is_small(rule.get(key)):
                 warn(("quotas", index, key), small(rule[key]))
     kafka = mapping_at(document, "kafka") or {}
-    for key in _STATIC_DEFAULTS:
+    for key in STATIC_DEFAULTS:
         if is_small(kafka.get(key)):
             warn(("kafka", key), small(kafka[key]))

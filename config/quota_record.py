@@ -24,7 +24,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NoReturn
 
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, UNLIMITED, Default, EntityName
+from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, EntityName
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 
 # Two such names, were each byte of them escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
@@ -32,16 +33,8 @@ MAX_VALUE_BYTES: Final = 65_536
 # A lease by mistake of a month would be none.
 MAX_LEASE_MS: Final = 3_600_000
 
-_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
-# Of byte rates, what "no limit" is as a float.
-_MOST: Final[Mapping[str, int]] = {
-    key: int(float(UNLIMITED)) if key in _BYTE_RATES else 2**31 - 1
-    for key in (*CLIENT_QUOTAS, "connection_creation_rate")
-}
-_WHOLE: Final = ("connections",)
 _MOST_FLOAT: Final = sys.float_info.max
 _MAX_UNIX_MS: Final = 2**53
-_IP_QUOTAS: Final = ("connection_creation_rate",)
 TERMS: Final = "terms"
 _PROXY: Final = "proxy"
 _ENTITY_KEYS: Final = ("user", "client-id", "ip")
@@ -223,7 +216,7 @@ def _entity_name(name: object) -> EntityName:
 
 
 def _quota_key(key: object, *, is_ip: bool) -> str:
-    known = (*(_IP_QUOTAS if is_ip else CLIENT_QUOTAS), TERMS)
+    known = (*(IP_LIMIT_KEYS if is_ip else CLIENT_LIMIT_KEYS), TERMS)
     if not isinstance(key, str) or key not in known:
         raise _NotUnderstoodError(f"key {_cut(repr(key))} is not known to this version")
     return key
@@ -245,7 +238,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
         return _news(given) if given else record
     if isinstance(record, Setting):
         return replace(record, value=_setting(record.key, given)) if given else record
-    known = _IP_QUOTAS if isinstance(record, Rule) and record.ip is not None else CLIENT_QUOTAS
+    known = IP_LIMIT_KEYS if isinstance(record, Rule) and record.ip is not None else CLIENT_LIMIT_KEYS
     unknown = given.keys() - set(known)
     if unknown:
         raise _NotUnderstoodError(f"{_cut(repr(min(unknown)))} is not known to this version")
@@ -262,7 +255,7 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
         if not isinstance(value, dict) or not value:
             raise _NotUnderstoodError("terms are an object with something in it")
         return value
-    if key in _WHOLE:
+    if KIND_OF_KEY[key].spec.unit.is_whole:
         return _limit(key, value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_FLOAT:
         raise _NotUnderstoodError("value is a number above 0, and finite")
@@ -270,9 +263,10 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
 
 
 def _limit(key: str, number: object) -> float:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= _MOST[key]:
-        raise _NotUnderstoodError(f"{key} is a number above 0, at most {_MOST[key]}")
-    if key not in _WHOLE:
+    unit = KIND_OF_KEY[key].spec.unit
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= unit.most:
+        raise _NotUnderstoodError(f"{key} is a number above 0, at most {unit.most}")
+    if not unit.is_whole:
         return float(number)
     if number != int(number):
         raise _NotUnderstoodError(f"{key} is a whole number")

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.units import parse_address, parse_addresses, parse_rate
+from kafka_quota_proxy.config.units import parse_rate
 
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 

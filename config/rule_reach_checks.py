@@ -13,7 +13,6 @@ from urllib.parse import unquote
 
 from kafka_quota_proxy.config.document import Document
 from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.limits import parse_limit
 from kafka_quota_proxy.config.linear_regex import (
     LinearRegexError,
     Pattern,
@@ -22,9 +21,10 @@ from kafka_quota_proxy.config.linear_regex import (
     read_replacement,
     replaced,
 )
-from kafka_quota_proxy.config.model import ANONYMOUS, CLIENT_QUOTAS, DEFAULT, UNKNOWN, UNLIMITED
+from kafka_quota_proxy.config.model import ANONYMOUS, DEFAULT, UNKNOWN
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
 from kafka_quota_proxy.config.raw import Say, elements, list_at, mapping_at
-from kafka_quota_proxy.config.units import parse_rate
+from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
@@ -37,11 +37,6 @@ _PERCENT_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _PARENTHESES: Final = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?[a-zA-Z-]+\)|(?P<open>\((?:\?P?<\w+>|\?[a-zA-Z-]*:)?)|(?P<close>\))", re.DOTALL
 )
-# Kafka's static defaults: level 8 where no rule stands there.
-_STATIC_DEFAULTS: Final = {
-    "quota.producer.default": "producer_byte_rate",
-    "quota.consumer.default": "consumer_byte_rate",
-}
 
 
 class _Rule(NamedTuple):
@@ -76,7 +71,7 @@ def _rules(document: Document) -> Iterator[_Rule]:
         names = [name for name in (user, client_id) if name is not None]
         if "ip" in rule or not names or not all(isinstance(name, str) and name for name in names):
             continue
-        limits: dict[str, object] = {key: rule[key] for key in CLIENT_QUOTAS if key in rule}
+        limits: dict[str, object] = {key: rule[key] for key in CLIENT_LIMIT_KEYS if key in rule}
         is_temporary = "expires" in rule or "schedule" in rule
         yield _Rule(index, _text(user), _text(client_id), limits, is_temporary)
 
@@ -250,7 +245,7 @@ def _warn_of_hidden(document: Document, rules: Sequence[_Rule], warn: Say) -> No
                 if key in hiding:
                     warn((*rule.at, key), _is_hidden(document, hiding[key], key, str(rule.client_id)))
     kafka = mapping_at(document, "kafka") or {}
-    for setting, key in _STATIC_DEFAULTS.items():
+    for setting, key in STATIC_DEFAULTS.items():
         if key in hiding and _is_limit(kafka.get(setting)):
             warn(("kafka", setting), _is_hidden(document, hiding[key], key, _DEFAULT))
 

@@ -11,8 +11,18 @@ from functools import partial
 from ipaddress import AddressValueError, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Annotated, Any, Final, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, StrictBool, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StrictBool,
+    create_model,
+    model_validator,
+)
 
+from kafka_quota_proxy.config.addresses import parse_address, parse_addresses, parse_ip, parse_port_range
 from kafka_quota_proxy.config.document import Odd
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.fair_call_queue import (
@@ -28,13 +38,10 @@ from kafka_quota_proxy.config.fair_call_queue import (
     parse_turns,
     parse_whole_numbers,
 )
-from kafka_quota_proxy.config.limits import LIMIT_KEYS, OF_IPS
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, compile_linear, read_replacement
 from kafka_quota_proxy.config.model import (
-    CLIENT_QUOTAS,
     DEFAULT,
     MAX_NAME_BYTES,
-    UNLIMITED,
     Address,
     CallQueueImpl,
     CapacityRemainder,
@@ -56,19 +63,17 @@ from kafka_quota_proxy.config.model import (
     WithinLevel,
 )
 from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
+from kafka_quota_proxy.config.quota_kinds import (
+    CLIENT_LIMIT_KEYS,
+    CONNECTION_CREATION_RATE,
+    IP_LIMIT_KEYS,
+    KIND_OF_KEY,
+    QuotaKind,
+)
 from kafka_quota_proxy.config.terms import Terms, check_terms, parse_expires_ms, parse_ramp, parse_schedule
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
-from kafka_quota_proxy.config.units import (
-    parse_address,
-    parse_addresses,
-    parse_duration_ms,
-    parse_ip,
-    parse_number,
-    parse_port_range,
-    parse_size,
-    shown,
-)
+from kafka_quota_proxy.config.units import UNLIMITED, parse_duration_ms, parse_number, parse_rate, parse_size, shown
 
 _INT32_MAX: Final = 2**31 - 1
 _LEAST_BUFFER_BYTES: Final = 16 * 1024 * 1024
@@ -285,7 +290,7 @@ def _or_null(check: Callable[[object], _T]) -> Callable[[object], _T | None]:
     return lambda value: None if value is None else check(value)
 
 
-_RATE: Final = _quantity(*LIMIT_KEYS["producer_byte_rate"])
+_RATE: Final = _quantity(parse_rate, QuotaKind.PRODUCE.spec.unit.expected)
 _SIZE: Final = _quantity(_parse_frame_size, "a size, such as 100MiB")
 _BUFFER: Final = _quantity(_parse_buffer_size, "a size, such as 512MiB")
 _DURATION: Final = _quantity(_parse_positive_ms, "a duration, such as 500ms or 1s")
@@ -568,10 +573,6 @@ class KafkaSection(Section):
     max_connection_creation_rate: CreationRate = Field(_INT32_MAX, alias="max.connection.creation.rate")
 
 
-def _limit(key: str) -> PlainValidator:
-    return PlainValidator(_quantity(*LIMIT_KEYS[key]))
-
-
 def _in_terms(parse: Callable[[object], _T]) -> PlainValidator:
     """Have terms read, in which YAML takes instants and hours for dates and numbers of its own."""
     return PlainValidator(lambda value: parse(_as_written(value)))
@@ -585,20 +586,26 @@ def _as_written(value: object) -> object:
     return value.text if isinstance(value, Odd) else value
 
 
-class QuotaSection(Section):
-    """One element of ``quotas``."""
-
+class _EntitySection(Section):
     user: Name = None
     client_id: Name = Field(None, alias="client-id")
-    producer_byte_rate: Rate = None
-    consumer_byte_rate: Rate = None
-    request_percentage: Annotated[Any, _limit("request_percentage")] = None
-    request_rate: Annotated[Any, _limit("request_rate")] = None
-    controller_mutation_rate: Annotated[Any, _limit("controller_mutation_rate")] = None
-    connections: Annotated[Any, PlainValidator(_at_least(1, _INT32_MAX, ", open at once"))] = None
-    # An address has a rule of its own, with one key: quota_checks.py sees to it.
+    # A rule of an address has one more key, see quota_checks.py.
     ip: Annotated[Any, PlainValidator(_ip)] = None
-    connection_creation_rate: Annotated[Any, _limit("connection_creation_rate")] = None
+
+
+def _limit(kind: QuotaKind) -> Any:  # noqa: ANN401 - a type with its validator, as pydantic takes it
+    unit = kind.spec.unit
+    return Annotated[Any, PlainValidator(_quantity(unit.parse, unit.expected))]
+
+
+# A field for each kind of quota.
+_LIMITS: Final[dict[str, Any]] = {kind.key: (_limit(kind), None) for kind in QuotaKind}
+_LimitsSection = create_model("_LimitsSection", __base__=_EntitySection, **_LIMITS)
+
+
+class QuotaSection(_LimitsSection):
+    """One element of ``quotas``."""
+
     enforcement: EnforcementChoice = None
     shaping: ShapingChoice = None
     expires_ms: Annotated[Any, _in_terms(parse_expires_ms)] = Field(None, alias="expires")
@@ -608,15 +615,15 @@ class QuotaSection(Section):
     @model_validator(mode="after")
     def _is_complete(self) -> "QuotaSection":
         given = self.model_fields_set
-        if given.isdisjoint(("user", "client_id", "ip", "connection_creation_rate")):
+        if given.isdisjoint(("user", "client_id", "ip", CONNECTION_CREATION_RATE)):
             raise ValueError("names nobody; give a user, a client-id or both (<default> is for all others), or an ip")
-        if "ip" in given and "connection_creation_rate" not in given:
-            raise ValueError("limits nothing; give connection_creation_rate, the one limit that an ip has")
-        if given.isdisjoint((*CLIENT_QUOTAS, "connection_creation_rate")):
-            raise ValueError(f"limits nothing; give {', '.join(CLIENT_QUOTAS[:-1])} or {CLIENT_QUOTAS[-1]}")
+        if "ip" in given and CONNECTION_CREATION_RATE not in given:
+            raise ValueError(f"limits nothing; give {CONNECTION_CREATION_RATE}, the one limit that an ip has")
+        if given.isdisjoint(KIND_OF_KEY):
+            raise ValueError(f"limits nothing; give {', '.join(CLIENT_LIMIT_KEYS[:-1])} or {CLIENT_LIMIT_KEYS[-1]}")
         # Of what stands beside an ip and may not, quota_checks.py tells.
         terms = Terms(expires_ms=self.expires_ms, schedule=self.schedule, ramp=self.ramp)
-        check_terms(terms, limits=given, allowed=(OF_IPS,) if "ip" in given else CLIENT_QUOTAS)
+        check_terms(terms, limits=given, allowed=IP_LIMIT_KEYS if "ip" in given else CLIENT_LIMIT_KEYS)
         return self
 
 

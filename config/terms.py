@@ -23,8 +23,8 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from kafka_quota_proxy.config.errors import TermsError, UnitError
-from kafka_quota_proxy.config.limits import LIMIT_KEYS, OF_IPS, parse_limit
 from kafka_quota_proxy.config.model import Enforcement, IpRule, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, KIND_OF_KEY, parse_limit
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import (
     DAY_MINUTES,
@@ -171,7 +171,7 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
         if key not in allowed:
             message = f"is no limit of such an entity; those are {', '.join(allowed)}"
             raise TermsError(("schedule", "otherwise", key), message)
-    if OF_IPS in allowed:
+    if CONNECTION_CREATION_RATE in allowed:
         for name in ("enforcement", "shaping"):
             if getattr(terms, name) is not None:
                 raise TermsError((name,), "is not for addresses; the listener's holds for them")
@@ -337,10 +337,10 @@ def _days(at: tuple[str, ...], value: object) -> frozenset[int]:
 
 
 def _limits(at: tuple[str, ...], value: object) -> Limits:
-    given = _mapping(at, value, LIMIT_KEYS)
+    given = _mapping(at, value, KIND_OF_KEY)
     if not given:
         raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or leave this out")
-    return tuple((key, _limit((*at, key), key, given[key])) for key in LIMIT_KEYS if key in given)
+    return tuple((key, _limit((*at, key), key, given[key])) for key in KIND_OF_KEY if key in given)
 
 
 def _limit(at: tuple[str, ...], key: str, value: object) -> float:

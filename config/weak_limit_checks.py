@@ -6,7 +6,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Location
 from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.model import ANONYMOUS, CLIENT_QUOTAS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
+from kafka_quota_proxy.config.model import ANONYMOUS, UNKNOWN, ClientAuth, Enforcement, KafkaSettings
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.raw import Say, address_of, elements, list_at, mapping_at
 from kafka_quota_proxy.config.units import parse_duration_ms
 
@@ -120,7 +121,9 @@ def _warn_of_observing(document: Document, warn: Say) -> None:
     of_file = top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in elements(document, "listeners")]
     of_rules = [
-        rule.get("enforcement") for _, rule in elements(document, "quotas") if not rule.keys().isdisjoint(CLIENT_QUOTAS)
+        rule.get("enforcement")
+        for _, rule in elements(document, "quotas")
+        if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS)
     ]
     if {"quotas_from", "store"} & top.keys():
         of_rules.append(None)  # there are others, and they may say nothing of it

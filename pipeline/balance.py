@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable, bounded
+from kafka_quota_proxy.proxy.quota.entity import RuleTable, bounded
 
-_RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 _KINDS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
+_RATE_KEYS: Final = {kind.label: kind.key for kind in _KINDS}
 _DEFAULT_USER: Final = 6
 
 
@@ -123,7 +124,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
             if all(_is_held_alike(*both) for both in zip(places, named, strict=True)):
                 for place, rule in zip(places, named, strict=True):
                     rate = _rates(rule, only=_RATE_KEYS[share.kind])
-                    of_entity[rule.user, rule.client_id] = replace(place, **rate)
+                    of_entity[rule.user, rule.client_id] = replace(place, limits={**place.limits, **rate})
     return sorted(
         of_entity.values(),
         key=lambda rule: tuple(str(name if name is not DEFAULT else "") for name in (rule.user, rule.client_id)),
@@ -134,16 +135,16 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
     """Return by user and client-id the rules that limit bytes, each with an even share."""
     found = {}
     for rule in rules:
-        even: dict[str, Any] = {key: _even(rate, proxies) for key, rate in _rates(rule).items()}
+        even = {key: _even(rate, proxies) for key, rate in _rates(rule).items()}
         if even:
-            found[rule.user, rule.client_id] = replace(rule, **even)
+            found[rule.user, rule.client_id] = replace(rule, limits={**rule.limits, **even})
     return found
 
 
-def _rates(rule: QuotaRule, *, only: str | None = None) -> dict[str, Any]:
+def _rates(rule: QuotaRule, *, only: str | None = None) -> dict[str, float]:
     """Return what a rule says of bytes, by key; of all of them, or of one."""
     keys = _RATE_KEYS.values() if only is None else (only,)
-    return {key: rate for key in keys if (rate := getattr(rule, key)) is not None}
+    return {key: rate for key in keys if (rate := rule.limits.get(key)) is not None}
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
@@ -157,17 +158,16 @@ def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
     ways: dict[str, Any] = {}
     if found.rule is not None:
         ways = {"enforcement": found.rule.enforcement, "shaping": found.rule.shaping}
-    own: dict[str, Any] = ways | {key: float(share.rate)}
-    named = [QuotaRule(user=share.user or None, client_id=share.client_id or None, **own)]
+    own = {key: float(share.rate)}
+    named = [QuotaRule(user=share.user or None, client_id=share.client_id or None, limits=own, **ways)]
     if found.level is None or found.level.number != _DEFAULT_USER or table.rule((share.user, DEFAULT)) is not None:
         return named
     for rule in table.rules():
         if rule.user is DEFAULT and rule.client_id is not None:
             client_id = bounded(rule.client_id) if isinstance(rule.client_id, str) else rule.client_id
             if table.rule((share.user, client_id)) is None:
-                even: dict[str, Any] = {key: _even(getattr(rule, key), proxies)}
-                even |= {"enforcement": rule.enforcement, "shaping": rule.shaping}
-                named.append(QuotaRule(user=share.user, client_id=rule.client_id, **even))
+                even = {key: _even(rule.limits[key], proxies)}
+                named.append(replace(rule, user=share.user, limits=even, source=""))
     return named
 
 

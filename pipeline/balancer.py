@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share, encode
 from kafka_quota_proxy.pipeline.leases import Leases, even_share
 from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 _DEFAULT_USER: Final = 6
@@ -115,7 +116,7 @@ class Balancer:
         every = []
         for rule in self._limits.quotas:
             even = {
-                kind.value: float(even_share(limit, len(self._proxies)))
+                kind.key: float(even_share(limit, len(self._proxies)))
                 for kind in _KINDS.values()
                 if (limit := kind.limit_of(rule)) is not None
             }
@@ -233,7 +234,7 @@ class Balancer:
 
     def _shares_of(self, proxy: str, user: str, client_id: str) -> dict[str, float]:
         return {
-            kind.value: float(known.leases.shares[proxy])
+            kind.key: float(known.leases.shares[proxy])
             for label, kind in _KINDS.items()
             if (known := self._known.get(Bucket(label, user, client_id))) and known.leases
         }

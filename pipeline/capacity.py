@@ -7,12 +7,13 @@ record, so that who works for ten minutes a day is not given a limit of almost n
 
 from collections.abc import Iterable, Mapping
 from math import ceil, floor, log10
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE
 from kafka_quota_proxy.pipeline.whatif import demand
 
@@ -31,7 +32,7 @@ LEAST_LIMIT: Final = 1_000
 _RAISE: Final = 1.5
 RAISES: Final = 6
 
-_RATE_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+_RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
@@ -153,8 +154,7 @@ def rounded_up(rate: float) -> int:
 
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
     """Return a rule for each entity with what to say of it, by names."""
-    # Each with what QuotaRule takes; mypy knows no keyword arguments of one type each.
-    limits: dict[tuple[str, str], dict[str, Any]] = {}
+    limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
     for one in suggestions:
         if one.limit is not None:
@@ -163,7 +163,7 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
                 words.setdefault((one.user, one.client_id), []).append(f"{one.kind} {one.why}")
     return [
         (
-            QuotaRule(user=user or None, client_id=client_id or None, **given),
+            QuotaRule(user=user or None, client_id=client_id or None, limits=given),
             "; ".join(words.get((user, client_id), ())),
         )
         for (user, client_id), given in sorted(limits.items())

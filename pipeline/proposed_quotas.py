@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
@@ -54,5 +55,5 @@ class BucketFactory:
     def under(self, limits: Iterable[float], *, kind: str, user: str, client_id: str) -> list[Bucket]:
         """Return fresh buckets of these names under their rule, each with another limit in bytes per second."""
         rule = self._tables[kind].resolve(user=user, client_id=client_id).rule
-        rules = [replace(rule, producer_byte_rate=limit, consumer_byte_rate=limit) for limit in limits if rule]
+        rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
         return [self._quotas._bucket(kind, user, client_id, [rule]) for rule in rules]  # noqa: SLF001  (the same module)

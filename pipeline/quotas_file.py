@@ -8,6 +8,7 @@ from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Default, IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import BYTE_RATES
 from kafka_quota_proxy.pipeline.errors import InputError
 
 # What stands for listeners where there are only quotas. ``check`` wants one.
@@ -85,8 +86,7 @@ def _settings(held: ProxyConfig) -> list[str]:
 def _rule(rule: QuotaRule) -> str:
     entity = {"user": rule.user, "client-id": rule.client_id}
     parts = [f"{key}: {_text(name)}" for key, name in entity.items() if name is not None]
-    rates = {"producer_byte_rate": rule.producer_byte_rate, "consumer_byte_rate": rule.consumer_byte_rate}
-    parts += [f"{key}: {rate:.0f}" for key, rate in rates.items() if rate is not None]
+    parts += [f"{key}: {rule.limits[key]:.0f}" for key in BYTE_RATES if key in rule.limits]
     ways = {"enforcement": rule.enforcement, "shaping": rule.shaping}
     parts += [f"{key}: {way.value}" for key, way in ways.items() if way is not None]
     return "{" + ", ".join(parts) + "}"

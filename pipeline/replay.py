@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.arrivals import ArrivalQueue, Parts, Rows
 from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottled_chargers
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000
 # How many parts are taken at once: few after a wait, for another one may be near, and then more.

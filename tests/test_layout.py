@@ -20,7 +20,6 @@ EXCEPTIONS = {
     "config/schema.py": "tests/config/test_load.py",
     "config/wording.py": "tests/config/test_load.py",
     # What terms are made of, and what they lead to.
-    "config/limits.py": "tests/config/test_terms.py",
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Parts of a bucket and of its manager.

@@ -17,14 +17,15 @@ from time import time_ns
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import ANONYMOUS, Store
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.terms import parse_instant_ms
-from kafka_quota_proxy.config.units import parse_ip
 from kafka_quota_proxy.proxy.cli.explanation import as_text as text
 from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
-from kafka_quota_proxy.proxy.cli.explanation.model import OF_IPS, Rules
+from kafka_quota_proxy.proxy.cli.explanation.model import Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", type=Path, help="the YAML file")
     parser.add_argument("--user", metavar="U", default=ANONYMOUS, help=f"the user, without User: (default {ANONYMOUS})")
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
-    parser.add_argument("--ip", metavar="I", help=f"the client's address: tell its {OF_IPS}, too")
+    parser.add_argument("--ip", metavar="I", help=f"the client's address: tell its {CONNECTION_CREATION_RATE}, too")
     parser.add_argument(
         "--url",
         metavar="URL",

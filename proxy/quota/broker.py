@@ -9,10 +9,11 @@ from typing import Final
 
 from kafka_quota_proxy.config.linear_regex import compile_linear, match_whole, read_replacement, replaced
 from kafka_quota_proxy.config.model import KafkaSettings, Principals, ProxyConfig, Shaping
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, bounded
+from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
@@ -61,7 +62,7 @@ class BrokerQuotas:
         self.generation = 0  # moves whenever a bucket that somebody keeps may be out of date or gone
         self.lines = BrokerLines()
         self._sharing_ended = 0
-        self._managers = {kind: self._manager(config, kind) for kind in QuotaKind}
+        self._managers = {kind: self._manager(config, kind) for kind in BUCKET_KINDS}
         self.limits_requests = self._limits_requests()
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions  # what a topic has for which no number was asked
@@ -165,7 +166,7 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``QuotaKind``."""
+        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )

@@ -3,9 +3,11 @@
 from math import ceil
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds
-from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 from kafka_quota_proxy.proxy.quota.line import Line, Place
 from kafka_quota_proxy.proxy.quota.rate import Rate

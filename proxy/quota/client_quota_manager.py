@@ -6,12 +6,14 @@ Named after ``ClientQuotaManager`` in Kafka.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafka_quota_proxy.config.model import MAX_BUCKETS, UNLIMITED, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import MAX_BUCKETS, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
-from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
 from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets

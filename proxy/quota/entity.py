@@ -8,46 +8,11 @@ default lends its limit, never its bucket: every user under ``<default>`` has on
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from hashlib import sha256
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
-
-# A second of one thread is 100 %.
-_NS_PER_PERCENT: Final = 10_000_000
-
-
-class QuotaKind(Enum):
-    """What is limited; the value is Kafka's config key."""
-
-    PRODUCE = "producer_byte_rate"
-    FETCH = "consumer_byte_rate"
-    REQUEST = "request_percentage"
-    REQUEST_RATE = "request_rate"  # ours, of the same form
-    MUTATION = "controller_mutation_rate"
-
-    @property
-    def label(self) -> str:
-        """``produce`` or ``fetch`` and so on, as metrics and the usage log say it."""
-        return self.name.lower()
-
-    @property
-    def per_unit(self) -> int:
-        """How much is recorded for one unit of the limit: of a thread's time nanoseconds, of all else the unit."""
-        return _NS_PER_PERCENT if self is QuotaKind.REQUEST else 1
-
-    def limit_of(self, rule: QuotaRule) -> float | None:
-        """Return what ``rule`` allows in a second: bytes, per cent, requests, partitions; None where it is silent."""
-        limit: float | None = getattr(rule, self.value)
-        return limit
-
-
-class Limits(Protocol):
-    """What a table of rules asks of a kind of quota; ``QuotaKind`` are those that are charged for requests."""
-
-    def limit_of(self, rule: QuotaRule) -> float | None:
-        """Return what ``rule`` allows; None where it is silent."""
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
@@ -155,7 +120,7 @@ class RuleTable:
 
     __slots__ = ("_rules", "_standing", "_types", "_walked", "kind")
 
-    def __init__(self, kind: Limits, rules: Iterable[QuotaRule]) -> None:
+    def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
         self.update(rules)
 

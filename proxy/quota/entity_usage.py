@@ -1,7 +1,8 @@
 """The usage of one entity: rates, totals, and how they relate to its limit. Decides nothing."""
 
-from kafka_quota_proxy.config.model import UNLIMITED
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.throttle_totals import ThrottleTotals
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals

@@ -7,25 +7,11 @@ eight levels. There is no rate and nothing to be remembered, so who has no conne
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.proxy.quota.entity import Resolution, RuleTable, Tags, bounded
 
 _K = TypeVar("_K", bound=Hashable)
 # Takes a principal; returns whose limit holds, and whether none does.
 ChargedUser = Callable[[str], tuple[str, bool]]
-
-
-class _Connections:
-    """What a table of rules asks of a kind of quota."""
-
-    label: Final = "connections"
-
-    def limit_of(self, rule: QuotaRule) -> float | None:
-        """Return how many connections ``rule`` allows; None where it is silent."""
-        return rule.connections
-
-
-CONNECTIONS: Final = _Connections()
 
 
 class Identity(NamedTuple):

@@ -7,17 +7,14 @@ changed are in force when all who count have followed, so nobody is to be charge
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.address_limits import AddressLimits
-from kafka_quota_proxy.proxy.quota.entity import Entity, QuotaKind, RuleTable, Tags
-from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
+from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable, Tags
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, RuleChanges
 
 _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
-_CLIENT_DEFAULT_SOURCES: Final = {
-    QuotaKind.PRODUCE: "quota.producer.default",
-    QuotaKind.FETCH: "quota.consumer.default",
-}
 
 
 class RuleTableChanges(NamedTuple):
@@ -38,8 +35,8 @@ class RuleTables:
     """The rules of all kinds. Nothing here knows a broker."""
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in QuotaKind}
-        self.connections: Final = RuleTable(CONNECTIONS, config.quotas)
+        self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in BUCKET_KINDS}
+        self.connections: Final = RuleTable(QuotaKind.CONNECTIONS, config.quotas)
         self.addresses: Final = AddressLimits(config.ip_quotas)
 
     def update(self, config: ProxyConfig) -> None:
@@ -78,20 +75,18 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
     """Return the rule of a kind that holds where none stands for the default client-id."""
-    if kind not in _CLIENT_DEFAULT_SOURCES:
+    setting = kind.spec.static_default
+    if setting is None:
         return None
-    default = config.kafka.quota_producer_default if kind is QuotaKind.PRODUCE else config.kafka.quota_consumer_default
+    default: int = getattr(config.kafka, setting.replace(".", "_"))
     if default >= UNLIMITED:
         return None
-    source = _CLIENT_DEFAULT_SOURCES[kind]
-    if kind is QuotaKind.PRODUCE:
-        return QuotaRule(client_id=DEFAULT, producer_byte_rate=float(default), source=source)
-    return QuotaRule(client_id=DEFAULT, consumer_byte_rate=float(default), source=source)
+    return QuotaRule(client_id=DEFAULT, limits={kind.key: float(default)}, source=setting)
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
     """Return ``rules`` with the static default as level 8 where by now it has to stand there, or no longer."""
-    source = _CLIENT_DEFAULT_SOURCES.get(kind)
+    source = kind.spec.static_default
     if source is None:
         return rules
     is_changed = _OF_STATIC_DEFAULTS in rules

@@ -6,16 +6,13 @@ a ramp is for the hours within. What is not there is as if nobody had written it
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, TypeVar
 
-from kafka_quota_proxy.config.limits import OF_IPS
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, IpRule, QuotaRule
+from kafka_quota_proxy.config.model import IpRule, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
 from kafka_quota_proxy.config.ramp import limit_at, next_step_ms, step_of
 from kafka_quota_proxy.config.schedule import is_open
 from kafka_quota_proxy.config.schedule import next_change_ms as next_change_of_schedule_ms
-
-# Counted, not measured: a step between two whole numbers is the lower one.
-_WHOLE: Final = "connections"
 
 R = TypeVar("R", bound=QuotaRule | IpRule)
 
@@ -46,7 +43,8 @@ def in_force(rule: R, *, now_ms: int) -> R | None:
         # Of a key whose limit was removed since, there is nothing to lead to.
         if key in limits:
             limit = limit_at(ramp, step, old=old, new=limits[key])
-            limits[key] = max(1, int(limit)) if key == _WHOLE else limit
+            # A step between two whole numbers is the lower one.
+            limits[key] = max(1, int(limit)) if KIND_OF_KEY[key].spec.unit.is_whole else limit
     return _with_limits(rule, limits)
 
 
@@ -64,13 +62,10 @@ def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
 
 def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
     """Return the limits that a rule sets, by their keys."""
-    keys = (OF_IPS,) if isinstance(rule, IpRule) else CLIENT_QUOTAS
-    limits = ((key, getattr(rule, key)) for key in keys)
-    return {key: limit for key, limit in limits if limit is not None}
+    return dict(rule.limits)
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
     """Return a rule of the same entity with these limits alone, and nothing that would change them once more."""
-    keys = (OF_IPS,) if isinstance(rule, IpRule) else CLIENT_QUOTAS
-    fields: dict[str, object] = {key: limits.get(key) for key in keys}
-    return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)  # type: ignore[arg-type]
+    fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
+    return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

@@ -5,7 +5,7 @@ with what enforcement would have let through: a request that arrives during a wa
 passes when the wait ends. So overlapping waits count once, however many requests arrive in them.
 """
 
-from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNLIMITED, Address, Listener, ProxyConfig
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, read
+from kafka_quota_proxy.config.units import UNLIMITED
 
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"

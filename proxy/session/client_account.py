@@ -4,12 +4,13 @@ from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import ANONYMOUS, Enforcement
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import Authority
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind, Resolution, bounded
+from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, Resolution, bounded
 from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement, EntityName
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
-CONNECTION: Final = "connection"
+CONNECTION: Final = QuotaKind.CONNECTION_CREATION_RATE.label
 LEADER_REPLICATION: Final = "leader_replication"
 FOLLOWER_REPLICATION: Final = "follower_replication"
 
@@ -29,9 +29,6 @@ FOLLOWER_REPLICATION: Final = "follower_replication"
 _SLICE: Final = 150
 # In a batch. They are freed together, in one step of the interpreter: 50,000 would be 15 ms.
 _BATCH: Final = 1_000
-# Service time is recorded in nanoseconds and logged in per cent of a thread times milliseconds.
-_PER_AMOUNT: Final = {QuotaKind.REQUEST: QuotaKind.REQUEST.per_unit // 1_000}
-_HAVE_CONNECTIONS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
 
 
 class MeteredBroker(NamedTuple):
@@ -105,7 +102,7 @@ class Meter:
                 departed.other = departed.other.plus(bucket.usage.minus(bucket.logged))  # less than a unit
             if count % _SLICE == _SLICE - 1:
                 yield
-        left, per = departed.other, _PER_AMOUNT.get(kind, 1)
+        left, per = departed.other, kind.spec.recorded_per_logged
         departed.other = UsageTotals(amount=left.amount % per)
         moved = left.minus(departed.other)
         if moved != NO_USAGE:
@@ -126,7 +123,7 @@ class Meter:
         if not (requests or amount or throttled or observed):  # the waits move with the last two
             return
         wait_ms = throttling.time_ms - wait_before + throttling.observed_time_ms - observed_wait_before
-        kind, rule, per = bucket.kind, bucket.rule, _PER_AMOUNT.get(bucket.kind, 1)
+        kind, rule, per = bucket.kind, bucket.rule, bucket.kind.spec.recorded_per_logged
         amount //= per
         if not (requests or amount or throttled or observed):
             return  # less than a unit
@@ -150,7 +147,7 @@ class Meter:
                 bucket.limit / kind.per_unit if bucket.is_limited else None,
                 _entity(rule.user) if rule else None,
                 _entity(rule.client_id) if rule else None,
-                bucket.holders if kind in _HAVE_CONNECTIONS else None,
+                bucket.holders if kind.spec.logs_connections else None,
             ),
         )
 

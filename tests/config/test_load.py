@@ -16,7 +16,6 @@ from kafka_quota_proxy.config.errors import (
 from kafka_quota_proxy.config.load import Loaded, load, load_bytes
 from kafka_quota_proxy.config.model import (
     DEFAULT,
-    UNLIMITED,
     Address,
     Admin,
     ClientAuth,
@@ -37,6 +36,7 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
 from kafka_quota_proxy.config.schema import SECTIONS, known_keys
+from kafka_quota_proxy.config.units import UNLIMITED
 
 LISTENERS = "listeners: [{name: clients, bind: 0.0.0.0:9092, upstream: 127.0.0.1:19092}]\n"
 
@@ -452,7 +452,7 @@ def test_a_bare_rate_under_1000_is_a_warning_and_holds() -> None:
         "f.yaml:2: quotas[0].producer_byte_rate: warning: 999 bytes per second is very little; is a unit missing, "
         "such as 999MiB?"
     ]
-    assert loaded(text).config.quotas[0].producer_byte_rate == 999.0
+    assert loaded(text).config.quotas[0].limits["producer_byte_rate"] == 999.0
 
 
 def test_a_small_rate_with_a_unit_is_meant() -> None:
@@ -570,7 +570,7 @@ def test_ten_thousand_rules_are_loaded_each_with_its_line() -> None:
     config = loaded(f"{LISTENERS}quotas:\n{rules}").config
 
     assert [rule.source for rule in config.quotas] == [f"f.yaml:{n + 3}" for n in range(10_000)]
-    assert config.quotas[-1].producer_byte_rate == 10_000 * 1_048_576
+    assert config.quotas[-1].limits.get("producer_byte_rate") == 10_000 * 1_048_576
 
 
 def test_a_cluster_is_given_by_its_bootstrap_servers() -> None:

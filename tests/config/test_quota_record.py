@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, UNLIMITED
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
     FaultKind,
@@ -19,12 +20,14 @@ from kafka_quota_proxy.config.quota_record import (
     decode,
     encode,
 )
+from kafka_quota_proxy.config.units import UNLIMITED
 
 RATE = "connection_creation_rate"
 NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())
 ENTITIES = st.tuples(NAMES, NAMES).filter(any)
 RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
-LIMITS = st.dictionaries(st.sampled_from([key for key in CLIENT_QUOTAS if key != "connections"]), RATES)
+RATE_KEYS = st.sampled_from([key for key in CLIENT_LIMIT_KEYS if key != "connections"])
+LIMITS = st.dictionaries(RATE_KEYS, RATES)
 PROXIES = st.from_regex(r"[a-zA-Z0-9._-]{1,100}", fullmatch=True)
 RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
     st.builds(lambda entity, limits: Rule(user=entity[0], client_id=entity[1], limits=limits), ENTITIES, LIMITS),
@@ -35,7 +38,11 @@ RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
     st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), NAMES.filter(bool), st.dictionaries(st.just(RATE), RATES)),
     st.builds(
         lambda entity, key, value: Setting(user=entity[0], client_id=entity[1], key=key, value=value),
-        ENTITIES, st.sampled_from(CLIENT_QUOTAS), st.none() | st.floats(5e-324, 1.7e308),
+        ENTITIES, RATE_KEYS, st.none() | st.floats(5e-324, 1.7e308),
+    ),
+    st.builds(
+        lambda entity, value: Setting(user=entity[0], client_id=entity[1], key="connections", value=value),
+        ENTITIES, st.none() | st.integers(1, 2**31 - 1),
     ),
     st.builds(lambda ip, value: Setting(ip=ip, key=RATE, value=value), NAMES.filter(bool), st.none() | RATES),
     st.builds(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from tests.config.test_load import LISTENERS, warnings
 
 CATCHES_NAMELESS = "{user: <default>, producer_byte_rate: 1MB}"
@@ -167,7 +167,7 @@ def test_rule_for_a_folded_name_is_a_warning_only_where_the_fold_makes_no_such_n
 # -- rules behind others --
 
 
-@pytest.mark.parametrize("key", CLIENT_QUOTAS)
+@pytest.mark.parametrize("key", CLIENT_LIMIT_KEYS)
 def test_rule_for_a_client_id_alone_behind_one_for_all_users_is_a_warning(key: str) -> None:
     found = of_rules(f"{{client-id: etl, {key}: 2000}}", f"{{user: <default>, {key}: 1000}}")
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.errors import ConfigError, TermsError
-from kafka_quota_proxy.config.limits import LIMIT_KEYS
 from kafka_quota_proxy.config.load import load, load_bytes
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, Enforcement, IpRule, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import DAY_MINUTES, Schedule
 from kafka_quota_proxy.config.terms import (
@@ -37,9 +37,9 @@ from tests.config.test_load import LISTENERS
 
 NOON_MS = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 
-limits = st.dictionaries(st.sampled_from([*LIMIT_KEYS]), st.integers(1, 2**31 - 1), min_size=1).map(
+limits = st.dictionaries(st.sampled_from([*KIND_OF_KEY]), st.integers(1, 2**31 - 1), min_size=1).map(
     lambda found: tuple(
-        (key, found[key] if key == "connections" else float(found[key])) for key in LIMIT_KEYS if key in found
+        (key, found[key] if key == "connections" else float(found[key])) for key in KIND_OF_KEY if key in found
     )
 )
 instants_ms = st.integers(parse_instant_ms("1971-01-01T00:00Z"), parse_instant_ms("9998-12-31T23:59:59.999Z"))
@@ -87,7 +87,7 @@ texts_of_instants = st.builds(
     st.sampled_from([0, 23, 24]), st.integers(0, 59), st.sampled_from(["", ":59.999"]),
     st.sampled_from(["Z", "+00:00", "-05:00", "+05:00", "+23:59", "-23:59"]),
 )  # fmt: skip
-texts_of_limits = st.dictionaries(st.sampled_from([*LIMIT_KEYS]), texts_of_rates, min_size=1, max_size=2)
+texts_of_limits = st.dictionaries(st.sampled_from([*KIND_OF_KEY]), texts_of_rates, min_size=1, max_size=2)
 texts_of_terms = st.fixed_dictionaries(
     {},
     optional={
@@ -313,9 +313,9 @@ def test_an_address_has_times_and_no_manner(key: str) -> None:
 def test_terms_fit_the_entity_and_its_limits() -> None:
     ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=0, over_ms=1_000, steps=2)
 
-    check_terms(Terms(ramp=ramp), limits=["producer_byte_rate"], allowed=CLIENT_QUOTAS)
+    check_terms(Terms(ramp=ramp), limits=["producer_byte_rate"], allowed=CLIENT_LIMIT_KEYS)
     with pytest.raises(TermsError, match=r"^ramp\.from\.producer_byte_rate: is not limited"):
-        check_terms(Terms(ramp=ramp), limits=["consumer_byte_rate"], allowed=CLIENT_QUOTAS)
+        check_terms(Terms(ramp=ramp), limits=["consumer_byte_rate"], allowed=CLIENT_LIMIT_KEYS)
     with pytest.raises(TermsError, match=r"^enforcement: is not for addresses"):
         check_terms(Terms(enforcement=Enforcement.DELAY), limits=[], allowed=["connection_creation_rate"])
 

@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Share, encode
-from kafka_quota_proxy.config.units import parse_addresses
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import Reader
 from kafka_quota_proxy.proxy.quota.entity import Entity

@@ -18,6 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.metadata_query import FIRST_VERSION, LATEST_VERSION, read_partition_counts
@@ -38,7 +39,6 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, to_learn
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged

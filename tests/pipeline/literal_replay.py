@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, LONGEST_SHAPED_MS, Rows
 from kafka_quota_proxy.pipeline.replay import Hour, Outcome
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 _HOUR_MS: Final = 3_600_000
 _MOST_PIECES: Final = 4

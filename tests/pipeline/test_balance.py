@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.balance import Share, demand, divided, rules_of, shares, used_of_late
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.whatif import resolved
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from tests.pipeline.support import frame, record, rows
 
 
@@ -91,12 +92,14 @@ def test_who_was_not_seen_has_an_even_share_of_his_rule() -> None:
     first, second = (rules_of(proxy, given, rules, 3) for proxy in ("a", "b"))
 
     assert given[0] == Share("a", "produce", "alice", "", 840)
-    assert [(rule.user, rule.producer_byte_rate, rule.consumer_byte_rate) for rule in first] == [
+    assert [
+        (rule.user, rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate")) for rule in first
+    ] == [
         (DEFAULT, 300.0, None),
         ("alice", 840.0, None),
         ("bob", None, 10.0),
     ]
-    assert [rule.producer_byte_rate for rule in second] == [300.0, 30.0, None]
+    assert [rule.limits.get("producer_byte_rate") for rule in second] == [300.0, 30.0, None]
 
 
 def test_a_share_is_held_as_the_rule_that_it_is_of() -> None:
@@ -108,7 +111,7 @@ def test_a_share_is_held_as_the_rule_that_it_is_of() -> None:
 
     found = rules_of("a", given, rules, 3)
 
-    assert [(rule.user, rule.producer_byte_rate, rule.enforcement, rule.shaping) for rule in found] == [
+    assert [(rule.user, rule.limits.get("producer_byte_rate"), rule.enforcement, rule.shaping) for rule in found] == [
         (DEFAULT, 300.0, Enforcement.OBSERVE, Shaping.PACED),
         ("alice", 840.0, Enforcement.OBSERVE, Shaping.PACED),
         ("bob", 70.0, Enforcement.DELAY, None),
@@ -124,7 +127,10 @@ def test_one_rule_cannot_hold_produce_and_fetch_in_two_ways_so_that_one_of_them_
 
     found = rules_of("a", given, rules, 3)
 
-    assert [(rule.user, rule.producer_byte_rate, rule.consumer_byte_rate, rule.enforcement) for rule in found] == [
+    assert [
+        (rule.user, rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate"), rule.enforcement)
+        for rule in found
+    ] == [
         (DEFAULT, None, 300.0, Enforcement.OBSERVE),
         ("alice", 70.0, None, None),
     ]
@@ -238,7 +244,7 @@ def test_a_share_of_a_default_user_leaves_clients_that_were_not_seen_their_own_r
     found = rules_of("a", given, rules, 3)
 
     # By name alice's comes before that of default users with a client-id: hence hers with that client-id.
-    assert [(rule.user, rule.client_id, rule.producer_byte_rate, rule.enforcement) for rule in found] == [
+    assert [(rule.user, rule.client_id, rule.limits.get("producer_byte_rate"), rule.enforcement) for rule in found] == [
         (DEFAULT, None, 300.0, None),
         (DEFAULT, "backup", 30.0, Enforcement.OBSERVE),
         ("alice", None, 840.0, None),
@@ -257,7 +263,7 @@ def test_a_share_of_a_default_user_that_would_take_a_rule_from_others_is_not_giv
 
     found = rules_of("a", [Share("a", "produce", "alice", "", 840)], rules, 3)
 
-    assert [(rule.user, rule.client_id, rule.producer_byte_rate) for rule in found] == [
+    assert [(rule.user, rule.client_id, rule.limits.get("producer_byte_rate")) for rule in found] == [
         (DEFAULT, None, 300.0),
         (DEFAULT, "backup", 30.0),
         ("alice", "backup", None),

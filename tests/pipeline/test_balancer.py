@@ -238,7 +238,7 @@ def test_the_rules_for_all_are_even_and_of_bytes_alone() -> None:
 
 
 def test_both_kinds_of_one_entity_are_one_record() -> None:
-    one = balancer(replace(RULES[0], consumer_byte_rate=6_000_000.0))
+    one = balancer(replace(RULES[0], limits={**RULES[0].limits, "consumer_byte_rate": 6_000_000.0}))
     fetch = ALICE._replace(kind="fetch")
     uses = [throttled("p1"), throttled("p1", fetch, amount=2 * EVEN), throttled("p2", fetch, amount=2 * EVEN)]
 

@@ -166,7 +166,7 @@ def test_an_entity_has_one_rule_for_both_kinds() -> None:
     )
 
     assert (rule.user, rule.client_id) == ("alice", "etl")
-    assert (rule.producer_byte_rate, rule.consumer_byte_rate) == (1_200.0, 7_000.0)
+    assert (rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate")) == (1_200.0, 7_000.0)
     assert why == "produce raised"
 
 

@@ -175,7 +175,8 @@ def test_from_a_log_to_limits_that_a_proxy_takes_and_that_hold_what_they_promise
 def rates(path: str) -> dict[tuple[object, object], float]:
     """Return the limits of a file, produce and fetch together, by the names that they are for."""
     return {
-        (rule.user, rule.client_id): (rule.producer_byte_rate or 0) + (rule.consumer_byte_rate or 0)
+        (rule.user, rule.client_id): (rule.limits.get("producer_byte_rate") or 0)
+        + (rule.limits.get("consumer_byte_rate") or 0)
         for rule in load(path).config.quotas
     }
 
@@ -300,7 +301,7 @@ def test_each_proxy_gets_a_file_that_it_takes(tmp_path: Path, capsys: pytest.Cap
     assert status == 0
     assert files == [f"{tmp_path}/shares/a%2Fb/quotas.yaml", f"{tmp_path}/shares/c/quotas.yaml"]
     configs = [load(file).config for file in files]
-    assert [[(rule.user, rule.producer_byte_rate) for rule in config.quotas] for config in configs] == [
+    assert [[(rule.user, rule.limits.get("producer_byte_rate")) for rule in config.quotas] for config in configs] == [
         [(DEFAULT, 500_000.0), ("alice", 750_000.0)],
         [(DEFAULT, 500_000.0), ("alice", 250_000.0)],
     ]

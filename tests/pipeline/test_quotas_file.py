@@ -23,7 +23,7 @@ def test_what_is_written_is_what_a_proxy_reads(user: str | None, client_id: str,
     loaded = load_bytes(as_file([(rule, "why")], head=["one", ""]).encode(), file="quotas.yaml")
 
     (read,) = loaded.config.quotas
-    assert (read.user, read.client_id, read.producer_byte_rate) == (user, client_id, float(rate))
+    assert (read.user, read.client_id, read.limits.get("producer_byte_rate")) == (user, client_id, float(rate))
     # A client may have any name, such as one with a blank at its end, and such a rule looks like a slip.
     assert {warning.key for warning in loaded.warnings} <= {"quotas[0].user", "quotas[0].client-id"}
 
@@ -63,7 +63,7 @@ def test_no_quotas_are_a_file_too() -> None:
 def test_quotas_alone_are_enough_and_faults_keep_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "proposed.yaml"
     path.write_text("quotas:\n  - {user: alice, producer_byte_rate: 5MB}", encoding="utf-8")
-    assert [rule.producer_byte_rate for rule in read_quotas(str(path)).quotas] == [5e6]
+    assert [rule.limits.get("producer_byte_rate") for rule in read_quotas(str(path)).quotas] == [5e6]
 
     path.write_text("quotas:\n  - {user: alice, producer_byte_rat: 5MB}\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"proposed\.yaml:2: quotas\[0\]"):

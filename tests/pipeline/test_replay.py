@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline import replay as replay_module
 from kafka_quota_proxy.pipeline.replay import Outcome, Replay
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside, parts
 

@@ -123,7 +123,7 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
 def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession) -> None:
     records = frame(spark, [*load(40), *load(40, broker=2)])
     used = total_demand(records)
-    both = [quotas(replace(ETL, producer_byte_rate=limit)) for limit in (1_000.0, 2_000.0)]
+    both = [quotas(replace(ETL, limits={**ETL.limits, "producer_byte_rate": limit})) for limit in (1_000.0, 2_000.0)]
     lower, higher = (resolved(used, given) for given in both)
 
     hours = rows(forecast(records, used, lower.union(higher), both[0]), "broker", "limit")
@@ -144,7 +144,9 @@ def test_limits_are_tried_side_by_side_as_each_is_by_itself(spark: SparkSession)
 def test_tokens_that_come_as_fast_as_they_go_need_no_replay(
     spark: SparkSession, limit: float, burst_ms: int, is_replayed: bool
 ) -> None:
-    given = quotas(replace(ETL, producer_byte_rate=limit), shaping=Shaping.PACED, burst_ms=burst_ms)
+    given = quotas(
+        replace(ETL, limits={**ETL.limits, "producer_byte_rate": limit}), shaping=Shaping.PACED, burst_ms=burst_ms
+    )
     records = frame(spark, load(3))
     used = total_demand(records)
 

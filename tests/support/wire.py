@@ -12,10 +12,10 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     Shaping,
 )
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses

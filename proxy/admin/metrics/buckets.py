@@ -12,10 +12,11 @@ from math import isnan, nan
 from threading import Lock
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 
 # Of a kind. Ten series each: 100,000 lines and 10 MB (0.3 MB with gzip) in a scrape, which takes about two seconds,

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from kafka_quota_proxy.config.model import EntityName
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics import (
     broker_quotas,
@@ -21,7 +22,6 @@ from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, rea
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Rest, labels, paced, rest
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 from kafka_quota_proxy.proxy.quota.usage_totals import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
@@ -36,40 +36,6 @@ _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 def _seconds(time_ms: int) -> float:
     return time_ms / 1_000
 
-
-class _Amount(NamedTuple):
-    """What was charged, as a counter: its name, what it means, and how much of it is one."""
-
-    name: str
-    help: str
-    per: int
-
-
-# Kinds that are not here count requests, as all do.
-_BYTES: Final = _Amount("bytes", "Bytes that were charged.", 1)
-_AMOUNTS: Final[Mapping[QuotaKind, _Amount]] = {
-    QuotaKind.PRODUCE: _BYTES,
-    QuotaKind.FETCH: _BYTES,
-    QuotaKind.REQUEST: _Amount("request_seconds", "Service time of brokers that was charged.", 1_000_000_000),
-    QuotaKind.MUTATION: _Amount("mutations", "Partitions that were created or deleted, and charged.", 1),
-}
-
-
-class _Kafka(NamedTuple):
-    """How the exporters of Kafka's JMX attributes call a kind; ``rate`` and ``value`` come behind it."""
-
-    group: str
-    rate: str
-    unit: str
-    value: str | None
-
-
-_KAFKA: Final[Mapping[QuotaKind, _Kafka]] = {
-    QuotaKind.PRODUCE: _Kafka("produce", "byte_rate", "bytes per second", "byte_quota_value"),
-    QuotaKind.FETCH: _Kafka("fetch", "byte_rate", "bytes per second", "byte_quota_value"),
-    QuotaKind.REQUEST: _Kafka("request", "request_time", "per cent of a thread's time", "request_quota_value"),
-    QuotaKind.MUTATION: _Kafka("controllermutation", "mutation_rate", "partitions per second", None),
-}
 
 # name, what it means, how it is read
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[UsageTotals], float]], ...]] = (
@@ -101,7 +67,7 @@ class Families:
     def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
         self._server = server
         self._reloads = reloads
-        self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in QuotaKind}
+        self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}
 
     def at(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
         """Return all families, read as they are asked for; ``now_ms`` is on the clock of the connections."""
@@ -124,7 +90,7 @@ class Families:
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
         own: dict[QuotaKind, list[Row]] = {}
         other: dict[QuotaKind, UsageTotals | None] = {}
-        managers_of = {kind: [one.manager(kind) for one in quotas] for kind in QuotaKind}
+        managers_of = {kind: [one.manager(kind) for one in quotas] for kind in BUCKET_KINDS}
         managers_of = {kind: managers for kind, managers in managers_of.items() if _is_in_use(kind, managers)}
         for kind, managers in managers_of.items():
             gone = _gone(managers)  # first: see there
@@ -251,7 +217,7 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
     """Whether a kind is shown: bytes always are, of all others those that limit somebody or did."""
-    if kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+    if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)
 
@@ -285,10 +251,12 @@ def _of_buckets(
         for kind, usage in other.items()
         if usage is not None
     ]
-    for amount in dict.fromkeys(_AMOUNTS[kind] for kind in own if kind in _AMOUNTS):
-        name, help_, per = amount
-        of_its_kinds = ((text, usage.amount) for kind, text, usage in usages if _AMOUNTS.get(kind) is amount)
-        yield _counter(name, help_, ((text, value if per == 1 else value / per) for text, value in of_its_kinds))
+    for counter in dict.fromkeys(kind.spec.counter for kind in own):
+        if counter is not None:
+            per = counter.recorded_per_unit
+            amounts = ((text, usage.amount) for kind, text, usage in usages if kind.spec.counter is counter)
+            samples = ((text, amount if per == 1 else amount / per) for text, amount in amounts)
+            yield _counter(counter.name, counter.help, samples)
     for name, help_, read_off in _COUNTERS:
         yield _counter(name, help_, ((text, read_off(usage)) for _, text, usage in usages))
     yield _gauge(
@@ -304,14 +272,14 @@ def _of_buckets(
 
 
 def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bool) -> Iterator[Family]:
-    names = _KAFKA.get(kind)
+    names = kind.spec.kafka_metrics
     if names is None:
         return
     prefix = f"kafka_server_{names.group}"
     rows = [(labels(user=sanitize(row.tags.user), client_id=row.tags.client_id), row) for row in paced(own, rest)]
     rates = ((text, row.rate) for text, row in rows)
     yield Family(f"{prefix}_{names.rate}", "gauge", f"What is measured, {names.unit}.", rates)
-    if kind is QuotaKind.MUTATION:
+    if names.has_tokens:
         tokens = ((text, row.tokens) for text, row in rows if row.tokens is not None)
         help_ = "Partitions that may be created or deleted now; below 0: that are owed."
         yield Family(f"{prefix}_tokens", "gauge", help_, tokens)

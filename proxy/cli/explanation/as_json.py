@@ -5,17 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, QuotaKind
 from kafka_quota_proxy.proxy.cli.explanation.model import (
-    OF_IPS,
     OWN_RULE,
     Explanation,
     IpVerdict,
     Verdict,
     entity,
-    limit_of,
     number,
 )
-from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import Level
 
 
 def as_json(
@@ -34,7 +33,7 @@ def as_json(
         queues: A running proxy's report on the client's priority; None: no proxy was asked.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
-    fields[OF_IPS] = _ip_fields(found.of_ip)
+    fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)
     if config.quotas_from is not None:
         fields["quotas_from"] = str(config.quotas_from)
     if config.store is not None and config.store.topic is not None:
@@ -61,7 +60,7 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
             and {
                 "enforcement": at.enforcement.value,
                 **({"shaping": at.shaping.value} if at.shaping else {}),
-                **({"max_fetch_bytes": at.max_fetch_bytes} if verdict.key == QuotaKind.FETCH.value else {}),
+                **({"max_fetch_bytes": at.max_fetch_bytes} if verdict.key == QuotaKind.FETCH.key else {}),
             }
             for at in verdict.at_listeners
         },
@@ -82,7 +81,7 @@ def _other_fields(key: str, rule: QuotaRule, level: Level, reason: str) -> dict[
     """Return the fields of a rule that does not apply to the client, with the reason."""
     return {
         "rule": entity(rule),
-        "limit": number(limit_of(key, rule)),
+        "limit": number(rule.limits.get(key)),
         "level": level.number,
         "source": rule.source,
         "reason": reason,

@@ -1,24 +1,19 @@
 """The explanation as text, and hints about rules and priorities that this command does not read."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
 
-from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, ProxyConfig, QuotaRule, QuotasFromBroker
+from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, QuotasFromBroker
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, KIND_OF_KEY
+from kafka_quota_proxy.config.units import UNLIMITED, described_size
 from kafka_quota_proxy.proxy.cli.explanation.model import (
-    OF_IPS,
     OWN_RULE,
     AtListener,
     Explanation,
     IpVerdict,
     Verdict,
     entity,
-    limit_of,
-    number,
 )
-from kafka_quota_proxy.proxy.quota.entity import Level, QuotaKind, Tags
-from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
-
-_UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
@@ -65,7 +60,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
 
 def _other_lines(what: str, key: str, rule: QuotaRule, level: Level, reason: str) -> Iterator[str]:
     """Yield the lines of a rule that does not apply to the client, with the reason."""
-    yield f"  {what:<12} {_words(entity(rule))}, {_amount(key, limit_of(key, rule))} ({rule.source})"
+    yield f"  {what:<12} {_words(entity(rule))}, {_amount(key, rule.limits.get(key))} ({rule.source})"
     yield f"               level {level.number}: {reason}"
 
 
@@ -76,7 +71,7 @@ def _listener_lines(verdict: Verdict) -> Iterator[str]:
             continue
         yield f"  listener     {at.listener}: {at.enforcement.value}, {_manner(at)}"
         if at.max_fetch_bytes is not None:
-            yield f"               the max_bytes of a fetch is lowered to {_size(at.max_fetch_bytes)}"
+            yield f"               the max_bytes of a fetch is lowered to {described_size(at.max_fetch_bytes)}"
 
 
 def _manner(at: AtListener) -> str:
@@ -88,17 +83,17 @@ def _manner(at: AtListener) -> str:
 def _ip_lines(found: IpVerdict) -> Iterator[str]:
     rule, lost = found.rule, found.lost
     if rule is None:
-        yield f"{OF_IPS} of {found.ip}: not limited"
+        yield f"{CONNECTION_CREATION_RATE} of {found.ip}: not limited"
     else:
-        yield f"{OF_IPS} of {found.ip}: {_amount(OF_IPS, rule.connection_creation_rate)}"
+        yield f"{CONNECTION_CREATION_RATE} of {found.ip}: {_rate(rule)}"
         yield f"  rule         ip {rule.ip} ({rule.source})"
         yield from (f"  time         {words}" for words in found.times)
         yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
     if lost is not None:
-        yield f"  lost         ip {lost.ip}, {_amount(OF_IPS, lost.connection_creation_rate)} ({lost.source})"
+        yield f"  lost         ip {lost.ip}, {_rate(lost)} ({lost.source})"
         yield f"               {OWN_RULE}"
     for one, reason in found.not_now:
-        yield f"  not now      ip {one.ip}, {_amount(OF_IPS, one.connection_creation_rate)} ({one.source})"
+        yield f"  not now      ip {one.ip}, {_rate(one)} ({one.source})"
         yield f"               {reason}"
 
 
@@ -110,6 +105,10 @@ def _sharing(bucket: Tags) -> str:
     return f"client-id {bucket.client_id}; shared by all users at a broker, but those with a rule of their own"
 
 
+def _rate(rule: IpRule) -> str:
+    return _amount(CONNECTION_CREATION_RATE, rule.connection_creation_rate)
+
+
 def _words(entity: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {name}" for key, name in entity.items())
 
@@ -117,24 +116,7 @@ def _words(entity: Mapping[str, str]) -> str:
 def _amount(key: str, limit: float | None) -> str:
     if limit is None or limit >= UNLIMITED:
         return "unlimited"
-    return _WORDS[key](limit) if key in _WORDS else f"{_size(int(limit))} per second"
-
-
-# By key; other keys are bytes per second.
-_WORDS: Final[Mapping[str, Callable[[float], str]]] = {
-    QuotaKind.REQUEST.value: lambda limit: f"{number(limit)} % of a thread's time",
-    QuotaKind.REQUEST_RATE.value: lambda limit: f"{number(limit)} requests per second",
-    QuotaKind.MUTATION.value: lambda limit: f"{number(limit)} partitions per second, created or deleted",
-    CONNECTIONS.label: lambda limit: f"{number(limit)} connections open at once",
-    OF_IPS: lambda limit: f"{number(limit)} connections per second",
-}
-
-
-def _size(size_bytes: int) -> str:
-    for unit, factor in _UNITS:
-        if size_bytes >= factor:
-            return f"{size_bytes} bytes ({size_bytes / factor:.4g} {unit})"
-    return f"{size_bytes} bytes"
+    return KIND_OF_KEY[key].spec.unit.described(limit)
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quota_proxy.config.model import UNLIMITED, Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.entity import Candidate, Level, Tags
 
-OF_IPS: Final = "connection_creation_rate"
 OWN_RULE: Final = "the address has a rule of its own"
 
 
@@ -97,12 +97,6 @@ def entity(rule: QuotaRule) -> Mapping[str, str]:
     """Return the entity of a rule, by Kafka's names of entity types."""
     names = {"user": rule.user, "client-id": rule.client_id}
     return {key: str(name) for key, name in names.items() if name is not None}
-
-
-def limit_of(key: str, rule: QuotaRule) -> float | None:
-    """Return a rule's limit for one kind of quota, in the unit of its key; None: no limit."""
-    limit: float | None = getattr(rule, key)
-    return limit
 
 
 def number(limit: float | None) -> float:

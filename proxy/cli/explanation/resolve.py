@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, NotNow, Rules, Verdict
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import Candidate, Limits, QuotaKind, RuleTable, bounded
-from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS
+from kafka_quota_proxy.proxy.quota.entity import Candidate, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
@@ -25,7 +25,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
     of_connections = _of_connections(
         rules, user=charged_user, client_id=client_id, is_exempt=is_exempt, is_broker=user in principals.brokers
     )
-    found = [*_of_buckets(rules, user, charged_user, client_id), (CONNECTIONS, of_connections)]
+    found = [*_of_buckets(rules, user, charged_user, client_id), (QuotaKind.CONNECTIONS, of_connections)]
     return Explanation(
         user=user,
         client_id=client_id,
@@ -38,7 +38,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
     )
 
 
-def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[Limits, Verdict]]:
+def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
     """Resolve each kind of quota that has buckets."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
@@ -60,7 +60,7 @@ def _verdict(
 ) -> Verdict:
     bucket = buckets_at[0][1]
     return Verdict(
-        key=bucket.kind.value,
+        key=bucket.kind.key,
         rule=_with_line(bucket.rule, rules),
         level=bucket.level,
         limit=manager.limit_of(bucket),
@@ -70,7 +70,7 @@ def _verdict(
     )
 
 
-def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, client_id: str) -> Verdict:
+def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
     """Return the verdict with the changes that time brings."""
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
@@ -87,7 +87,7 @@ def _with_times(verdict: Verdict, rules: Rules, kind: Limits, *, user: str, clie
     )
 
 
-def _is_silent(rule: QuotaRule, kind: Limits, now_ms: int) -> bool:
+def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
     held = in_force(rule, now_ms=now_ms)
     return held is None or kind.limit_of(held) is None
 
@@ -97,12 +97,12 @@ def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool,
 
     Brokers are not limited, as in ``Account.count``.
     """
-    table = RuleTable(CONNECTIONS, rules.config.quotas)
+    table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
     is_free = is_exempt or is_broker
     rule = None if is_free else found.rule
     return Verdict(
-        key=CONNECTIONS.label,
+        key=QuotaKind.CONNECTIONS.key,
         rule=rule,
         level=found.level if rule else None,
         limit=found.limit if rule else None,

@@ -8,8 +8,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Odd, parse
 from kafka_quota_proxy.config.errors import InvalidConfigError, TermsError, TokenFileError, UnitError
-from kafka_quota_proxy.config.limits import parse_limit
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
+from kafka_quota_proxy.config.quota_kinds import parse_limit
 from kafka_quota_proxy.config.terms import TERMS, read_terms
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.cli.quotas.client import Client

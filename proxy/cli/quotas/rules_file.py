@@ -9,13 +9,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, UnitError
-from kafka_quota_proxy.config.limits import LIMIT_KEYS, parse_limit
 from kafka_quota_proxy.config.load import load_bytes
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS, DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
+from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
 from kafka_quota_proxy.config.terms import terms_of, written_terms
-from kafka_quota_proxy.config.units import parse_ip
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import in_order, shown_limit
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError, read_rules, written_rule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule
@@ -24,7 +24,6 @@ Rules = Mapping[Entity, StoredRule]
 
 # What stands for listeners where there are only quotas: a configuration has one at least.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
-_OF_IPS: Final = "connection_creation_rate"
 _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
 
@@ -70,7 +69,7 @@ def _not_a_name(entity: Entity) -> str | None:
 def _not_a_limit(rule: StoredRule) -> str | None:
     # A file takes Kafka's "no limit" at the most, its Admin API more.
     for key, value in in_order(rule.limits):
-        if key not in LIMIT_KEYS:
+        if key not in KIND_OF_KEY:
             return f"{key} is not known here"
         text = shown_limit(key, value)
         try:
@@ -176,10 +175,8 @@ def _read_json(data: bytes, file: str) -> Rules:
 def _of(config: ProxyConfig) -> Rules:
     rules: dict[Entity, StoredRule] = {}
     for rule in config.quotas:
-        given = {key: getattr(rule, key) for key in CLIENT_QUOTAS}
-        limits = {key: float(limit) for key, limit in given.items() if limit is not None}
+        limits = {key: float(limit) for key, limit in rule.limits.items()}
         rules[Entity(rule.user, rule.client_id)] = StoredRule(limits=limits, terms=terms_of(rule))
     for of_ip in config.ip_quotas:
-        limits = {_OF_IPS: of_ip.connection_creation_rate}
-        rules[Entity(ip=of_ip.ip)] = StoredRule(limits=limits, terms=terms_of(of_ip))
+        rules[Entity(ip=of_ip.ip)] = StoredRule(limits=of_ip.limits, terms=terms_of(of_ip))
     return rules

@@ -13,9 +13,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kafka.admin import ConfigResource
 
-from kafka_quota_proxy.config.model import UNLIMITED, ProxyConfig, Replication
+from kafka_quota_proxy.config.model import ProxyConfig, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes
 from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     BrokerConfigs,

@@ -6,17 +6,15 @@ Names are anybody's choice and go to a terminal: what is not plain is quoted, an
 import json
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Final
 
-from kafka_quota_proxy.config.limits import LIMIT_KEYS
-from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED, Default
+from kafka_quota_proxy.config.model import DEFAULT, Default
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
 from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.config.units import written_number
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
 
 _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
-_BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
-_UNITS: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def shown_entity(entity: Entity) -> str:
@@ -34,16 +32,8 @@ def shown_name(name: str | Default) -> str:
 
 def shown_limit(key: str, value: float) -> str:
     """Return a limit as a file takes it, with a unit where that is as exact; never rounded."""
-    if key in _BYTE_RATES and value == int(value):
-        # Kafka's "no limit", which a float rounds up.
-        whole = min(int(value), UNLIMITED)
-        return next((f"{whole // factor}{unit}" for unit, factor in _UNITS if whole % factor == 0), str(whole))
-    return shown_number(value)
-
-
-def shown_number(value: float) -> str:
-    """Return a number in digits alone, as YAML takes it for one."""
-    return f"{Decimal(repr(value)):f}".removesuffix(".0")
+    kind = KIND_OF_KEY.get(key)
+    return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
@@ -54,7 +44,7 @@ def shown_limits(rule: StoredRule) -> str:
 
 def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
     """Return limits in the order in which they are documented, whatever the one is in which they were set."""
-    known = list(LIMIT_KEYS)
+    known = list(KIND_OF_KEY)
     return sorted(limits.items(), key=lambda limit: known.index(limit[0]) if limit[0] in known else len(known))
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.errors import TermsError
+from kafka_quota_proxy.config.quota_kinds import KafkaType
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
 from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
@@ -16,7 +17,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     IP,
     Entity,
     StoredRule,
-    ValueType,
     entity_of,
     keys_of,
     names_in_order,
@@ -35,7 +35,7 @@ MAX_CHANGED_KEYS: Final = 10_000
 # Unlike Kafka, which keeps as many as its memory holds.
 MAX_RULES: Final = 200_000
 
-_MOST: Final = {ValueType.LONG: float(2**63 - 1), ValueType.INT: float(2**31 - 1)}
+_MOST: Final = {KafkaType.LONG: float(2**63 - 1), KafkaType.INT: float(2**31 - 1)}
 _FRACTION: Final = 1e-6
 _NO_CHANGE: Final = TermsChange()
 
@@ -269,13 +269,13 @@ def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, floa
     return after
 
 
-def _check_value(keys: Mapping[str, ValueType], key: str, value: float) -> None:
+def _check_value(keys: Mapping[str, KafkaType], key: str, value: float) -> None:
     if key not in keys:
         raise _RefusalError(f"Invalid configuration key {key}")
     if value <= 0:
         raise _RefusalError(f"Quota {key} must be greater than 0")
     value_type = keys[key]
-    if value_type is not ValueType.DOUBLE:
+    if value_type is not KafkaType.DOUBLE:
         if value > _MOST[value_type]:
             raise _RefusalError(f"Proposed value for {key} is too large for {value_type.value}.")
         if math.isfinite(value) and value % 1.0 > _FRACTION:

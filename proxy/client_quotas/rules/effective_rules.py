@@ -255,10 +255,11 @@ class EffectiveRules:
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
     """Return a rule as what holds is reckoned from it."""
     names = _TERMS if entity.ip is None else _TIMES
-    given: dict[str, Any] = {**stored.limits, **{name: getattr(stored.terms, name) for name in names}}
+    terms: dict[str, Any] = {name: getattr(stored.terms, name) for name in names}
     if entity.ip is not None:
-        return IpRule(ip=entity.ip, **given, source=source)
-    return QuotaRule(user=entity.user, client_id=entity.client_id, **given, source=source)
+        limits: dict[str, Any] = dict(stored.limits)
+        return IpRule(ip=entity.ip, **limits, **terms, source=source)
+    return QuotaRule(user=entity.user, client_id=entity.client_id, limits=stored.limits, **terms, source=source)
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
+from kafka_quota_proxy.config.quota_kinds import KafkaType, QuotaKind
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
@@ -35,25 +35,13 @@ class StoredRule:
     terms: Terms = NO_TERMS
 
 
-class ValueType(Enum):
-    """How Kafka declares a key."""
-
-    LONG = "a LONG"
-    INT = "an INT"
-    DOUBLE = "a DOUBLE"
+_KAFKA_TYPES: Final = {kind: kind.spec.kafka_type for kind in QuotaKind}
+# Kafka's own keys: QuotaConfig.userAndClientQuotaConfigs and ipConfigs.
+CLIENT_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and not kind.spec.limits_ips}
+IP_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and kind.spec.limits_ips}
 
 
-# QuotaConfig.userAndClientQuotaConfigs and ipConfigs.
-CLIENT_KEYS: Final[Mapping[str, ValueType]] = {
-    "producer_byte_rate": ValueType.LONG,
-    "consumer_byte_rate": ValueType.LONG,
-    "request_percentage": ValueType.DOUBLE,
-    "controller_mutation_rate": ValueType.DOUBLE,
-}
-IP_KEYS: Final[Mapping[str, ValueType]] = {"connection_creation_rate": ValueType.INT}
-
-
-def keys_of(entity: Entity) -> Mapping[str, ValueType]:
+def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
     """Return the keys that a rule of this entity may have."""
     return CLIENT_KEYS if entity.ip is None else IP_KEYS
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import IpRule
-from kafka_quota_proxy.config.units import parse_ip
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges
 
 # What hosts are called, and their addresses.

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.model import UNLIMITED
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeResponse
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of

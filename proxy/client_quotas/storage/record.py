@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from kafka_quota_proxy.config.errors import TermsError
-from kafka_quota_proxy.config.model import CLIENT_QUOTAS
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS
 from kafka_quota_proxy.config.terms import read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
@@ -32,7 +32,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     Entity,
     StoredRule,
     entity_of,
-    keys_of,
     names_of,
 )
 
@@ -204,7 +203,7 @@ def _limits(entity: Entity, limits: object) -> Mapping[str, float]:
     if not isinstance(limits, dict) or not limits:
         raise ForeignLineError("not the limits of a rule")
     # More than may be set through Kafka's API: a publisher's rule in a topic may have all that a file's has.
-    unknown = limits.keys() - set(CLIENT_QUOTAS if entity.ip is None else keys_of(entity).keys())
+    unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
     if unknown:
         raise ForeignLineError(f"{min(unknown)!r} is no key of {entity}")
     return {key: _limit(key, value) for key, value in limits.items()}

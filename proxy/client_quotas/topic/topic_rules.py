@@ -247,7 +247,7 @@ class QuotaTopicState:
     def _rule(self, entity: Entity, held: Limits) -> QuotaRule:
         user, client_id = entity
         source = f"kafka://{self._topic}@{held.offset}"
-        return QuotaRule(user=user, client_id=client_id, source=source, **held.limits)  # type: ignore[arg-type]
+        return QuotaRule(user=user, client_id=client_id, limits=held.limits, source=source)
 
     def _held(self, entity: Entity) -> Limits | None:
         """Return what the topic says of an entity here and now; None where that is nothing, or it is the file's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol import api_versions
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS, VersionRange
@@ -13,7 +14,6 @@ from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.session.address_rewrite import READABLE
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.topic_mutations import is_mutation
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.whole_request import WholeRequestHandler

@@ -21,4 +21,4 @@ def test_limits_are_held_as_they_were_tried(words: list[str], shaping: Shaping) 
     for text in (quotas_text(suggested, args), step_text(1, suggested, args)):
         config = load_bytes(text.encode(), file="quotas.yaml").config
         assert config.shaping is shaping
-        assert [rule.producer_byte_rate for rule in config.quotas] == [2_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in config.quotas] == [2_000.0]

@@ -20,10 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import DEFAULT, Address, Admin, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.cli import run
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import upstream_of

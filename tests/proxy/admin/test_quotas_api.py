@@ -130,7 +130,7 @@ async def test_a_change_is_in_force_and_told_when_it_is_answered(tmp_path: Path)
     alice, none = {"user": "alice"}, None
     assert done.json["results"] == [{"entity": alice, "old": none, "new": {"limits": {P: 1_000.0}}, "error": none}]
     assert changed.json["results"][0]["old"] == {"limits": {P: 1_000.0}}
-    assert rule.producer_byte_rate == 2_000
+    assert rule.limits.get("producer_byte_rate") == 2_000
     assert gone.json["results"] == [{"entity": alice, "old": {"limits": {P: 2_000.0}}, "new": none, "error": none}]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Admin, FairCallQueue, Listener, ProxyConfig
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
@@ -17,13 +18,12 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoredE
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads
 from tests.support.stores import break_snapshot, keep_strange
 
-ALL_KEYS = [*(kind.value for kind in QuotaKind), "connections", "connection_creation_rate"]
+ALL_KEYS = [*(kind.key for kind in BUCKET_KINDS), "connections", "connection_creation_rate"]
 
 
 @pytest.fixture

@@ -289,7 +289,7 @@ async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_an
         ("refused", True),
     }
     async with bed(tmp_path) as again:
-        assert [rule.producer_byte_rate for rule in again.manager.quotas] == [6.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in again.manager.quotas] == [6.0]
 
 
 @on_uvloop
@@ -302,7 +302,7 @@ async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: P
         )
         assert told.entries == (Described(ALICE, ((P, 20.0),)),)
         rules = [rules["alice", None] for rules, _ in one.changes]
-        assert [rule and rule.producer_byte_rate for rule in rules] == limits
+        assert [rule and rule.limits.get("producer_byte_rate") for rule in rules] == limits
 
 
 @on_uvloop
@@ -486,7 +486,7 @@ async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypat
         monkeypatch.setattr(AuditFile, "_write", is_full)
 
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
-        assert [rule.producer_byte_rate for rule in one.manager.quotas] == [5.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [5.0]
         assert one.manager.change_log is not None
         assert one.manager.change_log.lost == 1
 
@@ -512,7 +512,7 @@ async def test_a_change_of_which_no_book_can_be_kept_is_made_and_told(
         assert ticket is not None
         assert ticket.altered is not None
         assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
-        assert [rule.producer_byte_rate for rule in one.manager.quotas] == [6.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [6.0]
     assert caplog.text.count("a change of admin is not in the books") == 2
 
 

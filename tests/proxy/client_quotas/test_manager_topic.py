@@ -51,7 +51,7 @@ async def test_what_is_set_at_one_desk_is_told_by_the_other_and_decided_on_there
         written = len(log.records)
         assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
         assert len(log.records) == written
-        assert other.manager.quotas[0].producer_byte_rate == 6.0
+        assert other.manager.quotas[0].limits["producer_byte_rate"] == 6.0
 
 
 @on_uvloop
@@ -71,7 +71,10 @@ async def test_what_comes_from_others_waits_while_rules_are_read(log: TopicLog) 
 async def test_the_files_entities_and_a_publishers_are_changed_where_they_are_set(log: TopicLog) -> None:
     log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
     async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
-        assert {(rule.user, rule.producer_byte_rate) for rule in one.manager.quotas} == {("alice", 7.0), ("filed", 9.0)}
+        assert {(rule.user, rule.limits.get("producer_byte_rate")) for rule in one.manager.quotas} == {
+            ("alice", 7.0),
+            ("filed", 9.0),
+        }
         (refused,) = await one.set(ALICE, {P: 5.0})
         assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
         (refused,) = await one.set((("user", "filed"),), {P: 5.0})

@@ -26,6 +26,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFrom,
     Store,
 )
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
@@ -42,7 +43,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, RuleTable
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.stub_broker import client_of, listener_to, on_uvloop, running, stub_broker
 from tests.support.topic_log import made_up
@@ -135,7 +136,7 @@ async def test_one_change_looks_at_no_other_rule_and_goes_to_a_thread_for_the_di
             await altered(server, 1)
 
         assert len(handed_over) == 1
-        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [2e6 + 1]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [2e6 + 1]
 
 
 @on_uvloop

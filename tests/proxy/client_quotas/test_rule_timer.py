@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import Terms, parse_instant_ms
@@ -19,7 +20,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_quota_manager import ETL, P, answers, config_to, put
@@ -99,13 +99,20 @@ async def test_each_rule_is_told_when_it_is_due_and_no_other() -> None:
 
         assert await bed.at(START_MS + HOUR_MS) == [
             (
-                {("a", None): None, ("b", None): scheduled, ("c", None): replace(rule("c"), producer_byte_rate=4.0)},
+                {
+                    ("a", None): None,
+                    ("b", None): scheduled,
+                    ("c", None): replace(rule("c"), limits={**rule("c").limits, "producer_byte_rate": 4.0}),
+                },
                 {},
             )
         ]
         assert await bed.at(START_MS + HOUR_MS) == []
         assert await bed.at(START_MS + 2 * HOUR_MS) == [
-            ({("c", None): replace(rule("c"), producer_byte_rate=3.0)}, {"10.0.0.7": None})
+            (
+                {("c", None): replace(rule("c"), limits={**rule("c").limits, "producer_byte_rate": 3.0})},
+                {"10.0.0.7": None},
+            )
         ]
 
 
@@ -206,7 +213,7 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
             else:
                 filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
                 server.apply(replace(config, quotas=(filed,)))
-            assert [one.producer_byte_rate for one in server.quota_manager.quotas] == [1.0]
+            assert [one.limits.get("producer_byte_rate") for one in server.quota_manager.quotas] == [1.0]
             clock.now_ms += 20
 
             await eventually(lambda: server.quota_manager.quotas == ())
@@ -250,7 +257,7 @@ async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path:
     store.close()
     clock = Clock(START_MS + 4_000)
     async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
-        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [5_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [5_000.0]
         async with client_of(server) as client:
             assert await put(client, ETL, P, 5_000.0) == 0
-        assert [rule.producer_byte_rate for rule in server.quota_manager.quotas] == [7_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [7_000.0]

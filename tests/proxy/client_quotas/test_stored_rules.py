@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, IpRule, Principals, ProxyConfig, QuotaRule, Shaping, Store
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     AlterRequest,
@@ -17,7 +18,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.frames import other_response
 from tests.support.stub_broker import (
     StubBroker,

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Address, IpRule, Listener, ProxyConfig, QuotaRule, Shaping, UsageLog
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind, Tags
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables

@@ -17,9 +17,9 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     Shaping,
 )
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.rules_in_force import update
 
 LISTENER = Listener(
@@ -47,7 +47,7 @@ def test_produce_and_fetch_are_charged_apart() -> None:
     assert produce.charge(20_000, now_ms=0) == 10_000
     assert fetch.charge(20_000, now_ms=0) == 0
     assert [bucket.is_limited for bucket in others] == [False] * 3
-    assert [manager.kind for manager in quotas.managers] == list(QuotaKind)
+    assert [manager.kind for manager in quotas.managers] == list(BUCKET_KINDS)
 
 
 def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
@@ -59,8 +59,8 @@ def test_a_quota_of_requests_is_in_units_and_recorded_in_nanoseconds() -> None:
     assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # half a second in each
     assert buckets[QuotaKind.REQUEST_RATE].limit == 20.0
     assert buckets[QuotaKind.MUTATION].limit == 0.5
-    assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in QuotaKind] == [None, None, 50.0, 20.0, 0.5]
-    assert [quotas.limits(kind) for kind in QuotaKind] == [False, False, True, True, True]
+    assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in BUCKET_KINDS] == [None, None, 50.0, 20.0, 0.5]
+    assert [quotas.limits(kind) for kind in BUCKET_KINDS] == [False, False, True, True, True]
     # 5.4 s of a thread's time in a window of 10 s: 4 % over 50 %, 0.8 s of silence; of 6 s a window's, not 2
     assert buckets[QuotaKind.REQUEST].charge(5_400_000_000, now_ms=0) == 800
     assert buckets[QuotaKind.REQUEST].charge(600_000_000, now_ms=0) == 1_000

@@ -10,18 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import (
-    DEFAULT,
-    UNLIMITED,
-    Enforcement,
-    EntityName,
-    KafkaSettings,
-    QuotaRule,
-    Shaping,
-)
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import LEVELS, QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import LEVELS
 from tests.support import kafka_entities, kafka_rate
 from tests.support.kafka_rate import MetricConfig
 

@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
-from kafka_quota_proxy.proxy.quota.entity import (
-    LEVELS,
-    MAX_NAME_LENGTH,
-    QuotaKind,
-    Resolution,
-    RuleTable,
-    Tags,
-    bounded,
-)
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, Resolution, RuleTable, Tags, bounded
 from tests.support import kafka_entities
 from tests.support.kafka_entities import Entity
 
@@ -150,7 +143,7 @@ def test_a_rule_of_the_other_kind_counts_for_nothing() -> None:
 
 
 def test_a_kind_is_named_as_the_metrics_name_it() -> None:
-    assert [kind.label for kind in QuotaKind] == ["produce", "fetch", "request", "request_rate", "mutation"]
+    assert [kind.label for kind in BUCKET_KINDS] == ["produce", "fetch", "request", "request_rate", "mutation"]
 
 
 @pytest.mark.parametrize("number", range(1, 9))

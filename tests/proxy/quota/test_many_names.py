@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH
 from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
@@ -264,7 +265,7 @@ def test_a_lower_limit_finds_debts_that_the_one_before_did_not_know() -> None:
     visitor.charge("a", 5_000, 0)
     visitor.charge("b", 5_000, 0)
 
-    low = replace(A_DEFAULT, producer_byte_rate=100.0)
+    low = replace(A_DEFAULT, limits={**A_DEFAULT.limits, "producer_byte_rate": 100.0})
     update(visitor.quotas, ProxyConfig(listeners=(), quotas=(low,), max_buckets=2, max_throttle_time_ms=None))
     visitor.charge("c", 1, 1)
 

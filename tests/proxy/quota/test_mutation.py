@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.topic_mutations import (
     BROKER_DEFAULT,
@@ -19,7 +20,6 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.mutation import (
     ASSUMED_PERMITS,
     MutationDecision,

@@ -7,16 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, Fold, Principals, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 from kafka_quota_proxy.proxy.quota.entity import LEVELS, RuleTable, Tags
-from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS, Identity, OpenConnections
+from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
 
 ALICE_ETL = Identity("alice", "etl")
 BOB_ETL = Identity("bob", "etl")
 
 
 def open_connections(*rules: QuotaRule, principals: Principals | None = None) -> OpenConnections:
-    return OpenConnections(RuleTable(CONNECTIONS, rules), PrincipalRules(principals or Principals()).charged_user)
+    return OpenConnections(
+        RuleTable(QuotaKind.CONNECTIONS, rules), PrincipalRules(principals or Principals()).charged_user
+    )
 
 
 def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import (
     DEFAULT,
-    UNLIMITED,
     Default,
     Fold,
     IpRule,
@@ -19,10 +18,12 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     Shaping,
 )
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import Entity, QuotaKind, RuleTable, bounded
-from kafka_quota_proxy.proxy.quota.open_connections import CONNECTIONS, Identity
+from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable, bounded
+from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
 from tests.support.rules_in_force import change, update, update_addresses
 
@@ -54,7 +55,7 @@ def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
     """What holds for every client, and how many have a place of their own."""
     buckets = [
         quotas.bucket(kind, principal=user, client_id=client_id, now_ms=now_ms)
-        for kind in QuotaKind
+        for kind in BUCKET_KINDS
         for user, client_id in CLIENTS
     ]
     connections = [quotas.connections.check(Identity(user, client_id)) for user, client_id in CLIENTS]
@@ -62,7 +63,7 @@ def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
         [(bucket.tags, bucket.rule, bucket.level, bucket.limit) for bucket in buckets],
         connections,
         quotas.limits_requests,
-        [quotas.limits(kind) for kind in QuotaKind],
+        [quotas.limits(kind) for kind in BUCKET_KINDS],
         quotas.connections.open_now(),
     )
 
@@ -84,7 +85,7 @@ def test_changes_are_as_good_as_an_update(all_changes: list[dict[Entity, Mapping
         update(updated, config)
 
         assert seen_by(changed, now_ms) == seen_by(updated, now_ms)
-        for kind in QuotaKind:
+        for kind in BUCKET_KINDS:
             one, other = changed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
             assert one._buckets._named == other._buckets._named
@@ -119,7 +120,7 @@ def test_a_file_whose_changes_are_known_is_as_good_as_one_that_is_looked_at_whol
         update(updated, config)
 
         assert seen_by(followed, now_ms) == seen_by(updated, now_ms)
-        for kind in QuotaKind:
+        for kind in BUCKET_KINDS:
             one, other = followed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
             assert one._buckets._named == other._buckets._named
@@ -156,7 +157,7 @@ def test_addresses_that_change_are_as_good_as_all_of_them(all_changes: list[dict
         assert changed._addresses._named == updated._addresses._named
 
 
-@pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, CONNECTIONS])
+@pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, QuotaKind.CONNECTIONS])
 @given(changes=st.lists(CHANGES, max_size=6))
 def test_a_table_resolves_as_one_made_at_once(
     kind: QuotaKind, changes: list[dict[Entity, Mapping[str, int] | None]]
@@ -197,7 +198,10 @@ def test_a_long_name_is_found() -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [lambda rules: {("a", None): None}, lambda rules: {("a", None): replace(rules[0], producer_byte_rate=9.0)}],
+    [
+        lambda rules: {("a", None): None},
+        lambda rules: {("a", None): replace(rules[0], limits={**rules[0].limits, "producer_byte_rate": 9.0})},
+    ],
 )
 def test_what_was_used_stays(changed: Callable[[tuple[QuotaRule, ...]], dict[Entity, QuotaRule | None]]) -> None:
     config = replace(CONFIG, quotas=(QuotaRule(user="a", producer_byte_rate=1_000.0),))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, IpRule, KafkaSettings, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables, rules_of_kind
@@ -106,7 +106,7 @@ def test_no_other_rule_takes_the_place_of_the_static_default(written: QuotaRule)
 
     rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
 
-    assert [rule.producer_byte_rate for rule in rules] == [50.0, 700.0]
+    assert [rule.limits.get("producer_byte_rate") for rule in rules] == [50.0, 700.0]
 
 
 def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_default() -> None:
@@ -115,7 +115,7 @@ def test_a_rule_of_the_other_kind_for_the_default_client_id_leaves_the_static_de
 
     rules = rules_of_kind(replace(CONFIG, quotas=(written,), kafka=settings), QuotaKind.PRODUCE)
 
-    assert [rule.producer_byte_rate for rule in rules] == [700.0]
+    assert [rule.limits.get("producer_byte_rate") for rule in rules] == [700.0]
 
 
 def test_without_a_static_default_only_rules_of_the_kind_are_left() -> None:

@@ -63,11 +63,15 @@ def test_a_ramp_leads_in_equal_steps_from_the_old_limit_to_the_new_one() -> None
     ramp = Ramp(
         start=(("producer_byte_rate", 5_000.0), ("connections", 13)), begins_ms=at(0), over_ms=4 * HOUR_MS, steps=4
     )
-    rule = replace(RULE, consumer_byte_rate=9.0, ramp=ramp)
+    rule = replace(RULE, limits={**RULE.limits, "consumer_byte_rate": 9.0}, ramp=ramp)
 
     held = [in_force(rule, now_ms=at(hour)) for hour in (-100, 0, 0.99, 1, 2, 3, 4, 100)]
 
-    assert [(one.producer_byte_rate, one.connections, one.consumer_byte_rate) for one in held if one] == [
+    assert [
+        (one.limits.get("producer_byte_rate"), one.limits.get("connections"), one.limits.get("consumer_byte_rate"))
+        for one in held
+        if one
+    ] == [
         (5_000.0, 13, 9.0),
         (5_000.0, 13, 9.0),
         (5_000.0, 13, 9.0),

@@ -1,9 +1,9 @@
 """What enforcement would have done, counted without it."""
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 
 def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int | None = None) -> Bucket:

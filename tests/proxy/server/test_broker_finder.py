@@ -249,10 +249,12 @@ async def test_a_reload_reaches_each_broker_once_and_all_its_listeners() -> None
             async with client_of(server) as first, client_of(server, port=1) as second:
                 assert await produced(first, 6_000) == 0
 
-                server.apply(replace(config, quotas=(replace(ETL, producer_byte_rate=100.0),)))
+                server.apply(
+                    replace(config, quotas=(replace(ETL, limits={**ETL.limits, "producer_byte_rate": 100.0}),))
+                )
 
                 assert await produced(second, 1_000) > 10_000
-                server.apply(replace(config, quotas=(replace(ETL, producer_byte_rate=1e6),)))
+                server.apply(replace(config, quotas=(replace(ETL, limits={**ETL.limits, "producer_byte_rate": 1e6}),)))
                 assert await produced(first, 1_000) == 0
             assert len(brokers_of(server)) == 1
 
@@ -329,7 +331,7 @@ def lines(upstream: Upstream) -> list[int]:
 
 @on_uvloop
 async def test_a_request_that_waits_for_what_one_way_owes_waits_for_what_both_owe() -> None:
-    rule = replace(ETL, producer_byte_rate=10_000.0)
+    rule = replace(ETL, limits={**ETL.limits, "producer_byte_rate": 10_000.0})
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (
         ports(*nodes) as (one, other),

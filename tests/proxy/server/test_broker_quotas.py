@@ -19,6 +19,7 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     QuotasFromBroker,
 )
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     Altered,
@@ -34,7 +35,6 @@ from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerFollower
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response

@@ -55,7 +55,7 @@ class Watched:
     async def next_rate(self) -> float | None:
         async with asyncio.timeout(20):
             loaded = await self.told.get()
-        return loaded.config.quotas[0].producer_byte_rate
+        return loaded.config.quotas[0].limits["producer_byte_rate"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from time import monotonic
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.server import broker_dialer as dialler_module
 from kafka_quota_proxy.proxy.server import half_close as half_close_module
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
@@ -223,7 +223,7 @@ async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits
 
 @on_uvloop
 async def test_what_a_client_waits_here_is_no_time_of_the_broker() -> None:
-    timed = replace(LIMITED, request_percentage=1e6)
+    timed = replace(LIMITED, limits={**LIMITED.limits, "request_percentage": 1e6})
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, timed)) as server,

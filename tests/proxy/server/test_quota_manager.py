@@ -9,6 +9,7 @@ from threading import Event
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, Principals, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     AlterRequest,
@@ -24,7 +25,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import (
@@ -95,7 +95,7 @@ async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path
         assert await put(client, ETL, P, 2_000.0) == 44
 
         server.apply(config_to(broker, tmp_path))
-        assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.config.quotas] == [1_000.0]
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
 
 
@@ -115,7 +115,7 @@ async def test_who_is_no_administrator_any_more_is_none_at_a_listener_that_the_f
             server.apply(replace(config, principals=others))
 
             assert await put(client, ETL, P, 2_000.0) == 31
-            assert [rule.producer_byte_rate for rule in server.config.quotas] == [1_000.0]
+            assert [rule.limits.get("producer_byte_rate") for rule in server.config.quotas] == [1_000.0]
 
 
 @on_uvloop

@@ -16,13 +16,14 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     QuotasFrom,
 )
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import QuotaTopic
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read, Told
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import Tell
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import Seen
-from kafka_quota_proxy.proxy.quota.entity import Entity, QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response

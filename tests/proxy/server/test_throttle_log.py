@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog, describe
 
 MINUTE_MS = 60_000

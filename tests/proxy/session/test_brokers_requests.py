@@ -7,7 +7,7 @@ cluster's own, and charge what they refuse.
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from tests.protocol.support import kio_messages
 from tests.support.frames import other_request, other_response

@@ -7,10 +7,10 @@ from math import isnan
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Principals, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.usage_totals import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
@@ -268,7 +268,7 @@ def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
 
 
 def test_a_fetch_pays_for_its_bytes_and_its_time() -> None:
-    wire = Wire(replace(BOTH, consumer_byte_rate=1e6))
+    wire = Wire(replace(BOTH, limits={**BOTH.limits, "consumer_byte_rate": 1e6}))
     wire.client(fetch_request(1, max_bytes=1_000_000))
     wire.wait(40)
     wire.broker(fetch_response(1))

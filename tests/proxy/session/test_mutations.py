@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
 from kafka_quota_proxy.protocol.topic_mutations import THROTTLING_QUOTA_EXCEEDED, read_response
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from tests.support.controller import Controller, create, delete, grow
 from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header
 from tests.support.wire import Wire
@@ -202,7 +202,7 @@ def test_a_connection_that_ends_while_we_ask_leaves_nothing_behind() -> None:
 
 
 def test_requests_about_topics_are_requests() -> None:
-    bed = Bed(replace(TEN, request_rate=5.0), one=30)
+    bed = Bed(replace(TEN, limits={**TEN.limits, "request_rate": 5.0}), one=30)
 
     bed.ask(delete("one"))
     bed.ask(create(("two", 500)))
@@ -226,7 +226,7 @@ def test_an_answer_behind_others_is_not_overtaken() -> None:
 
 
 def test_of_two_waits_the_longer_is_told() -> None:
-    bed = Bed(replace(TEN, request_rate=1.0))
+    bed = Bed(replace(TEN, limits={**TEN.limits, "request_rate": 1.0}))
     waits = []
 
     for number in range(20):

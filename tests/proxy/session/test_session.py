@@ -470,7 +470,12 @@ def test_a_changed_rule_holds_from_the_next_request_on_and_keeps_what_was_used()
     wire.client(produce_request(1, size_bytes=5_000))
     assert wire.broker(produce_response(1)) == produce_response(1)
 
-    update(wire.listening.quotas, replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=250.0),)))
+    update(
+        wire.listening.quotas,
+        replace(
+            wire.config, quotas=(replace(A_TIGHT_RULE, limits={**A_TIGHT_RULE.limits, "producer_byte_rate": 250.0}),)
+        ),
+    )
     wire.client(produce_request(2, size_bytes=400))
 
     assert wire.broker(produce_response(2)) == produce_response(2, throttle_time_ms=11_600)  # (540 - 250) / 250 * 10 s
@@ -730,7 +735,12 @@ def test_responses_pass_alike_however_they_are_cut(
         # The rule becomes tight once all has been asked, or only the first fetch would have been passed on.
         wire = Wire(enforcement=enforcement)
         wire.client(*requests)
-        update(wire.listening.quotas, replace(wire.config, quotas=(replace(A_TIGHT_RULE, producer_byte_rate=50.0),)))
+        update(
+            wire.listening.quotas,
+            replace(
+                wire.config, quotas=(replace(A_TIGHT_RULE, limits={**A_TIGHT_RULE.limits, "producer_byte_rate": 50.0}),)
+            ),
+        )
         for bucket in (wire.bucket("produce"), wire.bucket("fetch")):
             assert bucket.generation >= 0
         early = wire.broker(*pieces)

@@ -13,8 +13,8 @@ from time import time
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, UsageFiles, UsageLog, UsageTopic
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.usage import log as log_module
 from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError, UsageLogger, _until_end_ms, usage_log

@@ -21,11 +21,11 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     UsageLog,
 )
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.quota.departed_buckets import DepartedBuckets
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
@@ -369,14 +369,14 @@ class Sums(RuleBasedStateMachine):
                 manager.departed = DepartedBuckets(max_buckets=kept)
         self.meter = Meter("p1", Timeline(wall_ms=WALL_MS, now_ms=0))
         self.now_ms, self.wall_ms = 0, WALL_MS
-        self.charged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
-        self.logged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in QuotaKind}
+        self.charged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in BUCKET_KINDS}
+        self.logged: dict[str, list[int]] = {kind.label: [0, 0, 0, 0] for kind in BUCKET_KINDS}
         self.seen: set[tuple[int, UsageKey]] = set()
         self.held: list[tuple[BrokerQuotas, Bucket]] = []
         self.reading: Any = None
 
     @rule(
-        broker=st.integers(0, 2), kind=st.sampled_from(QuotaKind), user=st.sampled_from(NAMES),
+        broker=st.integers(0, 2), kind=st.sampled_from(BUCKET_KINDS), user=st.sampled_from(NAMES),
         client_id=st.sampled_from(NAMES), amount=st.integers(0, 30_000), is_held=st.booleans(),
         wait_ms=st.integers(0, 50),
     )  # fmt: skip

@@ -24,11 +24,11 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     UpstreamTls,
 )
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.registry import Families
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.counters import OTHER
@@ -129,7 +129,7 @@ def test_limits_follow_a_reload() -> None:
     server = Server(config(LIMIT))
     families = Families(server, Reloads())
 
-    server.apply(config(replace(LIMIT, producer_byte_rate=5_000.0)))
+    server.apply(config(replace(LIMIT, limits={**LIMIT.limits, "producer_byte_rate": 5_000.0})))
 
     assert value(scrape(families), "kafka_quota_proxy_quota_limit", **ETL) == 5_000.0
 
@@ -256,14 +256,14 @@ def test_a_rate_of_requests_has_no_other_amount_and_is_none_of_kafkas() -> None:
 
 def test_bytes_are_those_of_produce_and_fetch_alone() -> None:
     server = Server(config(LIMIT, replace(KINDS, client_id="other")))
-    for kind in QuotaKind:
+    for kind in BUCKET_KINDS:
         bucket_of(server, kind).charge(7, now_ms=NOW_MS)
 
     samples = scrape_of(server)
 
     assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_bytes_total"]] == ["produce", "fetch"]
     assert [labels["kind"] for labels, _ in samples["kafka_quota_proxy_requests_total"]] == [
-        kind.label for kind in QuotaKind
+        kind.label for kind in BUCKET_KINDS
     ]
 
 

@@ -21,7 +21,10 @@ def test_the_proxys_file_is_valid_and_says_what_was_asked_for(tmp_path: Path, sh
     loaded = load(path)
 
     assert loaded.config.shaping is Shaping(shape.value)
-    assert [(each.client_id, each.producer_byte_rate, each.consumer_byte_rate) for each in loaded.config.quotas] == [
+    assert [
+        (each.client_id, each.limits.get("producer_byte_rate"), each.limits.get("consumer_byte_rate"))
+        for each in loaded.config.quotas
+    ] == [
         ("demo-producer", 16_384, None),
         ("demo-consumer", None, 5 * 1024 * 1024),
     ]

@@ -72,7 +72,7 @@ def test_of_an_entity_that_both_have_the_file_decides_and_it_is_said() -> None:
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
     assert not in_force.doubles
-    assert [found.producer_byte_rate for found in in_force.quotas] == [3.0]
+    assert [found.limits.get("producer_byte_rate") for found in in_force.quotas] == [3.0]
     assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
 
 
@@ -194,14 +194,14 @@ def test_a_rule_of_the_store_is_taken_as_it_holds_and_told_as_it_was_set() -> No
 
     (held,) = in_force.quotas
     assert rules == {("a", None): held}
-    assert (held.producer_byte_rate, held.enforcement) == (8.0, Enforcement.OBSERVE)
+    assert (held.limits.get("producer_byte_rate"), held.enforcement) == (8.0, Enforcement.OBSERVE)
     assert in_force.rules[Entity("a")] is stored
     assert in_force.next_change_ms == NOW_MS + 50
     changes = in_force.advance(9, now_ms=NOW_MS + 99)
     assert changes is not None
     (later,) = changes.rules.values()
     assert later is not None
-    assert later.producer_byte_rate == 4.0
+    assert later.limits.get("producer_byte_rate") == 4.0
 
 
 def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:

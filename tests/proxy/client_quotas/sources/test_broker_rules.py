@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, UNLIMITED
+from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeRequest, DescribeResponse
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe

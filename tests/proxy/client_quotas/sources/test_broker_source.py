@@ -188,7 +188,7 @@ async def test_the_file_goes_first_and_that_is_said_once(caplog: pytest.LogCaptu
 
         # Without it the broker's holds, and it is said anew where the file has it again.
         followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
-        assert [one.producer_byte_rate for one in followed.follower.quotas] == [9.0]
+        assert [one.limits.get("producer_byte_rate") for one in followed.follower.quotas] == [9.0]
         followed.follower.follow_file(CONFIG)
         assert followed.follower.quotas == (FILE,)
         assert caplog.text.count(said) == 2

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import QuotaKind
 
 KIB = 1 << 10
 LIMIT = 10 << 20

@@ -57,7 +57,7 @@ class Watched:
 
     def rate(self, entity: Entity = ALICE) -> float | None:
         rule = self.changes[entity]
-        return None if rule is None else rule.producer_byte_rate
+        return None if rule is None else rule.limits.get("producer_byte_rate")
 
 
 @asynccontextmanager

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
+from kafka_quota_proxy.config.addresses import parse_address
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.units import parse_address
 from kafka_quota_proxy.proxy.client_quotas.topic.own_address import bind_of, own_bind
 
 

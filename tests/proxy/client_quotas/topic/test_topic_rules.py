@@ -57,7 +57,7 @@ class Topic:
 
     def rates(self) -> dict[Entity, float | None]:
         self.state.changes()
-        return {entity: rule.producer_byte_rate for entity, rule in self.state.in_force.items()}
+        return {entity: rule.limits.get("producer_byte_rate") for entity, rule in self.state.in_force.items()}
 
     def said(self) -> list[str]:
         return [("warning: " if one.is_warning else "") + one.text for one in self.state.notices()]
@@ -185,7 +185,7 @@ def test_settings_of_one_entity_are_one_rule_and_each_has_its_own_end() -> None:
 def test_a_rule_goes_before_settings_as_a_whole_and_leaves_them() -> None:
     topic = Topic().started(setting("consumer_byte_rate", 5.0), alice(7.0))
     assert topic.rates() == {ALICE: 7.0}
-    assert topic.state.in_force[ALICE].consumer_byte_rate is None
+    assert topic.state.in_force[ALICE].limits.get("consumer_byte_rate") is None
 
     topic.read(Rule(user="alice"))
     assert topic.state.changes()[ALICE] == QuotaRule(user="alice", consumer_byte_rate=5.0, source="kafka://store@0")
@@ -422,7 +422,9 @@ def test_what_is_read_anew_replaces_the_old_when_its_end_is_reached() -> None:
     assert topic.rates() == {ALICE: 2.0, ("gone", None): 1.0}
     topic.state.end_reached(now_ms=NOW_MS)
 
-    assert {entity: rule and rule.producer_byte_rate for entity, rule in topic.state.changes().items()} == {
+    assert {
+        entity: rule and rule.limits.get("producer_byte_rate") for entity, rule in topic.state.changes().items()
+    } == {
         ALICE: 6.0,
         ("gone", None): None,
         ("new", None): 3.0,
@@ -728,7 +730,10 @@ def test_what_holds_is_what_the_whole_log_says(steps: list[Callable[[Run], None]
 
 
 def limits_of(rule: QuotaRule) -> dict[str, float]:
-    rates = {"producer_byte_rate": rule.producer_byte_rate, "consumer_byte_rate": rule.consumer_byte_rate}
+    rates = {
+        "producer_byte_rate": rule.limits.get("producer_byte_rate"),
+        "consumer_byte_rate": rule.limits.get("consumer_byte_rate"),
+    }
     return {key: rate for key, rate in rates.items() if rate is not None}
 
 

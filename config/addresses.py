@@ -1,0 +1,86 @@
+"""Addresses, IP addresses and ranges of ports as an operator writes them."""
+
+import re
+from ipaddress import ip_address
+from typing import Final
+
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import BROKER_PORTS, Address
+from kafka_quota_proxy.config.units import shown
+
+_HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
+_PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
+_PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
+_ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
+
+
+def parse_address(value: str) -> Address:
+    """Return the address that ``HOST:PORT`` or ``[IPV6]:PORT`` names; port 0 to 65535.
+
+    Raises:
+        UnitError: Not an address, or a port that does not exist.
+    """
+    if "://" in value:
+        protocol, _, rest = value.partition("://")
+        raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
+    if "," in value:
+        raise UnitError(f"one address is wanted, not a list; {_ADDRESS_HELP}")
+    match = _HOST_PORT.fullmatch(value)
+    if match is None:
+        raise UnitError(f"{shown(value)} is not an address; {_ADDRESS_HELP}")
+    ipv6, host, digits = match.groups()
+    # int() refuses more than 4,300 digits with an error of its own.
+    port = int(digits) if len(digits) <= 5 else 65_536
+    if port > 65_535:
+        raise UnitError(f"port {digits} is out of range; a port is at most 65535")
+    if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
+        raise UnitError(f"{shown(host)} is not a host name: between its dots there are 1 to 63 characters")
+    return Address(host=ipv6 or host, port=port)
+
+
+def parse_ip(value: str) -> str:
+    """Return an IP address in its usual form, so that two texts for one are one text; IPv4 within IPv6 is IPv4.
+
+    Raises:
+        UnitError: Not an address.
+    """
+    if "/" in value:
+        raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
+    try:
+        address = ip_address(value)
+    except ValueError as error:
+        raise UnitError(f"{shown(value)} is no IP address; write one such as 10.0.0.7, or <default>") from error
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def parse_addresses(value: str) -> tuple[Address, ...]:
+    """Return the addresses that ``HOST:PORT,HOST:PORT`` names, at least one, each once, none with port 0.
+
+    Raises:
+        UnitError: One of them is not an address, or names no port.
+    """
+    addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
+    for address in addresses:
+        if address.port == 0:
+            raise UnitError(f"{address} has port 0; write the broker's port, 1 to 65535")
+    return addresses
+
+
+def parse_port_range(value: str) -> tuple[int, int]:
+    """Return the first and the last port that ``FIRST-LAST`` names.
+
+    Raises:
+        UnitError: Not a range of ports.
+    """
+    match = _PORT_RANGE.fullmatch(value.strip())
+    if match is None:
+        raise UnitError(f"{shown(value)} is not a range of ports; {_PORT_RANGE_HELP}")
+    first, last = int(match[1]), int(match[2])
+    if not 0 < first <= last <= 65_535:
+        raise UnitError(f"{shown(value)} is not a range within 1 to 65535; {_PORT_RANGE_HELP}")
+    return first, last
+
+
+def default_broker_ports(bind: Address) -> tuple[int, int]:
+    """Return the first and the last of the ports behind a bootstrap port that are its brokers' where none are given."""
+    return bind.port + 1, bind.port + BROKER_PORTS

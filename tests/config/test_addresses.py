@@ -1,0 +1,74 @@
+"""Addresses and IP addresses as operators write them."""
+
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+
+from kafka_quota_proxy.config.addresses import parse_address, parse_ip
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.model import Address
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "port"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1", 9092),
+        ("broker-1.example.com:9092", "broker-1.example.com", 9092),
+        ("[::1]:9092", "::1", 9092),
+        ("[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
+        ("localhost:0", "localhost", 0),
+        ("localhost:65535", "localhost", 65535),
+    ],
+)
+def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int) -> None:
+    address = parse_address(written)
+
+    assert address == Address(host=host, port=port)
+    assert str(address) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("localhost", "not an address"),
+        (":9092", "not an address"),
+        ("::1:9092", "not an address"),
+        ("localhost:http", "not an address"),
+        ("localhost:65536", "out of range"),
+        ("localhost:" + "9" * 5_000, "out of range"),
+        ("PLAINTEXT://localhost:9092", "without PLAINTEXT://"),
+        ("a:1,b:2", "not a list"),
+    ],
+)
+def test_what_is_no_address_says_why(written: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_address(written)
+
+
+@pytest.mark.parametrize("host", ["kafka..local", ".kafka", "kafka..", "a" * 64, f"kafka.{'b' * 64}.local"])
+def test_a_host_that_no_dns_knows_is_refused(host: str) -> None:
+    with pytest.raises(UnitError, match="not a host name"):
+        parse_address(f"{host}:9092")
+
+
+@pytest.mark.parametrize("host", ["kafka", "kafka.local", "kafka.local.", "a" * 63, "10.0.0.1"])
+def test_a_host_as_dns_knows_them_is_taken(host: str) -> None:
+    assert parse_address(f"{host}:9092").host == host
+
+
+@pytest.mark.parametrize("address", [IPv4Address("10.0.0.7"), IPv6Address("2001:db8::1"), IPv6Address("::")])
+def test_one_address_is_one_text(address: IPv4Address | IPv6Address) -> None:
+    assert parse_ip(str(address)) == parse_ip(address.exploded) == parse_ip(str(address).upper())
+
+
+def test_an_ipv4_address_within_ipv6_is_that_ipv4_address() -> None:
+    assert parse_ip("::ffff:10.0.0.7") == parse_ip("::ffff:a00:7") == "10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [("10.0.0.0/8", "is a network"), ("broker1", "no IP address"), ("10.0.0", "no IP address"), ("", "no IP address")],
+)
+def test_what_is_no_ip_address_says_why(written: str, hint: str) -> None:
+    with pytest.raises(UnitError, match=hint):
+        parse_ip(written)
