@@ -1,22 +1,34 @@
-"""Kafka's wire format, as much of it as quotas need: bytes in, values and offsets out.
+"""Kafka's wire format, as far as quotas need it: bytes in, values and offsets out.
 
-Standard library only; no I/O, no clock; knows nothing of quotas, proxies or configuration. Bodies are stepped over, not
-decoded or copied, so that the cost of a frame does not grow with its records.
+Standard library only; no I/O and no clock; independent of quotas, of the proxy and of its configuration. Bodies are
+stepped over and not copied, so that the cost of a frame does not grow with its records.
 
-    errors          what can be wrong with a peer's bytes, drawn as a tree
-    primitives      integers, strings, arrays, tags: read or step over
-    api             keys, versions and header versions of Kafka's APIs
-    header          the front of a frame: size, api, correlation_id, client_id
-    produce         acks of a request
-    fetch           limits and replica_id of a request; what a response is charged
-    api_versions    announce only the versions that we can read
-    throttle_time   where a response tells its client how long to wait; write it there
-    field_reader    a whole frame, field by field, in either encoding, up to a number of elements
-    topic_mutations topics in CreateTopics, CreatePartitions and DeleteTopics; the same with fewer topics
-    refusal_responses   responses of our own that make each client try again
-    client_quotas   DescribeClientQuotas and AlterClientQuotas, read and written on both sides
-    metadata_query  how many partitions topics have: asked, and read
+    errors             the tree of errors in a peer's bytes
+    primitives         integers, strings, arrays, tags: read or stepped over
+    api                keys, versions and header versions of Kafka's APIs
+    header             size, api_key, api_version, correlation_id and client_id of a frame
+    partial_frame      a frame that arrives in pieces
+    field_reader       reads a whole frame field by field, up to a number of elements
+    field_writer       writes a whole frame field by field
+    produce            acks of a request
+    fetch              limits and replica_id of a request; the charge of a response
+    share_fetch        limits of a request; the charge of a response
+    replica_fetch      a follower's Fetch, read and rewritten with fewer partitions or fewer records
+    record_batches     the ends of record batches
+    api_versions       lowers the advertised versions to readable ones
+    throttle_time      finds and writes throttle_time_ms in a response
+    refusal_responses  responses of our own that make each client try again
+    topic_mutations    topics of CreateTopics, CreatePartitions and DeleteTopics; the same with fewer topics
+    client_quotas      DescribeClientQuotas and AlterClientQuotas, read and written
+    metadata_query     our own query for partition counts
+    broker_list        lists of brokers, and the same with advertised addresses; used by:
+    metadata           brokers and cluster id of a Metadata response
+    describe_cluster   brokers or controllers of a DescribeCluster response
+    find_coordinator   coordinators of a FindCoordinator response
+    node_endpoints     new leaders at the end of a Produce, Fetch or share group response
+    sasl               SASL logins and the names of their users
+    proxy_protocol     the PROXY protocol's header
 
-Functions that work on a stream give None while more bytes are needed. Bytes raise ``ProtocolError`` and nothing else.
-Offsets are indices into the data given; a whole frame includes the four bytes of its size.
+Functions on a stream return None while more bytes are needed. Wrong bytes raise ``ProtocolError`` and nothing else.
+Offsets are indices into the given data; a whole frame includes the four bytes of its size.
 """

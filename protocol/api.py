@@ -1,4 +1,4 @@
-"""Kafka's APIs: their keys, the versions known here, and which header each version has.
+"""Kafka's APIs: their keys, the known versions, and the header of each version.
 
 Source: the message files (``clients/src/main/resources/common/message/*.json``: ``apiKey``, ``validVersions``,
 ``flexibleVersions``) of Apache Kafka 4.x; 3.9 for keys 4 to 7, which 4.0 removed.
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class ApiKey(IntEnum):
-    """The number of each API; names are Kafka's."""
+    """The number of each API, under Kafka's name."""
 
     PRODUCE = 0
     FETCH = 1
@@ -106,14 +106,14 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
 
 
-# As Kafka writes them in its metrics and logs: "Produce", "SaslHandshake".
+# The names in Kafka's metrics and logs: "Produce", "SaslHandshake".
 API_NAMES: Final = {int(key): key.name.title().replace("_", "") for key in ApiKey}
 
-# A version that no API will reach: int16 ends before it.
+# A version above the range of int16, which no API reaches.
 NEVER: Final = 0x8000
 
-# The highest version known, and the first flexible one: from it on a message has compact types and tags, and so has its
-# header. Once flexible, always flexible.
+# The highest known version, and the first flexible one: from it on the message has compact types and tags, and its
+# header has tags.
 _VERSIONS: Final[dict[int, tuple[int, int]]] = {
     ApiKey.PRODUCE: (13, 9),
     ApiKey.FETCH: (18, 12),
@@ -214,7 +214,7 @@ FIRST_FLEXIBLE_VERSION: Final = {int(key): first_flexible for key, (_, first_fle
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Tell whether the message has compact types and tags; False for a key that is not in ``ApiKey``."""
+    """Whether the message has compact types and tags; False for a key that is not in ``ApiKey``."""
     return api_version >= FIRST_FLEXIBLE_VERSION.get(api_key, NEVER)
 
 
@@ -231,6 +231,6 @@ def request_header_version(api_key: int, api_version: int) -> int:
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return 0 or 1 (with tags).
 
-    Always 0 for ApiVersions: a client must be able to read it before it knows the broker's age (KIP-511).
+    Always 0 for ApiVersions: a client must be able to read it before it knows the broker's version (KIP-511).
     """
     return int(is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS)

@@ -1,10 +1,10 @@
-"""ApiVersions (key 18): tell clients only of versions that we can read, and of those that we answer ourselves.
+"""ApiVersions (key 18): lowers the advertised versions to readable ones, and adds the APIs that are answered here.
 
     response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
                [v1+ int32 throttle_time_ms] [v3+ tags: features]
 
 From v3 on the array is compact. The response's header never has tags. A broker that does not know the request's version
-answers in v0 with error 35 (UNSUPPORTED_VERSION).
+responds in v0 with error 35 (UNSUPPORTED_VERSION).
 
 Source: ApiVersionsResponse.json (0 to 4), ``ApiVersionsRequest.getErrorResponse`` in Apache Kafka; KIP-511.
 """
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import TrailingBytes
-from kafka_quota_proxy.protocol.field_reader import framed
+from kafka_quota_proxy.protocol.field_writer import NO_TAGS, framed, written_count
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
@@ -24,13 +24,12 @@ from kafka_quota_proxy.protocol.primitives import (
     read_int16,
     skip,
     skip_tags,
-    write_uvarint,
 )
 
 UNSUPPORTED_VERSION: Final = 35
 
-# The APIs that are charged by what lies in them, tell who is, or are answered here. All others pass through, whatever
-# their version.
+# The highest readable versions of the APIs that are charged by their fields, that authenticate, or that are answered
+# here. All others pass through in any version.
 CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
     {
         key: HIGHEST_VERSION[key]
@@ -51,9 +50,7 @@ CEILINGS: Final[Mapping[int, int]] = MappingProxyType(
 
 _SIZE_END: Final = 4
 _HEADER_END: Final = 8  # size and correlation_id
-_ARRAY: Final = 10  # error_code lies between
-_NO_TAGS: Final = b"\x00"
-_COUNT: Final = Struct(">i")
+_ARRAY: Final = 10  # after error_code
 _FIRST_THROTTLE: Final = 1
 _FIRST_FLEXIBLE: Final = 3
 _ENTRY: Final = Struct(">hhh")
@@ -62,14 +59,14 @@ _MAX_VERSION_IN_ENTRY: Final = 4
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest of an API that is answered."""
+    """The lowest and the highest version of an API."""
 
     lowest: int
     highest: int
 
 
-class _Found(NamedTuple):
-    """Where things are in a response."""
+class _Layout(NamedTuple):
+    """Offsets in a response."""
 
     entries: list[int]
     first_entry: int
@@ -78,22 +75,22 @@ class _Found(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Clip the highest versions that a broker announces.
+    """Lower the highest versions that a broker advertises.
 
     Args:
         frame: A whole response with the four bytes of its size.
-        api_version: Of the request; one newer than 4 is read like 4.
-        ceilings: The highest version to announce, by api key. Where the broker's *lowest* version is above it, nothing
-            is left that both could speak, and the entry stays as it is.
+        api_version: Of the request; a version above 4 is read like 4.
+        ceilings: The highest version to advertise, by api key. An entry stays as it is where the broker's *lowest*
+            version is above the ceiling: no version would be left.
 
     Returns:
-        A frame of the same length; unknown tags and all else as it was.
+        A frame of the same length; all other bytes stay as they are.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
     out: bytearray | None = None
-    for entry in _walk(frame, api_version).entries:
+    for entry in _layout(frame, api_version).entries:
         api_key, min_version, max_version = _ENTRY.unpack_from(frame, entry)
         ceiling = ceilings.get(api_key, max_version)
         if min_version <= ceiling < max_version:
@@ -103,69 +100,68 @@ def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] =
 
 
 def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
-    """Return the highest version of an API that a broker announces in a whole response; None where it has it not.
+    """Return the highest version that a broker advertises of an API; None if it lacks the API.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
-    entries = _walk(frame, api_version).entries
-    return next((found[2] for entry in entries if (found := _ENTRY.unpack_from(frame, entry))[0] == api_key), None)
+    for entry in _layout(frame, api_version).entries:
+        key, _, max_version = _ENTRY.unpack_from(frame, entry)
+        if key == api_key:
+            return int(max_version)
+    return None
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` in a whole response; None where it has none.
+    """Return the offset of ``throttle_time_ms`` in a whole response; None if it lacks the field.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
-    return _walk(frame, api_version).throttle_time
+    return _layout(frame, api_version).throttle_time
 
 
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
-    """Tell of the versions that are answered here, whatever the broker says of these APIs, also where it has them not.
+    """Advertise our versions of some APIs, even if the broker lacks the API.
 
-    An error stays as it is: it names no versions but those of ApiVersions.
+    A response with an error stays as it is: it has no versions but those of ApiVersions.
 
     Args:
         frame: A whole response with the four bytes of its size.
-        api_version: Of the request; one newer than 4 is read like 4.
-        own: The lowest and the highest version, by api key.
+        api_version: Of the request; a version above 4 is read like 4.
+        own: The versions to advertise, by api key.
 
     Returns:
-        A frame, which may be longer; unknown tags and all else as it was.
+        A frame, which may be longer; all other bytes stay as they are.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
     if read_int16(frame, _HEADER_END)[0] != 0:
         return frame
-    found = _walk(frame, api_version)
+    layout = _layout(frame, api_version)
     out = bytearray(frame)
     missing = dict(own)
-    for entry in found.entries:
+    for entry in layout.entries:
         api_key = _ENTRY.unpack_from(frame, entry)[0]
         if api_key in own:
             _ENTRY.pack_into(out, entry, api_key, *own[api_key])
             missing.pop(api_key, None)
-    told = bytes(out)
+    changed = bytes(out)
     if not missing:
-        return told
+        return changed
     is_flexible = api_version >= _FIRST_FLEXIBLE
-    count = len(found.entries) + len(missing)
-    end_of_entry = _NO_TAGS if is_flexible else b""
+    end_of_entry = NO_TAGS if is_flexible else b""
     return framed(
-        [
-            told[_SIZE_END:_ARRAY],
-            write_uvarint(count + 1) if is_flexible else _COUNT.pack(count),
-            told[found.first_entry : found.last_entry_end],
-            *(_ENTRY.pack(api_key, *versions) + end_of_entry for api_key, versions in missing.items()),
-            told[found.last_entry_end :],
-        ]
+        changed[_SIZE_END:_ARRAY],
+        written_count(len(layout.entries) + len(missing), is_flexible=is_flexible),
+        changed[layout.first_entry : layout.last_entry_end],
+        *(_ENTRY.pack(api_key, *versions) + end_of_entry for api_key, versions in missing.items()),
+        changed[layout.last_entry_end :],
     )
 
 
-def _walk(frame: Buffer, api_version: int) -> _Found:
-    """Find the entries and throttle_time_ms."""
+def _layout(frame: Buffer, api_version: int) -> _Layout:
     error_code, offset = read_int16(frame, _HEADER_END)
     if error_code == UNSUPPORTED_VERSION:
         api_version = 0
@@ -187,4 +183,4 @@ def _walk(frame: Buffer, api_version: int) -> _Found:
         offset = skip_tags(frame, offset)
     if offset != len(frame):
         raise TrailingBytes(f"an ApiVersions response v{api_version} of {len(frame)} bytes ends at byte {offset}")
-    return _Found(entries, first_entry, last_entry_end, throttle_time)
+    return _Layout(entries, first_entry, last_entry_end, throttle_time)

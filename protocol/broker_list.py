@@ -1,18 +1,19 @@
-"""Lists of brokers in responses: where they lie, what they say, and the same bytes with other hosts and ports.
+"""Lists of brokers in responses: where they are, and the same bytes with other hosts and ports.
 
-    broker     int32 node_id, string host, int32 port, and what only some messages have: rack, tags, ...
+    broker     int32 node_id, string host, int32 port, then fields of the message: rack, tags, ...
 
-What stands behind a broker's port is kept as it is. A broker of which nobody is to be told is left out: clients then
-take its partitions for ones without a leader, and ask again.
+The fields after a broker's port stay as they are. A broker without an advertised address is left out: clients then take
+its partitions as leaderless and ask again.
 
 Source: MetadataResponse.json, DescribeClusterResponse.json and the node_endpoints of KIP-951 in Apache Kafka.
 """
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kafka_quota_proxy.protocol.errors import HeadTooLong, MalformedLength, Truncated
+from kafka_quota_proxy.protocol.field_writer import written_count
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_int16,
@@ -21,25 +22,26 @@ from kafka_quota_proxy.protocol.primitives import (
     read_uvarint,
     skip_compact_string,
     skip_string,
+    skip_tags,
     write_string,
-    write_uvarint,
 )
 
-# What clients are told instead: host (UTF-8) and port, by node id.
+# The host (UTF-8) and port that clients see instead of a broker's own, by node id.
 AdvertisedAddresses = Mapping[int, tuple[bytes, int]]
 
-# The front of a response is kept until its brokers have come. 1 MiB has room for some 10,000.
+# The most bytes of a response that are kept until its list of brokers is complete: room for some 10,000.
 MAX_FRONT_BYTES: Final = 1024 * 1024
 MAX_BROKERS: Final = 100_000
-# A cluster's id is a UUID in 22 letters; older ones, and those of other brokers, are some words.
+# A cluster id is a UUID of 22 letters; older brokers and other products use a few words.
 MAX_CLUSTER_ID_BYTES: Final = 256
 
 _INT32: Final = Struct(">i")
+_Read = TypeVar("_Read")
 SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """A broker as a response names it, and where: ``begin`` is at node_id, ``rest`` behind port, ``end`` behind all."""
+    """A broker in a response, from ``begin`` to ``end``; ``rest`` is the offset of the field after its port."""
 
     node_id: int
     host: str
@@ -50,7 +52,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers; its count is at ``begin``, ``end`` is behind it."""
+    """An array of brokers, from its count at ``begin`` to ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -58,17 +60,44 @@ class BrokerList(NamedTuple):
     is_compact: bool
 
 
+def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
+    """Read fields from the front of a response of which more may follow.
+
+    Args:
+        data: The bytes of the connection so far.
+        start: The offset of the frame's size.
+        read: Takes the bytes of the frame so far and the offset after its correlation_id.
+
+    Returns:
+        What ``read`` returns; None if more bytes are needed.
+
+    Raises:
+        Truncated: The frame is complete but too short.
+        HeadTooLong: More bytes would have to be kept than ``MAX_FRONT_BYTES``.
+        ProtocolError: As ``read``.
+    """
+    try:
+        return read(frame_so_far(data, start), start + 8)
+    except Truncated as error:
+        arrived = len(data) - start
+        if arrived >= 4 and arrived >= 4 + _INT32.unpack_from(data, start)[0]:
+            raise
+        if arrived > MAX_FRONT_BYTES:
+            raise HeadTooLong(f"a response's list of brokers has not ended after {arrived} bytes") from error
+        return None
+
+
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
     """Read one broker.
 
     Args:
         data: Bytes of a response.
-        offset: Where its node_id is.
-        is_compact: Whether strings are.
-        skip_rest: Steps over what lies behind the port.
+        offset: The offset of its node_id.
+        is_compact: Whether strings are compact.
+        skip_rest: Steps over the fields after the port.
 
     Raises:
-        ProtocolError: There is none.
+        ProtocolError: These bytes are no broker.
     """
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
@@ -77,8 +106,8 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers whose count is at ``offset``; else as ``read_broker``."""
-    # Not read_array_count: of a frame that is still coming, fewer bytes may be there than it has elements.
+    """Read an array of brokers whose count is at ``offset``; otherwise as ``read_broker``."""
+    # Not read_array_count: an incomplete frame may have fewer bytes so far than elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
     if not -1 <= count <= MAX_BROKERS:
@@ -92,10 +121,10 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
 
 
 def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
-    """Read a cluster's id; None where it is null, empty, or too long for one.
+    """Read a cluster id; None if it is null, empty or too long.
 
     Raises:
-        ProtocolError: There is no string.
+        ProtocolError: These bytes are no string.
     """
     end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
     _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
@@ -103,12 +132,12 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
     return value.decode("utf-8", "backslashreplace") if 0 < len(value) <= MAX_CLUSTER_ID_BYTES else None
 
 
-def written(data: Buffer, brokers: BrokerList, told: AdvertisedAddresses) -> bytes:
-    """Return the array anew, with the hosts and ports of ``told`` and without the brokers that it does not have."""
-    known = [broker for broker in brokers.brokers if broker.node_id in told]
-    parts = [write_uvarint(len(known) + 1) if brokers.is_compact else _INT32.pack(len(known))]
+def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
+    """Return the array with the advertised hosts and ports, without the brokers that have none."""
+    known = [broker for broker in brokers.brokers if broker.node_id in addresses]
+    parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
-        host, port = told[broker.node_id]
+        host, port = addresses[broker.node_id]
         parts += (
             _INT32.pack(broker.node_id),
             write_string(host, is_compact=brokers.is_compact),
@@ -118,30 +147,27 @@ def written(data: Buffer, brokers: BrokerList, told: AdvertisedAddresses) -> byt
     return b"".join(parts)
 
 
-def replaced_front(data: Buffer, start: int, begin: int, end: int, middle: bytes) -> bytes:
-    """Return a frame's bytes from ``start`` to ``end`` with ``middle`` in place of those from ``begin`` on.
+def replaced_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
+    """Return a frame from ``start`` to the end of its brokers, with the advertised hosts and ports.
 
-    The size in front of the frame is corrected, so that the rest of the frame may follow as it comes.
+    The size of the frame is corrected, so that the rest of the frame can follow unchanged.
     """
-    size_bytes = _INT32.unpack_from(data, start)[0] + len(middle) - (end - begin)
-    return _INT32.pack(size_bytes) + bytes(data[start + 4 : begin]) + middle
+    array = advertised(data, brokers, addresses)
+    size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
+    return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array
 
 
 def frame_so_far(data: bytes, start: int) -> memoryview:
-    """Return ``data`` without what lies behind the frame that begins at ``start``."""
+    """Return ``data`` up to the end of the frame that begins at ``start``."""
     view = memoryview(data)
     return view[: start + 4 + _INT32.unpack_from(data, start)[0]] if len(data) - start >= 4 else view
 
 
-def need_more(data: bytes, start: int, error: Truncated) -> None:
-    """Take it that reading a frame's front came to the end of the data.
+def skip_nothing(data: Buffer, offset: int) -> int:
+    """Step over no field."""
+    return offset
 
-    Raises:
-        Truncated: The frame is whole, so no more will come.
-        HeadTooLong: It is not worth waiting for: too much would be kept.
-    """
-    come = len(data) - start
-    if come >= 4 and come >= 4 + _INT32.unpack_from(data, start)[0]:
-        raise error
-    if come > MAX_FRONT_BYTES:
-        raise HeadTooLong(f"the brokers of a response have not ended after {come} bytes") from error
+
+def skip_rack_and_tags(data: Buffer, offset: int) -> int:
+    """Step over a compact string and tags."""
+    return skip_tags(data, skip_compact_string(data, offset))

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1): who may use how much, asked and changed.
+"""DescribeClientQuotas (key 48, v0-1) and AlterClientQuotas (key 49, v0-1): requests and responses, read and written.
 
     DescribeClientQuotas  array of { string entity_type, int8 match_type, string match }, bool strict
     response              int32 throttle_time_ms, int16 error_code, string error_message
@@ -11,55 +11,43 @@
                           array of { int16 error_code, string error_message,
                                      array of { string entity_type, string entity_name } }
 
-In v1 strings and arrays are compact, and each of the structures ends with tags. ``match``, ``entity_name`` and messages
-may be null, and so may the entries of a DescribeClientQuotas response, where it has an error. Frames are whole. Bytes
-that are no UTF-8 are lone surrogates in what was read (``surrogateescape``), and the same bytes again where written.
+In v1 strings and arrays are compact, and each structure ends with tags. ``match``, ``entity_name`` and messages may be
+null; so may the entries of a DescribeClientQuotas response with an error. Frames are whole. Bytes that are not UTF-8
+become lone surrogates in a ``str`` (``surrogateescape``), and the same bytes again when written.
 
 Source: DescribeClientQuotasRequest.json, AlterClientQuotasRequest.json and their responses in Apache Kafka; KIP-546.
 """
 
-from collections.abc import Iterable, Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.field_reader import (
     MAX_ELEMENTS,
-    NO_TAGS,
     FieldReader,
-    framed,
     read_whole_head,
-    response_header,
+    request_reader,
     response_reader,
-    written_count,
-    written_nullable,
 )
-from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES, write_string
+from kafka_quota_proxy.protocol.field_writer import NULL_ARRAY, FieldWriter, request_writer, response_writer
+from kafka_quota_proxy.protocol.primitives import MAX_STRING_BYTES
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 ALTER: Final = int(ApiKey.ALTER_CLIENT_QUOTAS)
 
-# What a component's match_type may be; DescribeClientQuotasRequest.MATCH_TYPE_ of Kafka.
+# Values of match_type; DescribeClientQuotasRequest.MATCH_TYPE_ in Kafka.
 MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
 MATCH_SPECIFIED: Final = 2
 
-# Of a broker's answer: more entities than anyone has, each of two names and four limits.
+# The most elements of a broker's response: an entity has two names and four limits.
 MAX_DESCRIBED_ELEMENTS: Final = 2_000_000
 
-# Types and names as they came; a null name is the default entity. A type may come twice.
+# Types and names as received; a null name is the default entity. A type may be listed twice.
 EntityParts = tuple[tuple[str, str | None], ...]
-
-_INT8: Final = Struct(">b")
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
-_FLOAT64: Final = Struct(">d")
-_REQUEST_HEAD: Final = Struct(">hhi")
-_NULL_ARRAY: Final = -1
 
 
 class Component(NamedTuple):
-    """What an entity has to have, or with ``MATCH_SPECIFIED`` any name of its type."""
+    """One condition on an entity; ``MATCH_SPECIFIED`` accepts any name of the type."""
 
     entity_type: str
     match_type: int
@@ -67,7 +55,7 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """Which entities are asked for. ``is_strict``: those that have no types but the components'."""
+    """A query for entities; ``is_strict`` excludes entities that have other types than the components'."""
 
     api_version: int
     correlation_id: int
@@ -83,7 +71,7 @@ class Described(NamedTuple):
 
 
 class DescribeResponse(NamedTuple):
-    """The entities that match; ``entries`` is None where there is an error."""
+    """The matching entities; ``entries`` is None if there is an error."""
 
     throttle_time_ms: int
     error_code: int
@@ -92,21 +80,21 @@ class DescribeResponse(NamedTuple):
 
 
 class Op(NamedTuple):
-    """One limit to be set; None: to be removed."""
+    """One limit to set; a ``value`` of None removes it."""
 
     key: str
     value: float | None
 
 
 class Alteration(NamedTuple):
-    """What is to become of one entity."""
+    """The changes to one entity."""
 
     entity: EntityParts
     ops: tuple[Op, ...]
 
 
 class AlterRequest(NamedTuple):
-    """What is to be changed, or with ``validate_only`` might be."""
+    """A request to change limits, or with ``validate_only`` to check the changes."""
 
     api_version: int
     correlation_id: int
@@ -115,7 +103,7 @@ class AlterRequest(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """What became of one entity; an error_code of 0 is none."""
+    """The result of one alteration; error_code 0 is success."""
 
     error_code: int
     error_message: str | None
@@ -123,14 +111,14 @@ class Altered(NamedTuple):
 
 
 class AlterResponse(NamedTuple):
-    """What became of each."""
+    """The results of an ``AlterRequest``."""
 
     throttle_time_ms: int
     results: tuple[Altered, ...]
 
 
 def is_client_quotas(api_key: int, api_version: int) -> bool:
-    """Whether it is a request of one of the two, of a version known here."""
+    """Whether this is one of the two APIs, in a known version."""
     return api_key in (DESCRIBE, ALTER) and api_version <= HIGHEST_VERSION[api_key]
 
 
@@ -138,38 +126,51 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a whole DescribeClientQuotas request of a version known here, of so many elements at the most.
+    """Read a whole DescribeClientQuotas request of a known version.
 
     Raises:
-        ProtocolError: The frame is not such a request, or has too many elements.
+        ProtocolError: The frame is no such request, or has more than ``most_elements`` elements.
     """
     head = read_whole_head(frame)
-    walk = FieldReader(
-        frame, head.body, is_flexible=is_flexible(DESCRIBE, head.api_version), most_elements=most_elements
-    )
-    components = tuple(_read_component(walk) for _ in range(walk.count()))
-    is_strict = walk.boolean()
-    walk.end()
+    reader = request_reader(frame, head, most_elements=most_elements)
+    components = tuple(_read_component(reader) for _ in range(reader.count()))
+    is_strict = reader.boolean()
+    reader.expect_end()
     return DescribeRequest(head.api_version, head.correlation_id, components, is_strict)
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read a whole AlterClientQuotas request of a version known here, of so many elements at the most.
+    """Read a whole AlterClientQuotas request of a known version.
 
     Raises:
-        ProtocolError: The frame is not such a request, or has too many elements.
+        ProtocolError: The frame is no such request, or has more than ``most_elements`` elements.
     """
     head = read_whole_head(frame)
-    walk = FieldReader(frame, head.body, is_flexible=is_flexible(ALTER, head.api_version), most_elements=most_elements)
+    reader = request_reader(frame, head, most_elements=most_elements)
     alterations = []
-    for _ in range(walk.count()):
-        entity = _read_entity(walk)
-        ops = tuple(_read_op(walk) for _ in range(walk.count()))
-        walk.tags()
+    for _ in range(reader.count()):
+        entity = _read_entity(reader)
+        ops = tuple(_read_op(reader) for _ in range(reader.count()))
+        reader.skip_tags()
         alterations.append(Alteration(entity, ops))
-    validate_only = walk.boolean()
-    walk.end()
+    validate_only = reader.boolean()
+    reader.expect_end()
     return AlterRequest(head.api_version, head.correlation_id, tuple(alterations), validate_only)
+
+
+def _read_component(reader: FieldReader) -> Component:
+    entity_type = _decoded(reader.string())
+    match_type = reader.int8()
+    match = _decoded_or_none(reader.nullable_string())
+    reader.skip_tags()
+    return Component(entity_type, match_type, match)
+
+
+def _read_op(reader: FieldReader) -> Op:
+    key, value = _decoded(reader.string()), reader.float64()
+    remove = reader.boolean()
+    reader.skip_tags()
+    return Op(key, None if remove else value)
 
 
 # -- requests, written
@@ -177,33 +178,34 @@ def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> Al
 
 def write_describe_request(request: DescribeRequest, *, client_id: str | None) -> bytes:
     """Return the whole frame of a request."""
-    flexible = is_flexible(DESCRIBE, request.api_version)
-    parts = _request_header(DESCRIBE, request.api_version, request.correlation_id, client_id)
-    parts.append(written_count(len(request.components), is_flexible=flexible))
+    writer = request_writer(DESCRIBE, request.api_version, request.correlation_id, _encoded(client_id))
+    writer.count(len(request.components))
     for component in request.components:
-        parts += (
-            _string(component.entity_type, flexible),
-            _INT8.pack(component.match_type),
-            _nullable(component.match, flexible),
-            _tags(flexible),
-        )
-    return framed([*parts, _boolean(request.is_strict), _tags(flexible)])
+        writer.string(_encoded(component.entity_type))
+        writer.int8(component.match_type)
+        writer.string(_encoded(component.match))
+        writer.no_tags()
+    writer.boolean(request.is_strict)
+    writer.no_tags()
+    return writer.frame()
 
 
 def write_alter_request(request: AlterRequest, *, client_id: str | None) -> bytes:
     """Return the whole frame of a request."""
-    flexible = is_flexible(ALTER, request.api_version)
-    parts = _request_header(ALTER, request.api_version, request.correlation_id, client_id)
-    parts.append(written_count(len(request.alterations), is_flexible=flexible))
+    writer = request_writer(ALTER, request.api_version, request.correlation_id, _encoded(client_id))
+    writer.count(len(request.alterations))
     for entity, ops in request.alterations:
-        parts += _written_entity(entity, flexible)
-        parts.append(written_count(len(ops), is_flexible=flexible))
+        _write_entity(writer, entity)
+        writer.count(len(ops))
         for key, value in ops:
-            # The value that Kafka's own clients write beside a removal.
-            number = _FLOAT64.pack(0.0 if value is None else value)
-            parts += (_string(key, flexible), number, _boolean(value is None), _tags(flexible))
-        parts.append(_tags(flexible))
-    return framed([*parts, _boolean(request.validate_only), _tags(flexible)])
+            writer.string(_encoded(key))
+            writer.float64(0.0 if value is None else value)  # Kafka's own clients write 0 with a removal
+            writer.boolean(value is None)
+            writer.no_tags()
+        writer.no_tags()
+    writer.boolean(request.validate_only)
+    writer.no_tags()
+    return writer.frame()
 
 
 # -- responses, read
@@ -213,152 +215,114 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
     """Read a whole response to a request of ``write_describe_request``.
 
     Raises:
-        ProtocolError: The frame is not such a response, or has too many elements.
+        ProtocolError: The frame is no such response, or has too many elements.
     """
-    walk = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
-    throttle_time_ms, error_code = walk.int32(), walk.int16()
-    error_message = _nullable_text(walk.nullable_string())
-    entries = None
-    if walk.is_null_array():
-        walk.count()
-    else:
-        entries = tuple(_read_described(walk) for _ in range(walk.count()))
-    walk.end()
-    return DescribeResponse(throttle_time_ms, error_code, error_message, entries)
+    reader = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
+    throttle_time_ms, error_code = reader.int32(), reader.int16()
+    error_message = _decoded_or_none(reader.nullable_string())
+    is_null = reader.is_null_array()
+    entries = tuple(_read_described(reader) for _ in range(reader.count()))
+    reader.expect_end()
+    return DescribeResponse(throttle_time_ms, error_code, error_message, None if is_null else entries)
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
     """Read a whole response to a request of ``write_alter_request``.
 
     Raises:
-        ProtocolError: The frame is not such a response, or has too many elements.
+        ProtocolError: The frame is no such response, or has too many elements.
     """
-    walk = response_reader(frame, ALTER, api_version)
-    throttle_time_ms = walk.int32()
+    reader = response_reader(frame, ALTER, api_version)
+    throttle_time_ms = reader.int32()
     results = []
-    for _ in range(walk.count()):
-        error_code, error_message = walk.int16(), _nullable_text(walk.nullable_string())
-        results.append(Altered(error_code, error_message, _read_entity(walk)))
-        walk.tags()
-    walk.end()
+    for _ in range(reader.count()):
+        error_code, error_message = reader.int16(), _decoded_or_none(reader.nullable_string())
+        results.append(Altered(error_code, error_message, _read_entity(reader)))
+        reader.skip_tags()
+    reader.expect_end()
     return AlterResponse(throttle_time_ms, tuple(results))
+
+
+def _read_described(reader: FieldReader) -> Described:
+    entity, values = _read_entity(reader), []
+    for _ in range(reader.count()):
+        values.append((_decoded(reader.string()), reader.float64()))
+        reader.skip_tags()
+    reader.skip_tags()
+    return Described(entity, tuple(values))
 
 
 # -- responses, written
 
 
 def write_describe_response(response: DescribeResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return the whole frame of a response; the request's correlation_id and version."""
-    flexible = is_flexible(DESCRIBE, api_version)
-    parts = [
-        response_header(correlation_id, DESCRIBE, api_version),
-        _INT32.pack(response.throttle_time_ms),
-        _INT16.pack(response.error_code),
-        _message(response.error_message, flexible),
-    ]
+    """Return the whole frame of a response; correlation_id and version are the request's."""
+    writer = response_writer(correlation_id, DESCRIBE, api_version)
+    writer.int32(response.throttle_time_ms)
+    writer.int16(response.error_code)
+    writer.string(_encoded_message(response.error_message))
     entries = response.entries
-    parts.append(written_count(_NULL_ARRAY if entries is None else len(entries), is_flexible=flexible))
+    writer.count(NULL_ARRAY if entries is None else len(entries))
     for entity, values in entries or ():
-        parts += _written_entity(entity, flexible)
-        parts.append(written_count(len(values), is_flexible=flexible))
+        _write_entity(writer, entity)
+        writer.count(len(values))
         for key, value in values:
-            parts += (_string(key, flexible), _FLOAT64.pack(value), _tags(flexible))
-        parts.append(_tags(flexible))
-    return framed([*parts, _tags(flexible)])
+            writer.string(_encoded(key))
+            writer.float64(value)
+            writer.no_tags()
+        writer.no_tags()
+    writer.no_tags()
+    return writer.frame()
 
 
 def write_alter_response(response: AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return the whole frame of a response; the request's correlation_id and version."""
-    flexible = is_flexible(ALTER, api_version)
-    parts = [
-        response_header(correlation_id, ALTER, api_version),
-        _INT32.pack(response.throttle_time_ms),
-        written_count(len(response.results), is_flexible=flexible),
-    ]
+    """Return the whole frame of a response; correlation_id and version are the request's."""
+    writer = response_writer(correlation_id, ALTER, api_version)
+    writer.int32(response.throttle_time_ms)
+    writer.count(len(response.results))
     for error_code, error_message, entity in response.results:
-        parts += (_INT16.pack(error_code), _message(error_message, flexible))
-        parts += _written_entity(entity, flexible)
-        parts.append(_tags(flexible))
-    return framed([*parts, _tags(flexible)])
+        writer.int16(error_code)
+        writer.string(_encoded_message(error_message))
+        _write_entity(writer, entity)
+        writer.no_tags()
+    writer.no_tags()
+    return writer.frame()
 
 
-# -- parts
+# -- entities and text
 
 
-def _read_component(walk: FieldReader) -> Component:
-    entity_type = _text(walk.string())
-    match_type = _INT8.unpack(walk.take(1))[0]
-    match = _nullable_text(walk.nullable_string())
-    walk.tags()
-    return Component(entity_type, match_type, match)
-
-
-def _read_entity(walk: FieldReader) -> EntityParts:
+def _read_entity(reader: FieldReader) -> EntityParts:
     parts = []
-    for _ in range(walk.count()):
-        parts.append((_text(walk.string()), _nullable_text(walk.nullable_string())))
-        walk.tags()
+    for _ in range(reader.count()):
+        parts.append((_decoded(reader.string()), _decoded_or_none(reader.nullable_string())))
+        reader.skip_tags()
     return tuple(parts)
 
 
-def _read_op(walk: FieldReader) -> Op:
-    key, value = _text(walk.string()), _FLOAT64.unpack(walk.take(8))[0]
-    remove = walk.boolean()
-    walk.tags()
-    return Op(key, None if remove else value)
-
-
-def _read_described(walk: FieldReader) -> Described:
-    entity, values = _read_entity(walk), []
-    for _ in range(walk.count()):
-        values.append((_text(walk.string()), _FLOAT64.unpack(walk.take(8))[0]))
-        walk.tags()
-    walk.tags()
-    return Described(entity, tuple(values))
-
-
-def _written_entity(entity: Sequence[tuple[str, str | None]], flexible: bool) -> Iterable[bytes]:
-    yield written_count(len(entity), is_flexible=flexible)
+def _write_entity(writer: FieldWriter, entity: EntityParts) -> None:
+    writer.count(len(entity))
     for entity_type, entity_name in entity:
-        yield _string(entity_type, flexible)
-        yield _nullable(entity_name, flexible)
-        yield _tags(flexible)
+        writer.string(_encoded(entity_type))
+        writer.string(_encoded(entity_name))
+        writer.no_tags()
 
 
-def _request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> list[bytes]:
-    # The header's own string is never compact.
-    name = _nullable(client_id, flexible=False)
-    return [_REQUEST_HEAD.pack(api_key, api_version, correlation_id), name, _tags(is_flexible(api_key, api_version))]
-
-
-def _text(data: bytes) -> str:
+def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _nullable_text(data: bytes | None) -> str | None:
-    return None if data is None else _text(data)
+def _decoded_or_none(data: bytes | None) -> str | None:
+    return None if data is None else _decoded(data)
 
 
-def _string(text: str, flexible: bool) -> bytes:
-    return write_string(text.encode("utf-8", "surrogateescape"), is_compact=flexible)
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
-def _nullable(text: str | None, flexible: bool) -> bytes:
-    data = None if text is None else text.encode("utf-8", "surrogateescape")
-    return written_nullable(data, is_flexible=flexible)
-
-
-def _message(text: str | None, flexible: bool) -> bytes:
-    """Encode a message; one that quotes a name of 32 KB is cut, where Kafka cannot answer at all."""
-    if text is not None and len(text) > MAX_STRING_BYTES // 4:
-        # Between two characters, each of which has four bytes at most.
-        text = text.encode("utf-8", "surrogateescape")[:MAX_STRING_BYTES].decode("utf-8", "ignore")
-    return _nullable(text, flexible)
-
-
-def _boolean(value: bool) -> bytes:
-    return b"\1" if value else b"\0"
-
-
-def _tags(flexible: bool) -> bytes:
-    return NO_TAGS if flexible else b""
+def _encoded_message(text: str | None) -> bytes | None:
+    """Encode a message, cut to the longest string; it may quote a name of 32 KB, where Kafka fails to respond."""
+    data = _encoded(text)
+    if data is None or len(data) <= MAX_STRING_BYTES:
+        return data
+    return data[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()  # never inside a character

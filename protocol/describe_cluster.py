@@ -5,7 +5,7 @@
                array of { int32 broker_id, string host, int32 port, string rack, [v2+ bool is_fenced] }
                int32 cluster_authorized_operations
 
-Strings and arrays are compact, and each of the structures ends with tags, in all versions.
+Strings and arrays are compact, and each structure ends with tags, in all versions.
 
 Source: DescribeClusterRequest.json, DescribeClusterResponse.json (0 to 2) in Apache Kafka; KIP-919 for endpoint_type.
 """
@@ -15,14 +15,12 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.protocol.broker_list import (
     AdvertisedAddresses,
     BrokerList,
-    frame_so_far,
-    need_more,
     read_broker_list,
     read_cluster_id,
+    read_from_front,
     replaced_front,
-    written,
+    skip_rack_and_tags,
 )
-from kafka_quota_proxy.protocol.errors import Truncated
 from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_tags
 
 BROKERS: Final = 1
@@ -32,9 +30,9 @@ _FIRST_FENCED: Final = 2
 
 
 class Endpoints(NamedTuple):
-    """What a response lists, ``BROKERS`` or ``CONTROLLERS``, and the id of the cluster.
+    """The listed ``BROKERS`` or ``CONTROLLERS``, and the id of the cluster.
 
-    Node ids of brokers have nothing to do with those of controllers.
+    The node ids of brokers and of controllers are unrelated.
     """
 
     endpoint_type: int
@@ -46,46 +44,39 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
     """Find the endpoints of a response.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        start: Where in ``data`` the frame's size is.
-        api_version: Of the request; one newer than 2 is read like 2.
+        data: The bytes of the connection so far.
+        start: The offset of the frame's size.
+        api_version: Of the request; a version above 2 is read like 2.
 
     Returns:
         The endpoints; None if more bytes are needed.
 
     Raises:
-        ProtocolError: This is no such response, or its endpoints take unreasonably many bytes.
+        ProtocolError: This is no such response, or its endpoints take too many bytes.
     """
-    frame = frame_so_far(data, start)
-    try:
-        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, skip(frame, start, 8)), 4 + 2))
+
+    def read(frame: memoryview, offset: int) -> Endpoints:
+        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))
         endpoint_type = BROKERS
         if api_version >= _FIRST_ENDPOINT_TYPE:
             end = skip(frame, offset, 1)
             endpoint_type, offset = frame[offset], end
         cluster_id = read_cluster_id(frame, offset, is_compact=True)
         offset = skip(frame, skip_compact_string(frame, offset), 4)
-        skip_rest = _skip_rack_fenced_and_tags if api_version >= _FIRST_FENCED else _skip_rack_and_tags
+        skip_rest = _skip_rack_fenced_and_tags if api_version >= _FIRST_FENCED else skip_rack_and_tags
         brokers = read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest)
         return Endpoints(endpoint_type, brokers, cluster_id)
-    except Truncated as error:
-        need_more(data, start, error)
-        return None
+
+    return read_from_front(data, start, read)
 
 
-def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, told: AdvertisedAddresses) -> bytes:
-    """Return the front of the frame anew, from ``start`` to the end of the endpoints; the rest may follow unchanged.
+def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
+    """Return the frame from ``start`` to the end of the endpoints; the rest may follow unchanged.
 
-    No client is told of a controller: there are no ports in front of them.
+    Brokers get their advertised addresses. Controllers are left out: this proxy has no ports for them.
     """
-    brokers = endpoints.brokers
-    if endpoints.endpoint_type != BROKERS:
-        told = {}
-    return replaced_front(data, start, brokers.begin, brokers.end, written(data, brokers, told))
-
-
-def _skip_rack_and_tags(data: Buffer, offset: int) -> int:
-    return skip_tags(data, skip_compact_string(data, offset))
+    is_brokers = endpoints.endpoint_type == BROKERS
+    return replaced_front(data, start, endpoints.brokers, addresses if is_brokers else {})
 
 
 def _skip_rack_fenced_and_tags(data: Buffer, offset: int) -> int:

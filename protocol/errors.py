@@ -1,58 +1,58 @@
-"""What can be wrong with bytes from a peer.
+"""The errors in a peer's bytes.
 
-A peer's bytes give values, "more bytes are needed", or one of these; nothing else may arise from them::
+A peer's bytes give values, "more bytes are needed", or one of these errors; they never cause another exception::
 
     ProtocolError
     ├── Truncated             the bytes end inside a field
     ├── FrameSizeError
     │   ├── NegativeFrameSize
     │   ├── FrameTooLarge
-    │   ├── FrameTooSmall     the frame ends before the fields it must have
-    │   └── LoginTooLarge     a frame of a login of unreasonable length
+    │   ├── FrameTooSmall     the frame ends before its required fields
+    │   └── LoginTooLarge     a login frame above the limit
     ├── NotKafka
     │   ├── TlsOnPlaintext
     │   ├── HttpOnKafka
     │   ├── UnexpectedProxyProtocol
     │   └── MalformedProxyHeader
     ├── MalformedHeader       impossible api key, version or client_id length
-    ├── HeadTooLong           a request header of unreasonable length
+    ├── HeadTooLong           a header above the limit
     ├── MalformedVarint
     ├── MalformedLength       a length or count below -1, or above what Kafka or the frame allows
-    ├── TooManyElements       more of them than anyone needs in one frame
-    ├── TrailingBytes         fields end before their frame does
-    ├── UnexpectedResponse    a response that answers no request, or another one
-    ├── TokenAfterRefusal     something else than another handshake behind one that was refused
-    ├── PrincipalChanged      a login as somebody else than before
-    ├── LoginExpired          a request that is answered here, behind the end of a login
-    ├── MalformedCertificate  a TLS client's certificate whose subject cannot be read
-    ├── NoMatchingRule        a TLS client whose name no mapping rule applies to
-    └── UnknownVersion        a version that no client was told of, of an API that is limited by what its requests say
+    ├── TooManyElements       more array elements in one frame than the limit
+    ├── TrailingBytes         bytes after the last field of a frame
+    ├── UnexpectedResponse    a response to no request, or not to the oldest one
+    ├── TokenAfterRefusal     no new handshake after a refused one
+    ├── PrincipalChanged      a second login under another name
+    ├── LoginExpired          a request that is answered here, after the login ended
+    ├── MalformedCertificate  a TLS client certificate with an unreadable subject
+    ├── NoMatchingRule        a TLS client name without a mapping rule
+    └── UnknownVersion        a version that is not advertised, of an API whose requests are charged by their fields
 """
 
-# The names say the cause, as Kafka's own do; only the root says Error.
+# The names are causes, as in Kafka; only the roots end in Error.
 # ruff: noqa: N818
 
 from typing import ClassVar
 
 
 class ProtocolError(Exception):
-    """A peer sent what is not Kafka's protocol.
+    """A peer's bytes are not Kafka's protocol.
 
     Attributes:
-        reason: A short constant in snake_case, one per leaf; fit to be a metric's label.
+        reason: A constant in snake_case, one per leaf; the label of a metric.
     """
 
     reason: ClassVar[str] = "protocol_error"
 
 
 class Truncated(ProtocolError):
-    """The bytes end inside a field: more are needed or, if the frame is whole, it is broken."""
+    """The bytes end inside a field: more are needed, or the whole frame is malformed."""
 
     reason = "truncated"
 
 
 class FrameSizeError(ProtocolError):
-    """The size in front of a frame cannot be right."""
+    """The size of a frame is impossible."""
 
     reason = "frame_size"
 
@@ -70,19 +70,19 @@ class FrameTooLarge(FrameSizeError):
 
 
 class FrameTooSmall(FrameSizeError):
-    """The frame ends before the fields that it must have."""
+    """The frame ends before its required fields."""
 
     reason = "frame_too_small"
 
 
 class LoginTooLarge(FrameSizeError):
-    """A frame or a token of a login is longer than a broker's ``sasl.server.max.receive.size``."""
+    """A login frame or token is longer than a broker's ``sasl.server.max.receive.size``."""
 
     reason = "login_too_large"
 
 
 class NotKafka(ProtocolError):
-    """The first bytes are known, and of another protocol."""
+    """The first bytes belong to another protocol."""
 
     reason = "not_kafka"
 
@@ -106,7 +106,7 @@ class UnexpectedProxyProtocol(NotKafka):
 
 
 class MalformedProxyHeader(NotKafka):
-    """No PROXY protocol header where one is required, or one that cannot be right."""
+    """A PROXY protocol header is missing or malformed."""
 
     reason = "proxy_header"
 
@@ -118,7 +118,7 @@ class MalformedHeader(ProtocolError):
 
 
 class HeadTooLong(ProtocolError):
-    """A request header longer than anyone needs; waiting for its end would cost memory."""
+    """A header is longer than the limit; waiting for its end would cost memory."""
 
     reason = "head_too_long"
 
@@ -136,54 +136,54 @@ class MalformedLength(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """A frame has more elements than anyone needs; looking at each of them would take too long."""
+    """A frame has more elements than the limit; reading each of them would take too long."""
 
     reason = "too_many_elements"
 
 
 class TrailingBytes(ProtocolError):
-    """The fields end before their frame does: it is not the message that it should be."""
+    """Bytes follow the last field of a frame: it is another message."""
 
     reason = "trailing_bytes"
 
 
 class UnexpectedResponse(ProtocolError):
-    """A broker's response answers no request, or not the oldest one."""
+    """A broker's response belongs to no request, or not to the oldest one."""
 
     reason = "unexpected_response"
 
 
 class TokenAfterRefusal(ProtocolError):
-    """Behind a refused SaslHandshake v0 a client sent on: a bare token, most likely, which must not be read as else."""
+    """No new handshake after a refused SaslHandshake v0: probably a raw token, not to be parsed as a request."""
 
     reason = "token_after_refusal"
 
 
 class PrincipalChanged(ProtocolError):
-    """A client that is logged in logged in again, as somebody else (KIP-368 forbids it)."""
+    """A client logged in again under another name (KIP-368 forbids it)."""
 
     reason = "principal_changed"
 
 
 class LoginExpired(ProtocolError):
-    """A client asked behind the end of its login (KIP-368): a broker would close the connection as well."""
+    """A client sent a request after its login ended (KIP-368); a broker closes the connection as well."""
 
     reason = "login_expired"
 
 
 class MalformedCertificate(ProtocolError):
-    """A client certificate whose subject cannot be read."""
+    """The subject of a client certificate cannot be read."""
 
     reason = "malformed_certificate"
 
 
 class NoMatchingRule(ProtocolError):
-    """No mapping rule applies to the name in a client's certificate (Kafka's exception of this name)."""
+    """No mapping rule applies to the name in a client certificate (as Kafka's exception of this name)."""
 
     reason = "no_matching_rule"
 
 
 class UnknownVersion(ProtocolError):
-    """A client sent a version that it was not told of, of an API that is limited by what its requests say."""
+    """A client sent a version that is not advertised, of an API whose requests are charged by their fields."""
 
     reason = "unknown_version"

@@ -1,4 +1,4 @@
-"""Fetch (key 1): limits and replica_id of a request, the throttle field and the charge of a response.
+"""Fetch (key 1): limits, session and replica_id of a request; an empty response, and what a response is charged.
 
     request    [v0-14 int32 replica_id] int32 max_wait_ms, int32 min_bytes, [v3+ int32 max_bytes]
                [v4+ int8 isolation_level] [v7+ int32 session_id, int32 session_epoch]
@@ -7,8 +7,8 @@
                tags: v15+ 1: { int32 replica_id, int64 replica_epoch, tags }
     response   [v1+ int32 throttle_time_ms] [v7+ int16 error_code, int32 session_id] array of topics
 
-From v12 on strings and arrays are compact, and each of the structures ends with tags. Since v15 (KIP-903) only the very
-end of a request tells whether a broker or a consumer sent it.
+From v12 on strings and arrays are compact, and each structure ends with tags. Since v15 (KIP-903) only the end of a
+request shows whether a broker or a consumer sent it.
 
 Source: FetchRequest.json (0 to 18), FetchResponse.json in Apache Kafka.
 """
@@ -29,7 +29,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
-# What a consumer sends, and what the absence of the field means.
+# The replica_id of a consumer, and the default.
 NO_REPLICA: Final = -1
 UNLIMITED_BYTES: Final = 2**31 - 1
 
@@ -51,18 +51,17 @@ _FRONT_BYTES: Final = 4 + 4 + 4 + 1 + 4 + 4
 # partition, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, partition_max_bytes of v12+.
 _PARTITION_BYTES: Final = 4 + 4 + 8 + 4 + 8 + 4
 
-
-# What the client is to forget: the session of which its fetch was a part. It asks in full then.
+# The error after which a client drops its fetch session and fetches in full.
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
-# The epoch of a full fetch that opens a session, and of one that does not.
+# The epochs of a full fetch that opens a session, and of one that does not.
 OPENS_SESSION: Final = 0
 WITHOUT_SESSION: Final = -1
 
 
 class FetchLimits(NamedTuple):
-    """How much a client asks for, and where in the data it says so.
+    """The limits of a request, and their offsets in the data.
 
-    ``max_bytes_offset`` is -1 up to v2, which has no such field; Kafka then assumes ``UNLIMITED_BYTES``.
+    ``max_bytes_offset`` is -1 up to v2, which lacks the field; Kafka then assumes ``UNLIMITED_BYTES``.
     """
 
     min_bytes_offset: int
@@ -76,10 +75,10 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
     """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        body: Where the request's body begins.
-        api_version: Of the request; one newer than 18 is read like 18.
-        end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
+        data: The bytes of the connection so far.
+        body: The offset of the request's body.
+        api_version: Of the request; a version above 18 is read like 18.
+        end: The end of the frame; later bytes may belong to another frame.
 
     Returns:
         The limits; None if more bytes are needed.
@@ -102,7 +101,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 class FetchSession(NamedTuple):
-    """Which session a request (v7+) belongs to, and where in the data the epoch stands, an int32."""
+    """The session of a request (v7+), and the offset of its epoch, an int32."""
 
     session_id: int
     epoch: int
@@ -110,10 +109,10 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the session of a request of which ``read_limits`` has read the limits.
+    """Read the session of a request after its limits.
 
     Returns:
-        The session; None before v7, which has none, and where the data ends before it.
+        The session; None before v7, and if more bytes are needed.
     """
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
@@ -123,16 +122,13 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 
 
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
-    """Return an answer without partitions, which clients take as one that is throttled (KIP-219).
+    """Return a response without partitions and without a session: a throttled response (KIP-219).
 
     Args:
         correlation_id: Of the request.
-        api_version: Of the request, at most 18. Up to v0 there is no throttle time, up to v6 no error code.
-        throttle_time_ms: Above 0. In an answer to a full fetch it says that the partitions lack for a reason.
-        error_code: Of the whole request.
-
-    Returns:
-        A frame with its size; it belongs to no session.
+        api_version: Of the request, at most 18. v0 has no throttle time, v0 to v6 have no error code.
+        throttle_time_ms: Above 0; in response to a full fetch it explains why partitions are missing.
+        error_code: Of the whole response.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -147,19 +143,19 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read which broker fetches.
+    """Read the node id of the follower that fetches.
 
     Args:
-        frame_body: Bytes that hold the whole body of the request.
-        offset: Where the body begins.
-        end: Where it ends.
-        api_version: Of the request; one newer than 18 is read like 18.
+        frame_body: Bytes with the whole body of the request.
+        offset: The offset of the body.
+        end: The end of the body.
+        api_version: Of the request; a version above 18 is read like 18.
 
     Returns:
-        The follower's node id (0 or more); below 0 it is a consumer.
+        The node id, 0 or more; below 0 for a consumer.
 
     Raises:
-        ProtocolError: The body is not a Fetch request of this version.
+        ProtocolError: The body is no Fetch request of this version.
     """
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
@@ -172,24 +168,26 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 
 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
-    """Return what Kafka charges for a response: four bytes and the body, but not the header.
+    """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
     Args:
-        size_bytes: The frame's size, without the four bytes that hold it.
+        size_bytes: The frame's size, without the four bytes of the size field.
         api_version: Of the request.
 
-    Source: ``FetchResponse.sizeOf`` in Apache Kafka. A header v0 is four bytes long, too, so it makes no difference; v1
-    has one more, its empty tag section. Unlike Kafka, which adds them later, we count the node_endpoints of a response
-    (v16+, a few dozen bytes, only when a partition's leader has moved): the size is known before they are seen.
+    A header v0 has as many bytes as the size field; v1 has one more for its empty tags. Unlike Kafka, which adds them
+    later, this includes the node_endpoints of a response (v16+, some dozen bytes when a partition's leader has moved):
+    the size is known before they arrive.
+
+    Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
     return size_bytes - 1 if api_version >= FIRST_FLEXIBLE else size_bytes
 
 
 def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
-    """Step over the partitions that a request (v7+) takes out of its session.
+    """Step over the forgotten topics of a request (v7+).
 
     Raises:
-        ProtocolError: They are malformed, or end behind the body.
+        ProtocolError: They are malformed, or the body ends before them.
     """
     if api_version < FIRST_FLEXIBLE:
         topics, offset = read_array_count(body, offset)
@@ -206,13 +204,13 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read which broker fetches from the tags (v15+) with which the body of a request ends.
+    """Read the follower's node id from the tags that end a request (v15+).
 
     Returns:
-        Its node id; ``NO_REPLICA`` if the tags name none.
+        The node id; ``NO_REPLICA`` if the tags have none.
 
     Raises:
-        ProtocolError: They are malformed, or not the end of the body.
+        ProtocolError: The tags are malformed, or are not the end of the body.
     """
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
@@ -226,7 +224,7 @@ def read_replica_state(body: Buffer, offset: int) -> int:
                 raise MalformedLength(f"a replica_state has {size_bytes} bytes")
             replica_id = _INT32(body, value)[0]
     if offset != len(body):
-        raise TrailingBytes(f"a Fetch request ends {len(body) - offset} bytes before its frame")
+        raise TrailingBytes(f"a Fetch request has {len(body) - offset} bytes after its last field")
     return replica_id
 
 

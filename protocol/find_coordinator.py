@@ -5,7 +5,7 @@
     v4+    int32 throttle_time_ms,
            array of { string key, int32 node_id, string host, int32 port, int16 error_code, string error_message }
 
-From v3 on strings and arrays are compact, and each of the structures ends with tags.
+From v3 on strings and arrays are compact, and each structure ends with tags.
 
 Source: FindCoordinatorRequest.json, FindCoordinatorResponse.json (0 to 6) in Apache Kafka.
 """
@@ -19,6 +19,7 @@ from kafka_quota_proxy.protocol.broker_list import (
     Broker,
     frame_so_far,
     read_broker,
+    skip_nothing,
 )
 from kafka_quota_proxy.protocol.errors import HeadTooLong, TrailingBytes
 from kafka_quota_proxy.protocol.primitives import (
@@ -32,7 +33,7 @@ from kafka_quota_proxy.protocol.primitives import (
 )
 
 COORDINATOR_NOT_AVAILABLE: Final = 15
-NOBODY: Final = -1
+NO_NODE: Final = -1
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -42,18 +43,18 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Find the coordinators of a response; one that there is none for has node_id -1.
+    """Find the coordinators of a response; one that is not available has node_id -1.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        start: Where in ``data`` the frame's size is.
-        api_version: Of the request; one newer than 6 is read like 6.
+        data: The bytes of the connection so far.
+        start: The offset of the frame's size.
+        api_version: Of the request; a version above 6 is read like 6.
 
     Returns:
-        The coordinators, in the response's order; None if more bytes are needed: the frame must be whole.
+        The coordinators, in the response's order; None until the frame is complete.
 
     Raises:
-        ProtocolError: This is no such response, or one of unreasonably many bytes.
+        ProtocolError: This is no such response, or it has too many bytes.
     """
     if len(data) - start < 4:
         return None
@@ -71,7 +72,7 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
         offset = _error_code_offset(frame, start, api_version) + 2
         if api_version >= _FIRST_THROTTLE:
             offset = skip_compact_string(frame, offset) if is_flexible else skip_string(frame, offset)
-        one = read_broker(frame, offset, is_compact=is_flexible, skip_rest=skip_tags if is_flexible else _skip_nothing)
+        one = read_broker(frame, offset, is_compact=is_flexible, skip_rest=skip_tags if is_flexible else skip_nothing)
         coordinators, offset = (one,), one.end
     if offset != len(frame):
         raise TrailingBytes(f"a FindCoordinator response v{api_version} ends {len(frame) - offset} bytes too early")
@@ -79,23 +80,23 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 
 
 def replace_coordinators(
-    data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], told: AdvertisedAddresses
+    data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return the whole frame anew.
+    """Return the whole frame with advertised addresses.
 
-    A coordinator of which nobody is to be told is not available for now (COORDINATOR_NOT_AVAILABLE): clients ask again.
+    A coordinator without one gets the error COORDINATOR_NOT_AVAILABLE: clients ask again.
     """
     is_compact = api_version >= _FIRST_FLEXIBLE
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])
     parts = []
     at = start + 4
     for coordinator in coordinators:
-        known = told.get(coordinator.node_id)
+        known = addresses.get(coordinator.node_id)
         host, port = known or (b"", -1)
-        node_id = coordinator.node_id if known else NOBODY
+        node_id = coordinator.node_id if known else NO_NODE
         front = data[at : coordinator.begin]
         rest = data[coordinator.rest : coordinator.end]
-        if known is None and coordinator.node_id != NOBODY:
+        if known is None and coordinator.node_id != NO_NODE:
             if api_version >= _FIRST_BATCH:
                 rest = _INT16.pack(COORDINATOR_NOT_AVAILABLE) + rest[2:]
             else:
@@ -120,7 +121,7 @@ def _read_batch(frame: Buffer, offset: int) -> tuple[tuple[Broker, ...], int]:
 
 
 def _error_code_offset(data: Buffer, start: int, api_version: int) -> int:
-    """Return where error_code is in a response of v0 to v3."""
+    """Return the offset of error_code in a response of v0 to v3."""
     offset = start + 8
     if api_version >= _FIRST_FLEXIBLE:
         offset = skip_tags(data, offset)
@@ -129,7 +130,3 @@ def _error_code_offset(data: Buffer, start: int, api_version: int) -> int:
 
 def _skip_error_and_tags(data: Buffer, offset: int) -> int:
     return skip_tags(data, skip_compact_string(data, skip(data, offset, 2)))
-
-
-def _skip_nothing(data: Buffer, offset: int) -> int:
-    return offset

@@ -1,10 +1,10 @@
-"""The front of a frame: its size and its header. The rest of the frame need not have come.
+"""The size and the header of a frame; the rest of the frame may not have arrived yet.
 
     request   int32 size | int16 api_key, int16 api_version, int32 correlation_id,
               string client_id (header v1+; never compact), tags (header v2) | body
     response  int32 size | int32 correlation_id, tags (header v1) | body
 
-``size`` counts what follows it: header and body. Kafka charges a produce quota with exactly that number.
+``size`` is the number of bytes after it: header and body. Kafka charges exactly that number to a produce quota.
 
 Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache Kafka.
 """
@@ -27,10 +27,10 @@ from kafka_quota_proxy.protocol.errors import (
 )
 from kafka_quota_proxy.protocol.primitives import Buffer, read_uvarint, skip_tags
 
-# A client_id has at most 32 KiB, and no Kafka has put a tag into a request header yet (4.1). What is longer than this
-# is not waited for: it would be kept in memory before anybody's quota is known.
+# The longest header that is waited for: it is kept in memory before the client's quota is known. A client_id has at
+# most 32 KiB, and no Kafka up to 4.1 writes tags into a request header.
 MAX_HEAD_BYTES: Final = 128 * 1024
-# Tags are walked anew whenever more bytes come; this bounds what a client can make us do with one byte each.
+# Incomplete tags are parsed again when more bytes arrive; this bounds the work that a client can cause byte by byte.
 MAX_HEAD_TAGS: Final = 256
 
 # size, api_key, api_version, correlation_id, and the length of client_id.
@@ -42,7 +42,7 @@ _SIZE: Final = Struct(">i").unpack_from
 _RESPONSE_HEAD: Final = Struct(">ii").unpack_from
 _RESPONSE_HEAD_BYTES: Final = 8
 
-# Once a frame, so bound once. RequestHead(...) itself is a function in Python, and takes 0.15 us longer than this.
+# Used for each frame, so bound here. RequestHead(...) is a Python function and takes 0.15 us longer.
 _new: Final = tuple.__new__
 _first_flexible_version: Final = FIRST_FLEXIBLE_VERSION.get
 _CONTROLLED_SHUTDOWN: Final = int(ApiKey.CONTROLLED_SHUTDOWN)
@@ -51,12 +51,12 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 
 
 class RequestHead(NamedTuple):
-    """What the front of a request says.
+    """The size and the header of a request.
 
     Attributes:
-        size_bytes: The frame's size, without the four bytes that hold it.
-        client_id: As it came, valid UTF-8 or not; a null one is empty.
-        body: Where in the data the body begins.
+        size_bytes: The frame's size, without the four bytes of the size field.
+        client_id: As received, valid UTF-8 or not; empty for null.
+        body: The offset of the body in the data.
     """
 
     size_bytes: int
@@ -68,7 +68,7 @@ class RequestHead(NamedTuple):
 
 
 class ResponseHead(NamedTuple):
-    """What the front of a response says; ``size_bytes`` is without the four bytes that hold it."""
+    """The size and the header of a response; ``size_bytes`` is without the four bytes of the size field."""
 
     size_bytes: int
     correlation_id: int
@@ -77,19 +77,19 @@ class ResponseHead(NamedTuple):
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
     """Read a request's size and header.
 
-    A version newer than those in ``protocol.api`` is read like the newest there. Of an API that is not there at all we
-    cannot know whether its header has tags: ``body`` is then right behind client_id.
+    A version newer than those in ``protocol.api`` is read like the newest there. For an unknown API ``body`` follows
+    client_id at once, since it is unknown whether the header has tags.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        offset: Where in ``data`` the frame's size is.
-        max_frame_size_bytes: The largest size to accept.
+        data: The bytes of the connection so far.
+        offset: The offset of the frame's size.
+        max_frame_size_bytes: The largest accepted size.
 
     Returns:
         The head; None if more bytes are needed.
 
     Raises:
-        ProtocolError: No Kafka client sends this; the message says what it may be.
+        ProtocolError: These are no bytes of a Kafka client; the message names the likely protocol.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -118,7 +118,7 @@ def read_response_head(data: bytes, offset: int, max_frame_size_bytes: int) -> R
     """Read a response's size and correlation_id; None if more bytes are needed.
 
     Raises:
-        FrameSizeError, NotKafka: No broker sends this size.
+        FrameSizeError, NotKafka: The size is impossible.
     """
     if offset + _RESPONSE_HEAD_BYTES <= len(data):
         size_bytes, correlation_id = _RESPONSE_HEAD(data, offset)
@@ -131,18 +131,18 @@ def read_response_head(data: bytes, offset: int, max_frame_size_bytes: int) -> R
 
 
 def first_int32_offset(data: Buffer, offset: int, *, has_tags: bool) -> int | None:
-    """Find the int32 with which the body of a response begins; perhaps only the front of the response has come.
+    """Return the offset of the int32 that begins a response's body; the response may be incomplete.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        offset: Where in ``data`` the frame's size is.
-        has_tags: Whether its header is one with tags (version 1).
+        data: The bytes of the connection so far.
+        offset: The offset of the frame's size.
+        has_tags: Whether the header has tags (version 1).
 
     Returns:
-        Where in ``data`` it is; None if more bytes are needed.
+        The offset; None if more bytes are needed.
 
     Raises:
-        ProtocolError: The frame ends before it, or its header's tags cannot be right.
+        ProtocolError: The frame ends before the int32, or its header's tags are malformed.
     """
     body = offset + _RESPONSE_HEAD_BYTES
     if has_tags:
@@ -159,7 +159,7 @@ def first_int32_offset(data: Buffer, offset: int, *, has_tags: bool) -> int | No
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size in front of a frame; None if more bytes are needed.
+    """Read the size of a frame; None if more bytes are needed.
 
     Raises:
         FrameSizeError, NotKafka: The size is negative or too large.
@@ -173,7 +173,7 @@ def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int 
 
 
 def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) -> ProtocolError:
-    # A record of the types alert or handshake, of SSL 3 or any TLS.
+    # A TLS record of type alert or handshake, of SSL 3 or any TLS version.
     if first[0] in (0x15, 0x16) and first[1] == 3:
         return TlsOnPlaintext(f"the peer speaks TLS (it began with {first.hex(' ')}), this side plaintext")
     if first in _HTTP:
@@ -191,7 +191,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """As ``read_request_head``, for heads that are short of bytes, wrong, or have tags."""
+    """As ``read_request_head``, for heads that are incomplete, malformed, or have tags."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

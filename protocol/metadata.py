@@ -4,8 +4,8 @@
                array of { int32 node_id, string host, int32 port, [v1+ string rack] }
                [v2+ string cluster_id] [v1+ int32 controller_id] array of topics ...
 
-From v9 on strings and arrays are compact, and each of the structures ends with tags. What lies behind the cluster_id is
-never looked at, however many topics it has.
+From v9 on strings and arrays are compact, and each structure ends with tags. The topics after the cluster_id are not
+read, however many there are.
 
 Source: MetadataRequest.json, MetadataResponse.json (0 to 13) in Apache Kafka.
 """
@@ -16,14 +16,15 @@ from kafka_quota_proxy.protocol.broker_list import (
     AdvertisedAddresses,
     BrokerList,
     frame_so_far,
-    need_more,
     read_broker_list,
     read_cluster_id,
+    read_from_front,
     replaced_front,
-    written,
+    skip_nothing,
+    skip_rack_and_tags,
 )
 from kafka_quota_proxy.protocol.errors import Truncated
-from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_string, skip_tags
+from kafka_quota_proxy.protocol.primitives import skip, skip_string, skip_tags
 
 _FIRST_RACK: Final = 1
 _FIRST_CLUSTER_ID: Final = 2
@@ -32,48 +33,46 @@ _FIRST_FLEXIBLE: Final = 9
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
-    """Find the brokers of a response, which are all that are alive.
+    """Find the brokers of a response: all live brokers of the cluster.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        start: Where in ``data`` the frame's size is.
-        api_version: Of the request; one newer than 13 is read like 13.
+        data: The bytes of the connection so far.
+        start: The offset of the frame's size.
+        api_version: Of the request; a version above 13 is read like 13.
 
     Returns:
         The brokers; None if more bytes are needed.
 
     Raises:
-        ProtocolError: This is no such response, or its brokers take unreasonably many bytes.
+        ProtocolError: This is no such response, or its brokers take too many bytes.
     """
-    is_flexible = api_version >= _FIRST_FLEXIBLE
-    frame = frame_so_far(data, start)
-    try:
-        offset = skip(frame, start, 8)
+
+    def read(frame: memoryview, offset: int) -> BrokerList:
+        is_flexible = api_version >= _FIRST_FLEXIBLE
         if is_flexible:
             offset = skip_tags(frame, offset)
         if api_version >= _FIRST_THROTTLE:
             offset = skip(frame, offset, 4)
-        skip_rest = _skip_rack_and_tags if is_flexible else skip_string if api_version >= _FIRST_RACK else _skip_nothing
+        skip_rest = skip_rack_and_tags if is_flexible else skip_string if api_version >= _FIRST_RACK else skip_nothing
         return read_broker_list(frame, offset, is_compact=is_flexible, skip_rest=skip_rest)
-    except Truncated as error:
-        need_more(data, start, error)
-        return None
+
+    return read_from_front(data, start, read)
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
     """Return the id of the cluster.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        start: Where in ``data`` the frame's size is.
-        brokers: What ``find_brokers`` has found in it.
+        data: The bytes of the connection so far.
+        start: The offset of the frame's size.
+        brokers: The result of ``find_brokers``.
         api_version: Of the request.
 
     Returns:
-        The id; None where the response has none, or where it has not come yet: nothing is worth a wait for it.
+        The id; None if the response has none, or if it has not arrived yet: it is not worth a wait.
 
     Raises:
-        ProtocolError: There is something else in its place.
+        ProtocolError: The field is malformed.
     """
     if api_version < _FIRST_CLUSTER_ID:
         return None
@@ -83,14 +82,6 @@ def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: i
         return None
 
 
-def replace_brokers(data: bytes, start: int, brokers: BrokerList, told: AdvertisedAddresses) -> bytes:
-    """Return the front of the frame anew, from ``start`` to ``brokers.end``; the rest may follow unchanged."""
-    return replaced_front(data, start, brokers.begin, brokers.end, written(data, brokers, told))
-
-
-def _skip_nothing(data: Buffer, offset: int) -> int:
-    return offset
-
-
-def _skip_rack_and_tags(data: Buffer, offset: int) -> int:
-    return skip_tags(data, skip_compact_string(data, offset))
+def replace_brokers(data: bytes, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
+    """Return the frame from ``start`` to ``brokers.end`` with advertised addresses; the rest may follow unchanged."""
+    return replaced_front(data, start, brokers, addresses)

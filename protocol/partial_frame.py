@@ -1,39 +1,38 @@
-"""A frame that comes in pieces, in either direction: it is kept until enough of it is there to look at it again.
+"""A frame that arrives in pieces, from a client or a broker: keeps the pieces until parsing is worth another try.
 
-A look that finds too little is worth nothing. What is small is looked at with each piece all the same; beyond that the
-next look waits for the rest of the frame, or for as much again as there is. So however small the pieces are, a byte
-costs as much in a long frame as in a short one: all looks together see, and join, a few times the frame.
+A try with too few bytes is wasted. While a frame is small, each piece is a reason to try. Beyond ``SMALL_BYTES`` the
+next try waits for the rest of the frame, or for as many bytes again as have arrived. All tries together then read and
+join a few times the frame's bytes, however small the pieces are.
 """
 
 from typing import Final
 
-# Nearly every head is shorter, and goes on as soon as it is there.
+# Nearly all heads are shorter, and are passed on as soon as they are complete.
 SMALL_BYTES: Final = 4_096
 _TINY_BYTES: Final = 1_024
 _SIZE_BYTES: Final = 4
 
 
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
-    """Return for how many bytes more to wait, one at least.
+    """Return how many more bytes to wait for before the next try, at least one.
 
     Args:
-        front: What has come of a frame, with its size; it does not do.
-        most_bytes: How much of it may be kept before a look says that it is too long; None: less than the whole of it
-            is of no use.
+        front: The bytes of the frame so far, its size first; parsing them was not enough.
+        most_bytes: The limit on kept bytes, above which a try rejects the frame; None: only the whole frame is of use.
     """
-    come = len(front)
-    if come < SMALL_BYTES:
+    arrived = len(front)
+    if arrived < SMALL_BYTES:
         return 1
     size_bytes = int.from_bytes(front[:_SIZE_BYTES], signed=True)
-    left = _SIZE_BYTES + size_bytes - come
-    return max(1, left if most_bytes is None else min(left, come, most_bytes + 1 - come))
+    left = _SIZE_BYTES + size_bytes - arrived
+    return max(1, left if most_bytes is None else min(left, arrived, most_bytes + 1 - arrived))
 
 
 class PartialFrame:
-    """What has come of a frame, until there is enough.
+    """The pieces of a frame so far.
 
     Attributes:
-        missing_bytes: How much is still to come; below 1: nothing.
+        missing_bytes: How many bytes are still missing; 0 or below: none.
     """
 
     __slots__ = ("_pieces", "missing_bytes")
@@ -43,21 +42,21 @@ class PartialFrame:
         self.missing_bytes = missing_bytes
 
     def __len__(self) -> int:
-        """Return how many bytes have come."""
+        """Return how many bytes have arrived."""
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep what has come; return all of it, joined once, when nothing lacks, and nothing before."""
+        """Keep a piece; return all pieces joined once no bytes are missing, and ``b""`` before."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)
         elif isinstance(last, bytearray):
             last += data
         else:
-            self._pieces.append(bytearray(data))  # an object for each two bytes would take many times as much
+            self._pieces.append(bytearray(data))  # one object per tiny piece would take many times its bytes
         self.missing_bytes -= len(data)
         return b"" if self.missing_bytes > 0 else self.join()
 
     def join(self) -> bytes:
-        """Return all that has come."""
+        """Return all pieces as one."""
         return b"".join(self._pieces)

@@ -1,6 +1,7 @@
-"""Kafka's primitive types: read what we need, step over the rest; never copy.
+"""Kafka's primitive types: reads the fields that are needed and steps over the rest without a copy.
 
-Each ``read_`` gives the value and the offset behind it, each ``skip_`` the offset behind. All are big-endian::
+A ``read_`` function returns the value and the offset of the next field, a ``skip_`` function only that offset. All
+numbers are big-endian::
 
     string          int16 length (-1: null), then UTF-8
     compact string  uvarint length + 1 (0: null), then UTF-8
@@ -22,7 +23,7 @@ from kafka_quota_proxy.protocol.errors import MalformedLength, MalformedVarint, 
 
 Buffer = bytes | memoryview
 
-# Kafka refuses longer strings in both encodings (Short.MAX_VALUE, in the readers that MessageGenerator makes).
+# Kafka refuses longer strings in both encodings (Short.MAX_VALUE, in the code that MessageGenerator generates).
 MAX_STRING_BYTES: Final = 0x7FFF
 
 _LENGTH: Final = Struct(">h")
@@ -43,7 +44,7 @@ def read_int32(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read an unsigned varint: seven bits a byte, lowest first, the high bit set in all but the last."""
+    """Read an unsigned varint: seven bits per byte, lowest first; the high bit is set in all bytes but the last."""
     try:
         byte = data[offset]
         if byte < 0x80:
@@ -58,7 +59,7 @@ def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
         else:
             raise MalformedVarint("a varint has more than five bytes")
     except IndexError:
-        raise Truncated(f"the data end at byte {len(data)}, inside a varint") from None
+        raise Truncated(f"the data ends at byte {len(data)}, inside a varint") from None
     if value > 0xFFFF_FFFF:
         raise MalformedVarint(f"a varint has more than 32 bits: {value}")
     return value, offset + 1
@@ -78,12 +79,12 @@ def skip(data: Buffer, offset: int, size_bytes: int) -> int:
     """Step over a field of fixed size."""
     end = offset + size_bytes
     if end > len(data):
-        raise Truncated(f"the data end at byte {len(data)}, a field at byte {end}")
+        raise Truncated(f"the data ends at byte {len(data)}, before the end of a field at byte {end}")
     return end
 
 
 def skip_tags(data: Buffer, offset: int) -> int:
-    """Step over a tag section, whatever its tags mean."""
+    """Step over a tag section."""
     count, offset = read_uvarint(data, offset)
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)
@@ -93,7 +94,7 @@ def skip_tags(data: Buffer, offset: int) -> int:
 
 
 def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
-    """Read a string that is not null, as its UTF-8 bytes."""
+    """Read a string that is not null, as UTF-8 bytes."""
     if is_compact:
         length, offset = read_uvarint(data, offset)
         length -= 1
@@ -105,13 +106,26 @@ def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, 
     return bytes(data[offset:end]), end
 
 
+def read_bytes(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
+    """Read bytes that are not null."""
+    if is_compact:
+        length, offset = read_uvarint(data, offset)
+        length -= 1
+    else:
+        length, offset = read_int32(data, offset)
+    if length < 0:
+        raise MalformedLength(f"bytes that cannot be null have length {length}")
+    end = skip(data, offset, length)
+    return bytes(data[offset:end]), end
+
+
 def write_string(value: bytes, *, is_compact: bool) -> bytes:
     """Encode a string that is not null."""
     return (write_uvarint(len(value) + 1) if is_compact else _LENGTH.pack(len(value))) + value
 
 
 def skip_string(data: Buffer, offset: int) -> int:
-    """Step over a string, null or not."""
+    """Step over a string or null."""
     length, offset = read_int16(data, offset)
     if length < -1:
         raise MalformedLength(f"a string has length {length}")
@@ -119,7 +133,7 @@ def skip_string(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_string(data: Buffer, offset: int) -> int:
-    """Step over a compact string, null or not."""
+    """Step over a compact string or null."""
     length, offset = read_uvarint(data, offset)
     if length - 1 > MAX_STRING_BYTES:
         raise MalformedLength(f"a string has length {length - 1}, above {MAX_STRING_BYTES}")
@@ -127,7 +141,7 @@ def skip_compact_string(data: Buffer, offset: int) -> int:
 
 
 def skip_bytes(data: Buffer, offset: int) -> int:
-    """Step over bytes, null or not."""
+    """Step over bytes or null."""
     length, offset = read_int32(data, offset)
     if length < -1:
         raise MalformedLength(f"a field of bytes has length {length}")
@@ -135,13 +149,13 @@ def skip_bytes(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_bytes(data: Buffer, offset: int) -> int:
-    """Step over compact bytes, null or not."""
+    """Step over compact bytes or null."""
     length, offset = read_uvarint(data, offset)
     return skip(data, offset, max(length - 1, 0))
 
 
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read how many elements follow; null counts as none."""
+    """Read the number of elements of an array; 0 for null."""
     count, offset = read_int32(data, offset)
     if count < -1:
         raise MalformedLength(f"an array has {count} elements")
@@ -149,13 +163,13 @@ def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read how many elements follow; null counts as none."""
+    """Read the number of elements of an array; 0 for null."""
     count, offset = read_uvarint(data, offset)
     return _bounded(data, offset, count - 1)
 
 
 def _bounded(data: Buffer, offset: int, count: int) -> tuple[int, int]:
-    # No element of any message is empty, so a count above the bytes left is a lie. Kafka checks the same.
+    # Each element has at least one byte, so a count above the bytes that are left is wrong. Kafka checks the same.
     if count > len(data) - offset:
         raise MalformedLength(f"an array has {count} elements in {len(data) - offset} bytes")
     return max(count, 0), offset

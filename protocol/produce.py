@@ -1,4 +1,4 @@
-"""Produce (key 0): ``acks`` of a request, the throttle field of a response. Records are never looked at.
+"""Produce (key 0): ``acks`` of a request, ``throttle_time_ms`` of a response. Records are not read.
 
     request    [v3+ string transactional_id] int16 acks, int32 timeout_ms, array of topics
     response   array of { string name | v13+ uuid topic_id,
@@ -7,7 +7,7 @@
                                      [v8+ array of { int32 batch_index, string message }, string error_message] } }
                [v1+ int32 throttle_time_ms]
 
-From v9 on strings and arrays are compact, and each of the structures ends with tags.
+From v9 on strings and arrays are compact, and each structure ends with tags.
 
 Source: ProduceRequest.json (0 to 13), ProduceResponse.json in Apache Kafka.
 """
@@ -35,28 +35,28 @@ _FIRST_FLEXIBLE: Final = 9
 _FIRST_TOPIC_ID: Final = 13
 # index, error_code, base_offset, log_append_time_ms and log_start_offset of a partition, v5+.
 _PARTITION_BYTES: Final = 4 + 2 + 8 + 8 + 8
-# No record errors, no message, no tags: how nearly every partition's response ends.
-_NOTHING_MORE: Final = b"\x01\x00\x00"
+# No record errors, no message, no tags: the end of nearly every partition.
+_PLAIN_END: Final = b"\x01\x00\x00"
 # Size, correlation_id, an empty array and throttle_time_ms.
 _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks``: 0 says that no response will come.
+    """Read ``acks``; with 0 the broker sends no response.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        offset: Where the request's body begins.
-        api_version: Of the request; one newer than 13 is read like 13.
-        end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
+        data: The bytes of the connection so far.
+        offset: The offset of the request's body.
+        api_version: Of the request; a version above 13 is read like 13.
+        end: The end of the frame; later bytes may belong to another frame.
 
     Returns:
-        -1, 0 or 1 from a sane client; None if more bytes are needed.
+        -1, 0 or 1 from a correct client; None if more bytes are needed.
 
     Raises:
-        ProtocolError: The body cannot be right.
+        ProtocolError: The body is malformed.
     """
-    # Nearly all producers have no transactional_id: null is told by its first one or two bytes.
+    # Nearly all producers have no transactional_id: its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
         position: int | None = offset + 1
     elif api_version < _FIRST_TRANSACTIONAL:
@@ -75,11 +75,11 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return where the field behind ``acks`` begins, if there is no transactional_id; else None.
+    """Return the offset of the field after ``acks`` if there is no transactional_id; else None.
 
     Args:
-        data: Bytes that hold at least the request's front, up to ``acks``.
-        offset: Where the request's body begins.
+        data: Bytes with the request's front, up to ``acks``.
+        offset: The offset of the request's body.
         api_version: Of the request.
     """
     if api_version >= _FIRST_FLEXIBLE:
@@ -98,7 +98,7 @@ def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> in
             length, offset = read_int16(data, offset)
     except Truncated:
         return None
-    # The bytes need not have come: without this bound a caller would wait, and keep what comes, for up to 4 GiB.
+    # The bytes may not have arrived yet: without this bound a caller would wait for, and keep, up to 4 GiB.
     if not -1 <= length <= MAX_STRING_BYTES:
         raise MalformedLength(f"a transactional_id has length {length}")
     return offset + max(length, 0)
@@ -109,18 +109,18 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
 
     Args:
         frame: The whole frame with the four bytes of its size.
-        api_version: Of the request; one newer than 13 is read like 13.
+        api_version: Of the request; a version above 13 is read like 13.
 
     Returns:
-        Where in ``frame`` the int32 is; None for v0, which has none.
+        The offset of the int32; None for v0, which lacks the field.
 
     Raises:
-        ProtocolError: The frame is not a Produce response of this version.
+        ProtocolError: The frame is no Produce response of this version.
     """
     if api_version < 1:
         return None
     if api_version >= _FIRST_FLEXIBLE:
-        return _walk_flexible_response(frame, api_version)
+        return _flexible_throttle_time_offset(frame, api_version)
     if len(frame) < _MIN_RESPONSE_BYTES:
         raise FrameTooSmall(f"a Produce response v{api_version} has {len(frame)} bytes in all")
     if len(frame) != 4 + read_int32(frame, 0)[0]:
@@ -128,7 +128,7 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
     return len(frame) - 4
 
 
-def _walk_flexible_response(frame: Buffer, api_version: int) -> int:
+def _flexible_throttle_time_offset(frame: Buffer, api_version: int) -> int:
     offset = skip_tags(frame, 8)
     topics, offset = read_compact_array_count(frame, offset)
     for _ in range(topics):
@@ -136,7 +136,7 @@ def _walk_flexible_response(frame: Buffer, api_version: int) -> int:
         partitions, offset = read_compact_array_count(frame, offset)
         for _ in range(partitions):
             offset += _PARTITION_BYTES
-            if frame[offset : offset + 3] == _NOTHING_MORE:
+            if frame[offset : offset + 3] == _PLAIN_END:
                 offset += 3
             else:
                 offset = _skip_partition_end(frame, offset)

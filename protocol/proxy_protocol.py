@@ -1,19 +1,19 @@
-r"""The PROXY protocol: in front of all else, a load balancer says whose connection it passes on.
+r"""The PROXY protocol: a load balancer sends the client's address before the bytes of the connection.
 
 Version 1 is a line of ASCII, 107 bytes at the most::
 
     PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n     source and destination address, then their ports
     PROXY TCP6 2001:db8::7 2001:db8::1 56324 9092\r\n
-    PROXY UNKNOWN …\r\n                                    whatever follows UNKNOWN means nothing
+    PROXY UNKNOWN …\r\n                                    the text after UNKNOWN has no meaning
 
 Version 2 is binary, big-endian::
 
     signature   0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A
     uint8       version in the high half (2), command in the low one (0 LOCAL, 1 PROXY)
     uint8       family in the high half (0 none, 1 IPv4, 2 IPv6, 3 UNIX), transport in the low one (1 stream)
-    uint16      how many bytes follow: addresses and ports as in version 1, then TLVs, which are stepped over
+    uint16      the number of bytes that follow: addresses and ports as in version 1, then TLVs, which are ignored
 
-LOCAL is the balancer speaking for itself, such as a health check.
+LOCAL is a connection of the balancer itself, such as a health check.
 
 Source: "The PROXY protocol", versions 1 and 2, of HAProxy.
 """
@@ -24,12 +24,11 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
 
-# The line's longest form is that of two IPv6 addresses: 107 bytes with its end.
+# The longest line has two IPv6 addresses: 107 bytes with its end.
 MAX_LINE_BYTES: Final = 107
-# What may follow the fixed part of version 2. Balancers send their addresses and a few names, some hundred bytes; a
-# certificate as TLV takes the most. The format's own bound is 64 KiB.
+# The most bytes after the fixed part of version 2. Balancers send addresses and a few names, some hundred bytes; the
+# largest TLV is a certificate. The format itself allows 64 KiB.
 MAX_REST_BYTES: Final = 4_096
-# No header is longer.
 MAX_HEADER_BYTES: Final = 16 + MAX_REST_BYTES
 
 _LINE_START: Final = b"PROXY "
@@ -43,15 +42,15 @@ _PROXY: Final = 0x21
 _FAMILIES: Final = 4
 _TRANSPORTS: Final = 3
 _STREAM: Final = 1
-# Family to the size of one of its addresses; ports follow those of the internet only.
+# The size of one address by family; only internet addresses have ports.
 _ADDRESS_BYTES: Final = {1: 4, 2: 16}
 
 
 class ProxyHeader(NamedTuple):
-    """What a header says.
+    """A parsed header.
 
-    ``source`` is the client's address and port, None where it is LOCAL or UNKNOWN; an IPv4 address written as an IPv6
-    one is given as IPv4. ``size_bytes`` is how long the header is: what is behind belongs to the connection itself.
+    ``source`` is the client's address and port, None for LOCAL and UNKNOWN; an IPv4-mapped IPv6 address becomes IPv4.
+    ``size_bytes`` is the length of the header: the bytes of the connection follow.
     """
 
     source: tuple[str, int] | None
@@ -59,13 +58,13 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header that a connection begins with, from all that has come so far.
+    """Read the header at the beginning of a connection from all of its bytes so far.
 
     Returns:
-        The header; None if more bytes are needed, and then all of ``data`` belongs to it.
+        The header; None if more bytes are needed: all of ``data`` belongs to the header.
 
     Raises:
-        MalformedProxyHeader: The connection does not begin with a header, or with none that can be right.
+        MalformedProxyHeader: The connection begins without a header, or with a malformed one.
     """
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
@@ -84,7 +83,7 @@ def _read_line(data: bytes) -> ProxyHeader | None:
     words = data[len(_LINE_START) : end].split(b" ")
     if words[0] == b"UNKNOWN":
         return ProxyHeader(None, size_bytes)
-    # The standard library takes an address with a scope, fe80::1%eth0; here it has no meaning.
+    # The standard library accepts an address with a scope, fe80::1%eth0; here it has no meaning.
     if len(words) != 5 or words[0] not in (b"TCP4", b"TCP6") or b"%" in words[1] + words[2]:
         raise _malformed_line(data[:end])
     kind = IPv4Address if words[0] == b"TCP4" else IPv6Address
@@ -97,7 +96,7 @@ def _read_line(data: bytes) -> ProxyHeader | None:
 
 
 def _port(word: bytes, line: bytes) -> int:
-    # isdigit of bytes knows ASCII digits only.
+    # bytes.isdigit accepts ASCII digits only.
     if not word.isdigit() or len(word) > 5 or (word.startswith(b"0") and word != b"0") or int(word) > 65_535:
         raise _malformed_line(line)
     return int(word)
@@ -130,6 +129,6 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
 
 
 def _text(address: IPv4Address | IPv6Address) -> str:
-    """Return an address as it is written, and the same for both forms of one."""
+    """Return an address as text; an IPv4-mapped IPv6 address as IPv4."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address)

@@ -1,4 +1,4 @@
-"""The messages of a login: Kafka's two requests around it, and inside them what each mechanism says of its user.
+"""SASL logins: Kafka's two requests, and the user's name in the tokens of each mechanism.
 
     SaslHandshake (key 17)      request   string mechanism
                                 response  int16 error_code, array of strings
@@ -6,11 +6,11 @@
                                 response  int16 error_code, string error_message, bytes auth_bytes,
                                           [v1+ int64 session_lifetime_ms]
 
-From SaslAuthenticate v2 on, strings and bytes are compact and tags stand at the end. Behind a SaslHandshake v0 there is
-no SaslAuthenticate: both sides send tokens, an int32 length each and so many bytes, until the mechanism is done.
+From SaslAuthenticate v2 on, strings and bytes are compact and tags end the message. After a SaslHandshake v0 there is
+no SaslAuthenticate: both sides send raw tokens, an int32 length and as many bytes, until the mechanism is done.
 
-The readers of users read as Kafka's own servers do and give None where they cannot tell: it is for the broker to refuse
-what is wrong. Nothing here keeps a byte of a message, and no error quotes one.
+The functions that read a user's name read as Kafka's own servers do and return None where the name is unclear: the
+broker refuses wrong tokens. This module keeps no byte of a message, and no error quotes one.
 
 Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
 ``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
@@ -22,21 +22,10 @@ from base64 import b64decode
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey, is_flexible
-from kafka_quota_proxy.protocol.errors import FrameSizeError, LoginTooLarge, MalformedLength, NotKafka
+from kafka_quota_proxy.protocol.errors import FrameSizeError, LoginTooLarge, NotKafka
+from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.header import read_frame_size
-from kafka_quota_proxy.protocol.primitives import (
-    Buffer,
-    read_int16,
-    read_int32,
-    read_string,
-    read_uvarint,
-    skip,
-    skip_bytes,
-    skip_compact_bytes,
-    skip_compact_string,
-    skip_string,
-    skip_tags,
-)
+from kafka_quota_proxy.protocol.primitives import Buffer, read_int16, read_string
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -44,27 +33,27 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 
-# The version of SaslHandshake behind which tokens have no header.
+# The version of SaslHandshake after which tokens are raw, without a header.
 RAW_HANDSHAKE: Final = 0
 
-# What a broker says that wants no login at all; other requests may follow.
+# The error of a broker that expects no login; other requests may follow.
 ILLEGAL_SASL_STATE: Final = 34
 
-# Kafka's sasl.server.max.receive.size: nobody needs more to say who he is.
+# The default of Kafka's sasl.server.max.receive.size.
 MAX_LOGIN_BYTES: Final = 524_288
 
 # Of SaslAuthenticate.
 _FIRST_WITH_LIFETIME: Final = 1
 _SIZE_BYTES: Final = 4
 _CORRELATION_ID_BYTES: Final = 4
-# Of a response, behind its size: correlation_id, one byte for no tags, error_code.
+# The end of error_code in a response, after its size: correlation_id, one byte for no tags, error_code.
 _ERROR_CODE_END: Final = 4 + 1 + 2
 _SASLNAME: Final = re.compile(r"(?:[^=]|=2C|=3D)+")
-_SEPARATOR: Final = "\x01"  # of OAUTHBEARER's key-value pairs
+_SEPARATOR: Final = "\x01"  # between OAUTHBEARER's key-value pairs
 
 
 class AuthenticateResponse(NamedTuple):
-    """What a broker says to a token; ``token`` is its own."""
+    """A broker's response to a token; ``token`` is the broker's own."""
 
     error_code: int
     token: bytes
@@ -77,33 +66,33 @@ class AuthenticateResponse(NamedTuple):
 
 
 def check_login_size(size_bytes: int) -> None:
-    """Bound a frame that is read whole before anybody is known.
+    """Check the size of a frame that is read whole before the client is authenticated.
 
     Raises:
-        LoginTooLarge: It has more than ``MAX_LOGIN_BYTES``.
+        LoginTooLarge: The size is above ``MAX_LOGIN_BYTES``.
     """
     if size_bytes > MAX_LOGIN_BYTES:
-        raise LoginTooLarge(f"a frame of a login has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
+        raise LoginTooLarge(f"a login frame has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Read the length in front of a raw token; 0 is one. None if more bytes are needed.
+    """Read the length of a raw token, which may be 0; None if more bytes are needed.
 
     Raises:
-        FrameSizeError: No side sends this length.
+        FrameSizeError: The length is negative or too large.
     """
     try:
         return read_frame_size(data, offset, MAX_LOGIN_BYTES)
     except (FrameSizeError, NotKafka):
-        # What stands in its place may be part of a password, and those errors quote it.
-        raise LoginTooLarge(f"a token of a login has a length below 0 or above {MAX_LOGIN_BYTES}") from None
+        # These bytes may be part of a password, and the original error quotes them.
+        raise LoginTooLarge(f"a login token has a length below 0 or above {MAX_LOGIN_BYTES}") from None
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Tell a Kafka request from a raw token of a mechanism that is not read here; None if more bytes are needed.
+    """Whether the next bytes are a Kafka request and not a raw GSSAPI token; None if more bytes are needed.
 
-    An api_key begins with a zero byte. Of GSSAPI, the one mechanism that clients of that age have beside those read
-    here, a token is empty or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
+    An api_key begins with a zero byte. A token of GSSAPI, the only mechanism with raw tokens that is not read here, is
+    empty or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
     """
     if offset + _SIZE_BYTES > len(data):
         return None
@@ -113,42 +102,42 @@ def is_request(data: bytes, offset: int) -> bool | None:
 
 
 def is_handshake(data: bytes, offset: int) -> bool | None:
-    """Tell a SaslHandshake request from anything else; None if more bytes are needed."""
+    """Whether the next bytes are a SaslHandshake request; None if more bytes are needed."""
     api_key = data[offset + _SIZE_BYTES : offset + _SIZE_BYTES + 2]
     return int.from_bytes(api_key, "big") == ApiKey.SASL_HANDSHAKE if len(api_key) == 2 else None
 
 
 def read_handshake(body: Buffer) -> str:
-    """Read the mechanism that a SaslHandshake asks for; one that is no UTF-8 is nobody's, and "".
+    """Read the mechanism of a SaslHandshake request; "" if it is not UTF-8.
 
     Raises:
-        ProtocolError: The body is none.
+        ProtocolError: The body is no such request.
     """
     mechanism, _ = read_string(body, 0, is_compact=False)
     return _text(mechanism) or ""
 
 
 def read_handshake_error(body: Buffer) -> int:
-    """Read the error code of a SaslHandshake's response.
+    """Read the error code of a SaslHandshake response.
 
     Raises:
-        Truncated: The body is none.
+        Truncated: The body is no such response.
     """
     return read_int16(body, 0)[0]
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether what has come of a response to one of the two, its size first, has all that it has of an error code."""
+    """Whether the error code of a SASL response has arrived, or all of a response that is too short for one."""
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a broker has taken a request of one of the two for no part of a login: ``ILLEGAL_SASL_STATE``.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``: the broker expects no login now.
 
     Args:
-        data: Bytes from the broker, of which ``has_error_code`` holds.
-        position: Where the response's size is.
+        data: Bytes from the broker, with ``has_error_code``.
+        position: The offset of the response's size.
         api_key: Of the request.
         api_version: Of the request.
 
@@ -160,68 +149,62 @@ def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version
 
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:
-    """Read the client's token; a version newer than 2 is read like 2.
+    """Read the client's token; a version above 2 is read like 2.
 
     Raises:
-        ProtocolError: The body is none.
+        ProtocolError: The body is no SaslAuthenticate request.
     """
-    return _read_bytes(body, 0, is_compact=is_flexible(ApiKey.SASL_AUTHENTICATE, api_version))
+    return _authenticate_reader(body, api_version).bytes_field()
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
-    """Read the broker's error code and its token; a version newer than 2 is read like 2.
+    """Read the broker's error code and its token; a version above 2 is read like 2.
 
     Args:
-        body: Behind the correlation_id.
+        body: The bytes after the correlation_id.
         api_version: Of the request.
 
     Raises:
-        ProtocolError: The body is none.
+        ProtocolError: The body is no such response.
     """
-    is_compact = is_flexible(ApiKey.SASL_AUTHENTICATE, api_version)
-    offset = skip_tags(body, 0) if is_compact else 0
-    error_code, offset = read_int16(body, offset)
-    offset = skip_compact_string(body, offset) if is_compact else skip_string(body, offset)
-    return AuthenticateResponse(error_code, _read_bytes(body, offset, is_compact=is_compact))
+    reader = _authenticate_reader(body, api_version)
+    reader.skip_tags()
+    error_code = reader.int16()
+    reader.nullable_string()
+    return AuthenticateResponse(error_code, reader.bytes_field())
 
 
 def read_session_lifetime_ms(body: Buffer, api_version: int) -> int:
-    """Read for how long the broker lets a client go on as who it is; 0: as long as it likes, or v0, which says nothing.
+    """Read how long the login is valid; 0 if it has no end, and in v0, which lacks the field.
 
     Args:
         body: As for ``read_authenticate_response``.
         api_version: Of the request.
 
     Raises:
-        ProtocolError: The body is none.
+        ProtocolError: The body is no such response.
     """
     if api_version < _FIRST_WITH_LIFETIME:
         return 0
-    is_compact = is_flexible(ApiKey.SASL_AUTHENTICATE, api_version)
-    offset = skip(body, skip_tags(body, 0) if is_compact else 0, 2)
-    offset = skip_compact_string(body, offset) if is_compact else skip_string(body, offset)
-    offset = skip_compact_bytes(body, offset) if is_compact else skip_bytes(body, offset)
-    return int.from_bytes(body[offset : skip(body, offset, 8)], signed=True)
+    reader = _authenticate_reader(body, api_version)
+    reader.skip_tags()
+    reader.skip(2)
+    reader.nullable_string()
+    reader.skip_bytes()
+    return int.from_bytes(reader.raw(8), signed=True)
 
 
-def _read_bytes(body: Buffer, offset: int, *, is_compact: bool) -> bytes:
-    if is_compact:
-        length, offset = read_uvarint(body, offset)
-        length -= 1
-    else:
-        length, offset = read_int32(body, offset)
-    if length < 0:
-        raise MalformedLength(f"bytes that cannot be null have length {length}")
-    return bytes(body[offset : skip(body, offset, length)])
+def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:
+    return FieldReader(body, 0, is_flexible=is_flexible(ApiKey.SASL_AUTHENTICATE, api_version))
 
 
 # -- users
 
 
 def plain_user(token: bytes) -> str | None:
-    r"""Return who logs in with ``authzid \0 authcid \0 passwd`` (RFC 4616).
+    r"""Return the user of ``authzid \0 authcid \0 passwd`` (RFC 4616).
 
-    Unlike RFC 4616, Kafka lets nobody act for another: an authzid is empty, or the same name.
+    Unlike RFC 4616, Kafka accepts an authzid only if it is empty or the same name.
     """
     parts = token.split(b"\0", 3)
     if len(parts) != 3:
@@ -231,9 +214,9 @@ def plain_user(token: bytes) -> str | None:
 
 
 def scram_user(token: bytes) -> str | None:
-    """Return who logs in with a client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
+    """Return the user of a client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    With the extension ``tokenauth=true`` the name is that of a delegation token, and its owner the broker's secret.
+    With the extension ``tokenauth=true`` it names a delegation token, whose owner only the broker knows.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):
@@ -242,11 +225,11 @@ def scram_user(token: bytes) -> str | None:
         return None
     if _last_value(",".join(fields[3:]), "tokenauth", between=",").lower() == "true":
         return None
-    return _user_beside(fields[1], _unescaped(fields[2][2:]))
+    return _user_without_other_authzid(fields[1], _unescaped(fields[2][2:]))
 
 
 def is_scram_success(token: bytes) -> bool:
-    """Whether this is a server-final-message with the verifier: the broker knows the client by its password."""
+    """Whether this is a server-final-message with the verifier: the password was right."""
     return token.startswith(b"v=")
 
 
@@ -256,13 +239,13 @@ def is_scram_failure(token: bytes) -> bool:
 
 
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
-    r"""Return whom the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
+    r"""Return the user that the JSON web token in ``n,,\1auth=Bearer TOKEN\1\1`` names (RFC 7628, 7519).
 
-    The signature is the broker's to check. A token that is opaque or encrypted names nobody here.
+    The broker checks the signature. The name in an opaque or encrypted token cannot be read here.
 
     Args:
         token: The client's first message.
-        claim: The claim that holds the name, Kafka's ``sasl.oauthbearer.sub.claim.name``.
+        claim: The claim with the name, Kafka's ``sasl.oauthbearer.sub.claim.name``.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
@@ -271,28 +254,28 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     if len(gs2) != 3 or scheme.lower() != "bearer" or len(parts) != 3:
         return None
     user = _claim(parts[1], claim)
-    # Kafka's validator cuts white space around a name off, its validator for tests does not.
-    return _user_beside(gs2[1], user) if user is not None and user == user.strip() else None
+    # Kafka's validator strips white space around a name; its validator for tests does not.
+    return _user_without_other_authzid(gs2[1], user) if user is not None and user == user.strip() else None
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim of a web token's middle part, base64url without padding."""
+    """Return a claim from the payload of a web token, base64url without padding."""
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
         return None
     value = found.get(claim) if isinstance(found, dict) else None
-    # JSON can spell a lone surrogate, which is no text and cannot be written anywhere.
+    # JSON can contain a lone surrogate, which cannot be encoded.
     return _text(value.encode(errors="surrogatepass")) if isinstance(value, str) else None
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the value of a key that stands behind a separator; Kafka takes the last where it is given twice."""
+    """Return the value of a key that follows a separator; of two values Kafka takes the last."""
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
-def _user_beside(authzid: str, user: str | None) -> str | None:
-    """Return the user of ``a=authzid``, or of an empty one: nobody acts for another."""
+def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
+    """Return the user if the authzid, ``a=NAME`` or empty, names no other user."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")
@@ -300,7 +283,7 @@ def _user_beside(authzid: str, user: str | None) -> str | None:
 
 
 def _unescaped(name: str) -> str | None:
-    """Return a saslname with ``=2C`` and ``=3D`` as the comma and the equals sign that they stand for."""
+    """Decode a saslname: ``=2C`` is a comma, ``=3D`` an equals sign."""
     return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
 
 

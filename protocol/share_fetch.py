@@ -6,10 +6,10 @@
                array of topics, whose partitions have acknowledgements; array of topics to forget; tags
     response   int32 throttle_time_ms, int16 error_code, ...: see protocol.node_endpoints
 
-All of it is compact. v0 is the early access of Kafka 4.0, v1 is of 4.1, v2 of 4.2 (KIP-1206, KIP-1222).
+All fields are compact. v0 is the early access of Kafka 4.0, v1 is from 4.1, v2 from 4.2 (KIP-1206, KIP-1222).
 
-A request is more than a question: it counts the share session's epoch on, adds partitions to the session and forgets
-others, and says what has become of records that were read before. An answer that no broker gave would lose all that.
+A request also advances the epoch of the share session, adds and removes its partitions, and acknowledges records. A
+response of our own would lose all of this, so each request has to reach the broker.
 
 Source: ShareFetchRequest.json, ShareFetchResponse.json (0 to 2), ``ShareFetchResponse.sizeOf``,
 ``ShareSessionHandler.handleResponse`` and ``ShareConsumeRequestManager.handleShareFetchSuccess`` in Apache Kafka.
@@ -31,20 +31,20 @@ _MAX_RECORDS_BYTES: Final = 4
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, which are neighbours as in a Fetch, and find what follows.
+    """Read ``max_wait_ms``, ``min_bytes`` and ``max_bytes``, three neighbours as in a Fetch.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        body: Where the request's body begins.
-        api_version: Of the request; one newer than 2 is read like 2.
-        end: Where its frame ends, if the caller cares: the bytes behind it may be another frame's.
+        data: The bytes of the connection so far.
+        body: The offset of the request's body.
+        api_version: Of the request; a version above 2 is read like 2.
+        end: The end of the frame; later bytes may belong to another frame.
 
     Returns:
         The limits; None if more bytes are needed.
 
     Raises:
         FrameTooSmall: The frame ends before the fields.
-        MalformedLength, MalformedVarint: The group or the member has no name that Kafka would read.
+        MalformedLength, MalformedVarint: The name of the group or of the member is malformed.
     """
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + _EPOCH_BYTES
@@ -54,7 +54,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
         offset = end
     needed = offset + _LIMITS_BYTES + (_MAX_RECORDS_BYTES if api_version >= _FIRST_MAX_RECORDS else 0)
     if needed > end:
-        raise FrameTooSmall(f"a ShareFetch request v{api_version} ends before its limits do")
+        raise FrameTooSmall(f"a ShareFetch request v{api_version} ends before its limits")
     if needed > len(data):
         return None
     max_wait_ms, min_bytes, max_bytes = _LIMITS(data, offset)
@@ -62,9 +62,10 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
-    """Return what to write where for a request to be answered at once, and without records: zero for each limit.
+    """Return the edit (begin, end, new bytes) that sets each limit to zero.
 
-    All else that it says the broker still hears. v0 has no ``max_records``: there one batch may come all the same.
+    The broker then responds at once and without records, and still handles the rest of the request. v0 lacks
+    ``max_records``: its response may have one batch.
 
     Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
     """
@@ -74,13 +75,14 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 
 
 def charged_bytes(size_bytes: int) -> int:
-    """Return what Kafka charges for a response: four bytes and the body, but not the header.
+    """Return the bytes that Kafka charges for a response: its size field and its body, but not its header.
 
     Args:
-        size_bytes: The frame's size, without the four bytes that hold it.
+        size_bytes: The frame's size, without the four bytes of the size field.
 
-    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka, as for a Fetch of a flexible version. Unlike Kafka, which
-    adds both later, this counts the node_endpoints of a response, and its partitions that only answer acknowledgements
-    (some 40 bytes each): the size is known before they are seen.
+    Unlike Kafka, which adds both later, this includes the node_endpoints of a response, and the partitions that only
+    confirm acknowledgements (some 40 bytes each): the size is known before they arrive.
+
+    Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka; as for a Fetch of a flexible version.
     """
     return size_bytes - 1

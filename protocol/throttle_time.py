@@ -1,7 +1,7 @@
-"""Where ``throttle_time_ms`` lies in each response, and writing it in place.
+"""Finds ``throttle_time_ms`` in responses and writes it in place.
 
-It is the first field of the body, from some version on; the exceptions have functions of their own below. An API that
-is not in the table has no such field: the SASL APIs, and those by which brokers and controllers speak to each other.
+From some version on it is the first field of the body; the exceptions have their own functions below. An API that is
+not in the table has no such field: the SASL APIs, and those between brokers and controllers.
 
 Source: the ``*Response.json`` files of Apache Kafka 4.x; 3.9 for versions that 4.0 removed.
 """
@@ -12,22 +12,14 @@ from typing import Final
 
 from kafka_quota_proxy.protocol import api_versions, produce
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible, response_header_version
+from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.header import first_int32_offset
-from kafka_quota_proxy.protocol.primitives import (
-    Buffer,
-    read_array_count,
-    read_compact_array_count,
-    skip,
-    skip_bytes,
-    skip_compact_bytes,
-    skip_compact_string,
-    skip_string,
-    skip_tags,
-)
+from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_tags
 
 _INT32: Final = Struct(">i")
+_TOKEN_FIRST_REQUESTER: Final = 3
 
-# The first version that has the field, in front of the body.
+# The first version with the field, as the first of the body.
 _FRONT: Final[dict[int, int]] = {
     ApiKey.FETCH: 1,
     ApiKey.LIST_OFFSETS: 2,
@@ -72,15 +64,15 @@ _FRONT: Final[dict[int, int]] = {
             ApiKey.ALTER_PARTITION,
             ApiKey.UPDATE_FEATURES,
             ApiKey.FETCH_SNAPSHOT,
-            # Up to AlterShareGroupOffsets and its neighbours, but for the state of share groups (83 to 87).
+            # All later APIs but those for the state of share groups (83 to 87).
             *(key for key in ApiKey if 60 <= key <= 82 or key >= 88),
         ),
         0,
     ),
 }
 
-# The first version of which a client waits by itself as long as it is told (KIP-219). Of other APIs it never does.
-_WAITS_AS_TOLD: Final[dict[int, int]] = {
+# The first version in which the client itself waits for the throttle time (KIP-219). In other APIs it never waits.
+_FIRST_CLIENT_THROTTLE: Final[dict[int, int]] = {
     ApiKey.PRODUCE: 6,
     ApiKey.FETCH: 8,
     ApiKey.METADATA: 6,
@@ -143,11 +135,11 @@ _WAITS_AS_TOLD: Final[dict[int, int]] = {
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client that reads such a response waits by itself for its ``throttle_time_ms``.
+    """Whether a client that reads this response waits for its ``throttle_time_ms`` before it sends again.
 
     Source: ``shouldClientThrottle`` of the classes in org.apache.kafka.common.requests.
     """
-    first_version = _WAITS_AS_TOLD.get(api_key)
+    first_version = _FIRST_CLIENT_THROTTLE.get(api_key)
     return first_version is not None and api_version >= first_version
 
 
@@ -160,14 +152,14 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
         api_version: Of the request.
 
     Returns:
-        Where in ``frame`` the int32 is. None if the response has no such field, or if the version is newer than those
-        in ``protocol.api``, so that we cannot know (Produce, Fetch and ApiVersions excepted).
+        The offset of the int32. None if the response has no such field, or if the version is newer than those in
+        ``protocol.api``, so that its layout is unknown (Produce, Fetch and ApiVersions excepted).
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
-    if special := _ELSEWHERE.get(api_key):
-        return special(frame, api_version)
+    if find := _ELSEWHERE.get(api_key):
+        return find(frame, api_version)
     first_version = _FRONT.get(api_key)
     if first_version is None or api_version < first_version:
         return None
@@ -179,19 +171,19 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 
 
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
-    """Find ``throttle_time_ms`` where it is the first field, in a response of which perhaps only the front has come.
+    """Find ``throttle_time_ms`` as the first field of a response that may be incomplete.
 
     Args:
-        data: Bytes of the connection, as many as have come.
-        offset: Where in ``data`` the frame's size is.
-        api_key: Of the request; one for which ``is_in_front``.
+        data: The bytes of the connection so far.
+        offset: The offset of the frame's size.
+        api_key: Of the request, with ``is_in_front``.
         api_version: Of the request.
 
     Returns:
-        Where in ``data`` the int32 is; -1 if there is none, or if that cannot be known; None if more bytes are needed.
+        The offset of the int32; -1 if there is none or its place is unknown; None if more bytes are needed.
 
     Raises:
-        ProtocolError: The frame ends before the field, or its header's tags cannot be right.
+        ProtocolError: The frame ends before the field, or its header's tags are malformed.
     """
     if api_version < _FRONT[api_key] or (api_version > HIGHEST_VERSION[api_key] and api_key != ApiKey.FETCH):
         return -1
@@ -199,25 +191,25 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 
 
 def is_in_front(api_key: int) -> bool:
-    """Tell whether ``throttle_time_ms`` is the first field of such responses, in versions that have it."""
+    """Whether ``throttle_time_ms`` is the first field of these responses, in versions that have it."""
     return api_key in _FRONT
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
-    """Raise ``throttle_time_ms`` to at least the given number.
+    """Raise ``throttle_time_ms`` to at least the given time.
 
     Args:
         frame: The whole frame with the four bytes of its size.
         api_key: Of the request.
         api_version: Of the request.
-        throttle_time_ms: Whole milliseconds; cut to what an int32 holds.
+        throttle_time_ms: Milliseconds, cut to the range of an int32.
 
     Returns:
-        A frame of the same length. The same one if the field is not there, or is not below the number: a broker's own
-        throttle outlasts ours then.
+        A frame of the same length; the same object if the response has no such field, or if the broker's own throttle
+        time is at least as long.
 
     Raises:
-        ProtocolError: The frame is not such a response.
+        ProtocolError: The frame is no such response.
     """
     offset = throttle_time_offset(frame, api_key, api_version)
     if offset is None or _INT32.unpack_from(frame, offset)[0] >= throttle_time_ms:
@@ -231,69 +223,73 @@ def _body(frame: Buffer, api_key: int, api_version: int) -> int:
     return skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
 
 
-def _offset_delete(frame: Buffer, api_version: int) -> int | None:
-    """Behind int16 error_code."""
-    if api_version > HIGHEST_VERSION[ApiKey.OFFSET_DELETE]:
+def _reader(frame: Buffer, api_key: int, api_version: int) -> FieldReader | None:
+    """Return a reader of the body of a known version."""
+    if api_version > HIGHEST_VERSION[api_key]:
         return None
-    offset = skip(frame, _body(frame, ApiKey.OFFSET_DELETE, api_version), 2)
-    skip(frame, offset, 4)
+    flexible = is_flexible(api_key, api_version)
+    return FieldReader(frame, _body(frame, api_key, api_version), is_flexible=flexible, most_elements=len(frame))
+
+
+def _next_int32(reader: FieldReader) -> int:
+    """Return the offset of the next field, an int32."""
+    offset = reader.at
+    reader.skip(4)
     return offset
+
+
+def _offset_delete(frame: Buffer, api_version: int) -> int | None:
+    """After int16 error_code."""
+    if reader := _reader(frame, ApiKey.OFFSET_DELETE, api_version):
+        reader.skip(2)
+        return _next_int32(reader)
+    return None
 
 
 def _create_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """Behind int16 error_code, the owner, [v3+ the requester], three int64 times, string token_id, bytes hmac."""
-    key = ApiKey.CREATE_DELEGATION_TOKEN
-    if api_version > HIGHEST_VERSION[key]:
-        return None
-    offset = skip(frame, _body(frame, key, api_version), 2)
-    offset = _skip_token(frame, offset, is_flexible(key, api_version), principals=2 if api_version >= 3 else 1)
-    skip(frame, offset, 4)
-    return offset
+    """After int16 error_code, the owner, [v3+ the requester], three int64 times, string token_id, bytes hmac."""
+    if reader := _reader(frame, ApiKey.CREATE_DELEGATION_TOKEN, api_version):
+        reader.skip(2)
+        _skip_token(reader, api_version)
+        return _next_int32(reader)
+    return None
 
 
 def _renew_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """Behind int16 error_code, int64 expiry_timestamp_ms; ExpireDelegationToken is the same."""
-    key = ApiKey.RENEW_DELEGATION_TOKEN
-    if api_version > HIGHEST_VERSION[key]:
-        return None
-    offset = skip(frame, _body(frame, key, api_version), 10)
-    skip(frame, offset, 4)
-    return offset
+    """After int16 error_code, int64 expiry_timestamp_ms; ExpireDelegationToken is the same."""
+    if reader := _reader(frame, ApiKey.RENEW_DELEGATION_TOKEN, api_version):
+        reader.skip(2 + 8)
+        return _next_int32(reader)
+    return None
 
 
 def _describe_delegation_token(frame: Buffer, api_version: int) -> int | None:
-    """Behind int16 error_code and an array of tokens, each with an array of its renewers."""
-    key = ApiKey.DESCRIBE_DELEGATION_TOKEN
-    if api_version > HIGHEST_VERSION[key]:
-        return None
-    flexible = is_flexible(key, api_version)
-    read_count = read_compact_array_count if flexible else read_array_count
-    offset = skip(frame, _body(frame, key, api_version), 2)
-    tokens, offset = read_count(frame, offset)
-    for _ in range(tokens):
-        offset = _skip_token(frame, offset, flexible, principals=2 if api_version >= 3 else 1)
-        renewers, offset = read_count(frame, offset)
-        for _ in range(renewers):
-            offset = _skip_principal(frame, offset, flexible)
-            offset = skip_tags(frame, offset) if flexible else offset
-        offset = skip_tags(frame, offset) if flexible else offset
-    skip(frame, offset, 4)
-    return offset
+    """After int16 error_code and an array of tokens, each with an array of its renewers."""
+    if reader := _reader(frame, ApiKey.DESCRIBE_DELEGATION_TOKEN, api_version):
+        reader.skip(2)
+        for _ in range(reader.count()):
+            _skip_token(reader, api_version)
+            for _ in range(reader.count()):
+                _skip_principal(reader)
+                reader.skip_tags()
+            reader.skip_tags()
+        return _next_int32(reader)
+    return None
 
 
-def _skip_token(frame: Buffer, offset: int, flexible: bool, *, principals: int) -> int:
-    for _ in range(principals):
-        offset = _skip_principal(frame, offset, flexible)
-    offset = skip(frame, offset, 3 * 8)
-    if flexible:
-        return skip_compact_bytes(frame, skip_compact_string(frame, offset))
-    return skip_bytes(frame, skip_string(frame, offset))
+def _skip_token(reader: FieldReader, api_version: int) -> None:
+    _skip_principal(reader)
+    if api_version >= _TOKEN_FIRST_REQUESTER:
+        _skip_principal(reader)
+    reader.skip(3 * 8)
+    reader.nullable_string()
+    reader.skip_bytes()
 
 
-def _skip_principal(frame: Buffer, offset: int, flexible: bool) -> int:
+def _skip_principal(reader: FieldReader) -> None:
     """Step over two strings, type and name."""
-    step = skip_compact_string if flexible else skip_string
-    return step(frame, step(frame, offset))
+    reader.nullable_string()
+    reader.nullable_string()
 
 
 _ELSEWHERE: Final[dict[int, Callable[[Buffer, int], int | None]]] = {

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, v0-7), DeleteTopics (20, v0-6), CreatePartitions (37, v0-3): which topics they are about.
+"""CreateTopics (key 19, v0-7), DeleteTopics (20, v0-6), CreatePartitions (37, v0-3): their topics and their results.
 
     CreateTopics       array of { string name, int32 num_partitions, int16 replication_factor,
                                   array of { int32 partition, array of int32 broker_id },
@@ -19,43 +19,39 @@
     DeleteTopics       [v1+ int32 throttle_time_ms]
     response           array of { string name, [v6 uuid topic_id], int16 error_code, [v5+ string error_message] }
 
-From v5, v2 and v4 on strings and arrays are compact, and each of the structures ends with tags. Entries are kept as
-ranges of the bytes that came: what is not left out passes as it is. Frames are whole.
+From v5, v2 and v4 on strings and arrays are compact, and each structure ends with tags. Frames are whole. A topic's
+entry is kept as a range of bytes, so that an entry that stays is copied unchanged.
 
-Source: the ``*Request.json`` and ``*Response.json`` of these in Apache Kafka 4.x and, for old versions, 3.9; KIP-599.
+Source: ``*Request.json`` and ``*Response.json`` in Apache Kafka 4.x, and 3.9 for old versions; KIP-599.
 """
 
 from collections import deque
 from collections.abc import Callable, Set
-from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.field_reader import (
-    NO_TAGS,
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.field_reader import FieldReader, read_whole_head, request_reader, response_reader
+from kafka_quota_proxy.protocol.field_writer import (
     NULL_UUID,
-    FieldReader,
+    FieldWriter,
     framed,
-    read_whole_head,
-    response_header,
-    response_reader,
+    response_writer,
     written_count,
-    written_nullable,
 )
 from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
 
 # A topic's name in UTF-8, or its id.
 Topic = bytes | UUID
 
-# In CreateTopics: as many as the broker's num.partitions says.
+# CreateTopics: the broker's num.partitions.
 BROKER_DEFAULT: Final = -1
 NO_ERROR: Final = 0
 THROTTLING_QUOTA_EXCEEDED: Final = 89
-# As Kafka's ``Errors`` has it.
+# The message of Kafka's ``Errors``.
 THROTTLING_QUOTA_EXCEEDED_MESSAGE: Final = b"The throttling quota has been exceeded."
 
-# The first versions whose clients know that error, and are refused with it (KIP-599).
+# The first versions whose clients know THROTTLING_QUOTA_EXCEEDED and can be refused with it (KIP-599).
 FIRST_REFUSABLE_VERSION: Final[dict[int, int]] = {
     ApiKey.CREATE_TOPICS: 6,
     ApiKey.CREATE_PARTITIONS: 3,
@@ -75,22 +71,19 @@ _FIRST_RESULT_ID: Final[dict[int, int]] = {ApiKey.CREATE_TOPICS: 7, ApiKey.DELET
 _CREATE_FIRST_VALIDATE_ONLY: Final = 1
 _CREATE_FIRST_DETAILS: Final = 5
 _DELETE_FIRST_ID: Final = 6
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
-# num_partitions, replication_factor: unknown.
-_NO_DETAILS: Final = Struct(">ih").pack(-1, -1)
+_UNKNOWN: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
 
 class TopicMutation(NamedTuple):
-    """What is asked of one topic.
+    """One topic of a request.
 
     Attributes:
         topic: Its name or id.
-        partitions: CreateTopics: how many it is to have, by ``num_partitions`` or, if brokers are assigned, by these;
-            or ``BROKER_DEFAULT``. CreatePartitions: how many it is to have in all. DeleteTopics: 0.
-        begin: Where its entry begins in the frame.
-        end: Where it ends, its tags included.
+        partitions: CreateTopics: the number of partitions, from ``num_partitions`` or from the assigned brokers, or
+            ``BROKER_DEFAULT``. CreatePartitions: the new total. DeleteTopics: 0.
+        begin: The offset of its entry in the frame.
+        end: The end of its entry, tags included.
     """
 
     topic: Topic
@@ -104,12 +97,12 @@ class MutationRequest(NamedTuple):
 
     Attributes:
         api_key: One of the three.
-        api_version: Of it.
-        correlation_id: Of it.
-        topics: In its order. One may come twice, which Kafka refuses.
-        validate_only: Whether nothing is to be done.
-        topics_at: Where in the frame the array of topics begins, with its count.
-        topics_end: Where it ends.
+        api_version: The request's version.
+        correlation_id: The request's correlation_id.
+        topics: In the order of the request. A topic may be listed twice, which Kafka refuses.
+        validate_only: Whether the broker only validates the request.
+        topics_at: The offset of the array of topics, which begins with its count.
+        topics_end: The end of that array.
     """
 
     api_key: int
@@ -122,15 +115,15 @@ class MutationRequest(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """What became of one topic.
+    """The result of one topic.
 
     Attributes:
-        name: In UTF-8; DeleteTopics v6 has none for an id that is unknown to the client.
-        topic_id: None below CreateTopics v7 and DeleteTopics v6, and where it is null.
-        error_code: 0 is none.
-        partitions: How many a topic was made with (CreateTopics v5+); else -1.
-        begin: Where its entry begins in the frame.
-        end: Where it ends, its tags included.
+        name: In UTF-8; None in DeleteTopics v6 for an unknown id.
+        topic_id: None below CreateTopics v7 and DeleteTopics v6, and where it is zero.
+        error_code: 0 is success.
+        partitions: How many partitions were created (CreateTopics v5+); else -1.
+        begin: The offset of its entry in the frame.
+        end: The end of its entry, tags included.
     """
 
     name: bytes | None
@@ -145,265 +138,252 @@ class MutationResponse(NamedTuple):
     """A response.
 
     Attributes:
-        throttle_time_ms: The broker's own; 0 where the version has none.
-        results: In its order.
-        throttle_at: Where in the frame its throttle_time_ms is, or would be.
-        results_at: Where the array of results begins, with its count.
-        results_end: Where it ends.
+        throttle_time_ms: The broker's throttle time; 0 in versions without the field.
+        results: In the order of the response.
+        throttle_at: The offset of throttle_time_ms, or where it would be.
+        results_end: The end of the array of results.
     """
 
     throttle_time_ms: int
     results: tuple[TopicResult, ...]
     throttle_at: int
-    results_at: int
     results_end: int
 
 
 def is_mutation(api_key: int, api_version: int) -> bool:
-    """Whether it is a request of one of the three, of a version known here."""
+    """Whether this is one of the three APIs, in a known version."""
     return api_key in FIRST_REFUSABLE_VERSION and api_version <= HIGHEST_VERSION[api_key]
 
 
+# -- requests
+
+
 def read_request(frame: bytes) -> MutationRequest:
-    """Read a whole request, of which ``is_mutation`` is true.
+    """Read a whole request for which ``is_mutation`` is true.
 
     Raises:
-        ProtocolError: The frame is not such a request, or has too many elements.
+        ProtocolError: The frame is no such request, or has too many elements.
     """
     head = read_whole_head(frame)
     api_key, api_version = head.api_key, head.api_version
-    walk = FieldReader(frame, head.body, is_flexible=is_flexible(api_key, api_version))
+    reader = request_reader(frame, head)
     read_topic = _READ_TOPIC[api_key]
     topics = []
-    for _ in range(walk.count()):
-        begin = walk.at
-        topic, partitions = read_topic(walk, api_version)
-        topics.append(TopicMutation(topic, partitions, begin, walk.at))
-    topics_end = walk.at
-    walk.skip(4)  # timeout_ms
+    for _ in range(reader.count()):
+        begin = reader.at
+        topic, partitions = read_topic(reader, api_version)
+        topics.append(TopicMutation(topic, partitions, begin, reader.at))
+    topics_end = reader.at
+    reader.skip(4)  # timeout_ms
     has_validate_only = api_key == ApiKey.CREATE_PARTITIONS or (
         api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_VALIDATE_ONLY
     )
-    validate_only = has_validate_only and walk.boolean()
-    walk.end()
+    validate_only = has_validate_only and reader.boolean()
+    reader.expect_end()
     return MutationRequest(
         api_key, api_version, head.correlation_id, tuple(topics), validate_only, head.body, topics_end
     )
 
 
 def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
-    """Write a request anew, without what it asks of some topics.
+    """Return a request without some of its topics; all other bytes stay as they are.
 
     Args:
-        frame: The whole frame of which ``request`` was read.
-        request: It.
-        left_out: Topics of it; one that comes twice is left out twice.
-
-    Returns:
-        The whole frame; all else is as it was.
+        frame: The whole frame from which ``request`` was read.
+        request: The request.
+        left_out: The topics to leave out. All entries of such a topic are left out.
     """
     kept = [mutation for mutation in request.topics if mutation.topic not in left_out]
     if len(kept) == len(request.topics):
         return frame
-    count = written_count(len(kept), is_flexible=is_flexible(request.api_key, request.api_version))
     return framed(
-        [
-            frame[4 : request.topics_at],
-            count,
-            *(frame[mutation.begin : mutation.end] for mutation in kept),
-            frame[request.topics_end :],
-        ]
+        frame[4 : request.topics_at],
+        written_count(len(kept), is_flexible=is_flexible(request.api_key, request.api_version)),
+        *(frame[mutation.begin : mutation.end] for mutation in kept),
+        frame[request.topics_end :],
     )
 
 
-def read_response(frame: bytes, api_key: int, api_version: int) -> MutationResponse:
-    """Read a whole response to a request of which ``is_mutation`` is true.
-
-    Raises:
-        ProtocolError: The frame is not such a response, or has too many elements.
-    """
-    walk = response_reader(frame, api_key, api_version)
-    throttle_at = walk.at
-    throttle_time_ms = walk.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
-    results_at = walk.at
-    results = [_read_result(walk, api_key, api_version) for _ in range(walk.count())]
-    results_end = walk.at
-    walk.end()
-    return MutationResponse(throttle_time_ms, tuple(results), throttle_at, results_at, results_end)
-
-
-def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Write a response anew, with the topics that were left out of its request.
-
-    Args:
-        frame: The broker's whole response to what ``without_topics`` wrote.
-        request: As it came from the client.
-        refused: What was left out of it: these have ``THROTTLING_QUOTA_EXCEEDED``.
-        throttle_time_ms: The least to tell the client; the broker's own outlasts it where it is larger.
-
-    Returns:
-        The whole frame: topics in the order of the request, then those of the response that are not in it. All else is
-        as it was.
-
-    Raises:
-        ProtocolError: As ``read_response``.
-    """
-    api_key, api_version = request.api_key, request.api_version
-    response = read_response(frame, api_key, api_version)
-    entries = _merged(frame, request, response, refused)
-    return framed(
-        [
-            frame[4 : response.throttle_at],
-            _written_throttle_time(request, max(throttle_time_ms, response.throttle_time_ms)),
-            written_count(len(entries), is_flexible=is_flexible(api_key, api_version)),
-            *entries,
-            frame[response.results_end :],
-        ]
-    )
-
-
-def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
-    """Return a response that no broker sent: every topic has ``THROTTLING_QUOTA_EXCEEDED``.
-
-    Args:
-        request: The client's; its clients know the error from ``FIRST_REFUSABLE_VERSION`` on.
-        throttle_time_ms: What to tell the client, if the version has the field.
-    """
-    api_key, api_version = request.api_key, request.api_version
-    flexible = is_flexible(api_key, api_version)
-    entries = [_refused(request, topic) for topic in dict.fromkeys(mutation.topic for mutation in request.topics)]
-    return framed(
-        [
-            response_header(request.correlation_id, api_key, api_version),
-            _written_throttle_time(request, throttle_time_ms),
-            written_count(len(entries), is_flexible=flexible),
-            *entries,
-            NO_TAGS if flexible else b"",
-        ]
-    )
-
-
-# -- requests
-
-
-def _read_created(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
-    name = walk.string()
-    num_partitions = walk.int32()
-    walk.skip(2)
-    assigned = walk.count()
+def _read_created_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
+    name = reader.string()
+    num_partitions = reader.int32()
+    reader.skip(2)
+    assigned = reader.count()
     for _ in range(assigned):
-        walk.skip(4)
-        walk.skip_fixed(4)
-        walk.tags()
-    for _ in range(walk.count()):
-        walk.string()
-        walk.nullable_string()
-        walk.tags()
-    walk.tags()
+        reader.skip(4)
+        reader.skip_fixed_elements(4)
+        reader.skip_tags()
+    for _ in range(reader.count()):
+        reader.string()
+        reader.nullable_string()
+        reader.skip_tags()
+    reader.skip_tags()
     return name, assigned or num_partitions
 
 
-def _read_grown(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
-    name = walk.string()
-    count = walk.int32()
-    for _ in range(walk.count()):
-        walk.skip_fixed(4)
-        walk.tags()
-    walk.tags()
+def _read_grown_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
+    name = reader.string()
+    count = reader.int32()
+    for _ in range(reader.count()):
+        reader.skip_fixed_elements(4)
+        reader.skip_tags()
+    reader.skip_tags()
     return name, count
 
 
-def _read_deleted(walk: FieldReader, api_version: int) -> tuple[Topic, int]:
+def _read_deleted_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
     if api_version < _DELETE_FIRST_ID:
-        return walk.string(), 0
-    name = walk.nullable_string()
-    topic_id = UUID(bytes=walk.take(16))
-    walk.tags()
+        return reader.string(), 0
+    name = reader.nullable_string()
+    topic_id = UUID(bytes=reader.raw(16))
+    reader.skip_tags()
     return topic_id if name is None else name, 0
 
 
 _READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] = {
-    ApiKey.CREATE_TOPICS: _read_created,
-    ApiKey.CREATE_PARTITIONS: _read_grown,
-    ApiKey.DELETE_TOPICS: _read_deleted,
+    ApiKey.CREATE_TOPICS: _read_created_topic,
+    ApiKey.CREATE_PARTITIONS: _read_grown_topic,
+    ApiKey.DELETE_TOPICS: _read_deleted_topic,
 }
 
 
 # -- responses
 
 
-def _read_result(walk: FieldReader, api_key: int, api_version: int) -> TopicResult:
-    begin = walk.at
-    # Null in no version but DeleteTopics v6, and then it is written as everywhere else.
-    name = walk.nullable_string()
+def read_response(frame: bytes, api_key: int, api_version: int) -> MutationResponse:
+    """Read a whole response to a request for which ``is_mutation`` is true.
+
+    Raises:
+        ProtocolError: The frame is no such response, or has too many elements.
+    """
+    reader = response_reader(frame, api_key, api_version)
+    throttle_at = reader.at
+    throttle_time_ms = reader.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
+    results = [_read_result(reader, api_key, api_version) for _ in range(reader.count())]
+    results_end = reader.at
+    reader.expect_end()
+    return MutationResponse(throttle_time_ms, tuple(results), throttle_at, results_end)
+
+
+def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
+    """Return a broker's response with the refused topics added.
+
+    Args:
+        frame: The broker's whole response to the request without the refused topics.
+        request: The client's request.
+        refused: Topics that were left out; their error is THROTTLING_QUOTA_EXCEEDED.
+        throttle_time_ms: The least throttle time; the broker's own is kept where it is larger.
+
+    Returns:
+        The whole frame: topics in the order of the request, then topics that only the response has. All other bytes
+        stay as they are.
+
+    Raises:
+        ProtocolError: As ``read_response``.
+    """
+    api_key, api_version = request.api_key, request.api_version
+    response = read_response(frame, api_key, api_version)
+    writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
+    writer.raw(frame[4 : response.throttle_at])
+    _write_throttle_time(writer, request, max(throttle_time_ms, response.throttle_time_ms))
+    entries = _in_order_of_request(request, response, refused)
+    writer.count(len(entries))
+    for entry in entries:
+        if isinstance(entry, TopicResult):
+            writer.raw(frame[entry.begin : entry.end])
+        else:
+            _write_refused(writer, request, entry)
+    writer.raw(frame[response.results_end :])
+    return writer.frame()
+
+
+def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
+    """Return a response that refuses each topic with THROTTLING_QUOTA_EXCEEDED.
+
+    Args:
+        request: The client's request, of ``FIRST_REFUSABLE_VERSION`` or later.
+        throttle_time_ms: Written if the version has the field.
+    """
+    writer = response_writer(request.correlation_id, request.api_key, request.api_version)
+    _write_throttle_time(writer, request, throttle_time_ms)
+    topics = dict.fromkeys(mutation.topic for mutation in request.topics)
+    writer.count(len(topics))
+    for topic in topics:
+        _write_refused(writer, request, topic)
+    writer.no_tags()
+    return writer.frame()
+
+
+def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicResult:
+    begin = reader.at
+    # Nullable in DeleteTopics v6 only; a null is encoded the same in all versions.
+    name = reader.nullable_string()
     topic_id = None
-    if api_version >= _FIRST_RESULT_ID.get(api_key, _MAX_INT32):
-        id_bytes = walk.take(16)
+    if api_version >= _FIRST_RESULT_ID.get(api_key, NEVER):
+        id_bytes = reader.raw(16)
         topic_id = None if id_bytes == NULL_UUID else UUID(bytes=id_bytes)
-    error_code = walk.int16()
+    error_code = reader.int16()
     if api_version >= _FIRST_MESSAGE[api_key]:
-        walk.nullable_string()
-    partitions = -1
+        reader.nullable_string()
+    partitions = _UNKNOWN
     if api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_DETAILS:
-        partitions = walk.int32()
-        walk.skip(2)
-        _skip_configs(walk)
-    walk.tags()
-    return TopicResult(name, topic_id, error_code, partitions, begin, walk.at)
+        partitions = reader.int32()
+        reader.skip(2)
+        _skip_configs(reader)
+    reader.skip_tags()
+    return TopicResult(name, topic_id, error_code, partitions, begin, reader.at)
 
 
-def _skip_configs(walk: FieldReader) -> None:
-    """Step over the configs of a topic (flexible): some 30 of each, where all else of it is one of each."""
-    data, count = walk.data, walk.count()
-    at = walk.at
+def _skip_configs(reader: FieldReader) -> None:
+    """Step over a topic's configs (flexible), some 30 of them, without the calls that other fields take."""
+    data, count = reader.data, reader.count()
+    at = reader.at
     for _ in range(count):
         at = skip_compact_string(data, skip_compact_string(data, at)) + 1 + 1 + 1
         at = at + 1 if at < len(data) and data[at] == 0 else skip_tags(data, at)
-    walk.at = at
+    reader.at = at
 
 
-def _merged(frame: bytes, request: MutationRequest, response: MutationResponse, refused: Set[Topic]) -> list[bytes]:
-    """Return the entries of a response in the order of the request."""
-    answered: dict[Topic, deque[int]] = {}
+def _in_order_of_request(
+    request: MutationRequest, response: MutationResponse, refused: Set[Topic]
+) -> list[Topic | TopicResult]:
+    """Return refused topics and the broker's results, in the order of the request."""
+    results: dict[Topic, deque[int]] = {}
     for index, result in enumerate(response.results):
-        # By its name and by its id: the request has one of them, the response may have both.
+        # The request has a topic's name or its id; the response may have both.
         for topic in (result.name, result.topic_id):
             if topic is not None:
-                answered.setdefault(topic, deque()).append(index)
-    entries = []
-    written: set[int] = set()
+                results.setdefault(topic, deque()).append(index)
+    ordered: list[Topic | TopicResult] = []
+    used: set[int] = set()
     for topic in dict.fromkeys(mutation.topic for mutation in request.topics):
         if topic in refused:
-            entries.append(_refused(request, topic))
+            ordered.append(topic)
             continue
-        for index in answered.get(topic, ()):
-            if index not in written:
-                written.add(index)
-                result = response.results[index]
-                entries.append(frame[result.begin : result.end])
-    entries += (
-        frame[result.begin : result.end] for index, result in enumerate(response.results) if index not in written
-    )
-    return entries
+        for index in results.get(topic, ()):
+            if index not in used:
+                used.add(index)
+                ordered.append(response.results[index])
+    ordered += (result for index, result in enumerate(response.results) if index not in used)
+    return ordered
 
 
-def _refused(request: MutationRequest, topic: Topic) -> bytes:
-    """Return an entry with ``THROTTLING_QUOTA_EXCEEDED``."""
+def _write_refused(writer: FieldWriter, request: MutationRequest, topic: Topic) -> None:
+    """Write the result of a refused topic."""
     api_key, api_version = request.api_key, request.api_version
-    flexible = is_flexible(api_key, api_version)
-    parts = [written_nullable(topic if isinstance(topic, bytes) else None, is_flexible=flexible)]
-    if api_version >= _FIRST_RESULT_ID.get(api_key, _MAX_INT32):
-        parts.append(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
-    parts.append(_INT16.pack(THROTTLING_QUOTA_EXCEEDED))
+    writer.string(topic if isinstance(topic, bytes) else None)
+    if api_version >= _FIRST_RESULT_ID.get(api_key, NEVER):
+        writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
+    writer.int16(THROTTLING_QUOTA_EXCEEDED)
     if api_version >= _FIRST_MESSAGE[api_key]:
-        parts.append(written_nullable(THROTTLING_QUOTA_EXCEEDED_MESSAGE, is_flexible=flexible))
+        writer.string(THROTTLING_QUOTA_EXCEEDED_MESSAGE)
     if api_key == ApiKey.CREATE_TOPICS and api_version >= _CREATE_FIRST_DETAILS:
-        parts += (_NO_DETAILS, written_count(0, is_flexible=flexible))
-    parts.append(NO_TAGS if flexible else b"")
-    return b"".join(parts)
+        writer.int32(_UNKNOWN)  # num_partitions
+        writer.int16(_UNKNOWN)  # replication_factor
+        writer.count(0)  # configs
+    writer.no_tags()
 
 
-def _written_throttle_time(request: MutationRequest, throttle_time_ms: int) -> bytes:
-    if request.api_version < _FIRST_THROTTLE[request.api_key]:
-        return b""
-    return _INT32.pack(min(throttle_time_ms, _MAX_INT32))
+def _write_throttle_time(writer: FieldWriter, request: MutationRequest, throttle_time_ms: int) -> None:
+    if request.api_version >= _FIRST_THROTTLE[request.api_key]:
+        writer.int32(min(throttle_time_ms, _MAX_INT32))

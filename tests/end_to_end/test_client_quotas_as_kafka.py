@@ -28,7 +28,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_alter_request,
     write_describe_request,
 )
-from kafka_quota_proxy.protocol.field_reader import framed
+from kafka_quota_proxy.protocol.field_writer import framed
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -72,7 +72,7 @@ class KafkaClasses:
 
     def _ask(self, api_key: int, version: int, frame: bytes) -> bytes:
         body = frame[_HEADER_BYTES + version :]
-        return framed([bytes(4 + version), self._answer(f"{api_key} {version} {body.hex()}")])
+        return framed(bytes(4 + version), self._answer(f"{api_key} {version} {body.hex()}"))
 
     def _answer(self, line: str) -> bytes:
         assert self._process.stdin

@@ -26,6 +26,7 @@ from kafka_quota_proxy.protocol import (
     find_coordinator,
     metadata,
     produce,
+    record_batches,
     replica_fetch,
     sasl,
     share_fetch,
@@ -245,7 +246,7 @@ def _write_fetch_response(data: bytes, position: int, version: int) -> None:
         return
     entries, kept = [], said.partitions[::2]
     for one in kept:
-        end = replica_fetch.end_of_whole_batches(data, one.records, one.records_end)
+        end = record_batches.end_of_whole_batches(data, one.records, one.records_end)
         assert one.records <= end <= one.records_end
         entries.append(replica_fetch.Entry(one.topic, replica_fetch.truncate_partition(data, one, end, version)))
     after = replica_fetch.write_response(data, position, said, entries, version)
@@ -261,7 +262,7 @@ def _read_api_versions(frame: bytes, version: int, size: int, margin: bytes) -> 
         narrowed = api_versions.limit_versions(frame, version)
         assert len(narrowed) == len(frame)
         assert api_versions.limit_versions(narrowed, version) == narrowed
-        for entry in api_versions._walk(narrowed, version).entries:
+        for entry in api_versions._layout(narrowed, version).entries:
             key, low, high = (int.from_bytes(narrowed[entry + at : entry + at + 2], signed=True) for at in (0, 2, 4))
             assert high <= CEILINGS.get(key, high) or low > CEILINGS[key]
         told = api_versions.advertise_versions(narrowed, version, VERSIONS)
@@ -303,7 +304,7 @@ def _read_find_coordinator(frame: bytes, version: int, size: int, margin: bytes)
         again = find_coordinator.find_coordinators(after, 0, version)
         assert again is not None
         assert len(again) == len(found)
-        _check_told(tuple(one for one in again if one.node_id != find_coordinator.NOBODY))
+        _check_told(tuple(one for one in again if one.node_id != find_coordinator.NO_NODE))
 
 
 def _same_anywhere(find: Callable[[bytes, int, int], Any], frame: bytes, version: int, size: int, margin: bytes) -> Any:  # noqa: ANN401 - three readers, three kinds of answers

@@ -40,7 +40,8 @@ from kafka_quota_proxy.protocol.errors import (
     TrailingBytes,
     Truncated,
 )
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.field_writer import framed
 from tests.protocol.support.codecs import Codec, codecs
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
 
@@ -267,9 +268,9 @@ def test_a_request_that_ends_early_or_late_is_refused(api_key: int, version: int
     read: Any = read_describe_request if api_key == DESCRIBE else read_alter_request
     for size in range(4, len(frame)):
         with pytest.raises((Truncated, MalformedLength, FrameTooSmall)):
-            read(framed([frame[4:size]]))
+            read(framed(frame[4:size]))
     with pytest.raises(TrailingBytes):
-        read(framed([frame[4:], b"\0"]))
+        read(framed(frame[4:], b"\0"))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -278,10 +279,10 @@ def test_any_bytes_are_a_message_or_a_protocol_error(version: int, data: bytes) 
     for api_key, read in ((DESCRIBE, read_describe_request), (ALTER, read_alter_request)):
         head = api_key.to_bytes(2) + version.to_bytes(2) + bytes(4) + b"\xff\xff" + bytes(version)
         with suppress(ProtocolError):
-            read(framed([head, data]))
+            read(framed(head, data))
     for read_response in (read_describe_response, read_alter_response):
         with suppress(ProtocolError):
-            read_response(framed([bytes(4 + version), data]), version)
+            read_response(framed(bytes(4 + version), data), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

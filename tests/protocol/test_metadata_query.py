@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.field_reader import MAX_RESPONSE_ELEMENTS, framed
+from kafka_quota_proxy.protocol.field_reader import MAX_RESPONSE_ELEMENTS
+from kafka_quota_proxy.protocol.field_writer import framed
 from kafka_quota_proxy.protocol.metadata_query import (
     FIRST_TOPIC_ID,
     FIRST_VERSION,
@@ -102,7 +103,7 @@ def test_of_a_cluster_that_is_too_large_the_first_topics_are_counted() -> None:
     frame = codec.frame(codec.made(brokers=[], controller_id=0, topics=[few, many]))
     # The count of the last topic's partitions stands at the end.
     count = MAX_RESPONSE_ELEMENTS + 1
-    frame = framed([frame[4:-4], pack(">i", count), bytes(2 + 4 + 4 + 4 + 4) * count])
+    frame = framed(frame[4:-4], pack(">i", count), bytes(2 + 4 + 4 + 4 + 4) * count)
 
     assert read_partition_counts(frame, [b"few", b"many"], 1) == {b"few": 3}
 

@@ -223,15 +223,15 @@ def test_what_is_held_is_bounded(api_key: int) -> None:
         EndpointHider(api_key, version).feed(endless[: MAX_HELD_BYTES + 100])
 
 
-def test_a_field_that_comes_in_small_pieces_is_not_read_anew_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_pieces_of_a_field_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    take = node_endpoints._ResponseWalk.take
+    parse = node_endpoints._ResponseParser.parse
 
-    def counted(walk: node_endpoints._ResponseWalk, data: bytes) -> None:
+    def counted(parser: node_endpoints._ResponseParser, data: bytes) -> None:
         read.append(len(data))
-        take(walk, data)
+        parse(parser, data)
 
-    monkeypatch.setattr(node_endpoints._ResponseWalk, "take", counted)
+    monkeypatch.setattr(node_endpoints._ResponseParser, "parse", counted)
     message = _response(SHARE_ACKNOWLEDGE, 1, [(number, "h" * 200, 9092, None) for number in range(500)])
     frame = kio_messages.response_frame(message)
 

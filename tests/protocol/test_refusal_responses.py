@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.field_writer import framed, written_count
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, read_request, refuse_all_topics
 from tests.protocol.support import kafka_python_messages, kio_messages
@@ -204,7 +205,7 @@ def test_more_partitions_than_anyone_needs_are_not_refused_one_by_one(version: i
     front = pack(">hhih", PRODUCE, version, 7, 0) + (b"\0" if flexible else b"")
     front += b"" if version < 3 else b"\0" if flexible else b"\xff\xff"
     topics = written_count(1, is_flexible=flexible) + name + written_count(count, is_flexible=flexible)
-    frame = framed([front, pack(">hi", 1, 3), topics, partition * count, b"\0\0" if flexible else b""])
+    frame = framed(front, pack(">hi", 1, 3), topics, partition * count, b"\0\0" if flexible else b"")
 
     assert refusal_response(frame, throttle_time_ms=700) is None
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.errors import ProtocolError, TooManyElements, TrailingBytes, Truncated
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed, written_count
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.field_writer import framed, written_count
 from kafka_quota_proxy.protocol.topic_mutations import (
     FIRST_REFUSABLE_VERSION,
     THROTTLING_QUOTA_EXCEEDED,
@@ -112,7 +113,7 @@ def test_tags_that_nobody_knows_pass_with_their_entry() -> None:
 
 def with_tag(frame: bytes) -> bytes:
     """Put tag 5, two bytes long, to the last topic of a DeleteTopics request v6: before int32 and no tags."""
-    return framed([frame[4:-6], b"\x01\x05\x02hi", frame[-5:]])
+    return framed(frame[4:-6], b"\x01\x05\x02hi", frame[-5:])
 
 
 def test_what_is_no_mutation_is_told() -> None:
@@ -335,7 +336,7 @@ def test_more_elements_than_anyone_needs_are_refused(api_key: int, version: int)
 
     def times(count: int) -> bytes:
         array = written_count(count, is_flexible=is_flexible(api_key, version)) + one[entry.begin : entry.end] * count
-        return framed([one[4 : request.topics_at], array, one[request.topics_end :]])
+        return framed(one[4 : request.topics_at], array, one[request.topics_end :])
 
     assert len(read_request(times(MAX_ELEMENTS)).topics) == MAX_ELEMENTS
     with pytest.raises(TooManyElements):
@@ -351,8 +352,8 @@ def test_a_response_has_room_for_the_configs_of_all_topics_that_kafka_makes_at_o
     count = written_count(10_000, is_flexible=True)
     body = frame[one.begin : one.end] * 10_000
 
-    assert len(read_response(framed([frame[4 : one.begin - 1], count, body, b"\0"]), CREATE, 7).results) == 10_000
+    assert len(read_response(framed(frame[4 : one.begin - 1], count, body, b"\0"), CREATE, 7).results) == 10_000
     with pytest.raises(TooManyElements):
         read_response(
-            framed([frame[4 : one.begin - 1], written_count(20_000, is_flexible=True), body * 2, b"\0"]), CREATE, 7
+            framed(frame[4 : one.begin - 1], written_count(20_000, is_flexible=True), body * 2, b"\0"), CREATE, 7
         )

@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from kafka_quota_proxy.protocol import replica_fetch
+from kafka_quota_proxy.protocol import record_batches, replica_fetch
 from kafka_quota_proxy.protocol.fetch import FIRST_MAX_BYTES, UNLIMITED_BYTES
 from kafka_quota_proxy.protocol.replica_fetch import Entry, RequestPartition, ResponsePartition
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
@@ -78,7 +78,7 @@ class Trimming:
             seen.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
         if is_lagging and size_bytes:
-            seen.least_bytes = replica_fetch.first_batch_size(self._data, one.records, one.records_end)
+            seen.least_bytes = record_batches.first_batch_size(self._data, one.records, one.records_end)
             seen.turn = self._turn
         return entry
 
@@ -115,8 +115,8 @@ class Trimming:
             return one.records_end  # a batch that is cut short tells the follower to ask for more
         end = one.records_end if room >= one.records_end - one.records else one.records + int(room)
         # Whoever is let through at all gets a batch, as from the leader.
-        first_end = one.records + replica_fetch.first_batch_size(self._data, one.records, one.records_end)
-        whole = replica_fetch.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
+        first_end = one.records + record_batches.first_batch_size(self._data, one.records, one.records_end)
+        whole = record_batches.end_of_whole_batches(self._data, one.records, max(end, min(first_end, one.records_end)))
         # Where not even the first is whole, as from no leader of Kafka's: blanked it would be asked for again at once.
         return whole if whole > one.records else one.records_end
 

@@ -28,7 +28,8 @@ from kafka_quota_proxy.protocol.errors import (
     TooManyElements,
     UnknownVersion,
 )
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.field_writer import framed
 from kafka_quota_proxy.proxy.client_quotas.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
@@ -174,7 +175,7 @@ def test_who_is_no_administrator_is_refused_as_kafka_refuses() -> None:
 
 def test_he_asks_the_broker_where_the_file_says_so() -> None:
     wire, handler = administered(admins=frozenset({"admin"}), forwards=True)
-    unknown = framed([b"\x00\x31\x00\x09", BOTH[0][8:]])
+    unknown = framed(b"\x00\x31\x00\x09", BOTH[0][8:])
 
     # The broker may know more than we do.
     assert wire.client(*BOTH, unknown) == b"".join((*BOTH, unknown))
@@ -270,10 +271,10 @@ def test_who_is_answered_here_is_told_the_versions_that_are() -> None:
 def test_what_cannot_be_read_ends_the_connection() -> None:
     many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_ELEMENTS + 1))
     faults: list[tuple[bytes, type[ProtocolError]]] = [
-        (framed([b"\x00\x31\x00\x02", BOTH[0][8:]]), UnknownVersion),
-        (framed([b"\x00\x30\x00\x02", BOTH[1][8:]]), UnknownVersion),
-        (framed([BOTH[0][4:], bytes(MAX_REQUEST_BYTES)]), FrameTooLarge),
-        (framed([BOTH[0][4:-1]]), ProtocolError),
+        (framed(b"\x00\x31\x00\x02", BOTH[0][8:]), UnknownVersion),
+        (framed(b"\x00\x30\x00\x02", BOTH[1][8:]), UnknownVersion),
+        (framed(BOTH[0][4:], bytes(MAX_REQUEST_BYTES)), FrameTooLarge),
+        (framed(BOTH[0][4:-1]), ProtocolError),
     ]
     for admins in (frozenset({"ANONYMOUS"}), frozenset({"admin"})):
         for frame, error in faults:
@@ -324,7 +325,7 @@ def test_what_was_begun_is_answered_whoever_administers_by_then(after: Administr
 def test_who_is_refused_has_little_to_say() -> None:
     many = CHANGE._replace(alterations=(Alteration((), ()),) * (MAX_REFUSED_ELEMENTS + 1))
     few = CHANGE._replace(alterations=many.alterations[1:])
-    head_of_long = framed([BOTH[0][4:], bytes(MAX_REFUSED_BYTES)])[:50]
+    head_of_long = framed(BOTH[0][4:], bytes(MAX_REFUSED_BYTES))[:50]
     wire, _ = administered(admins=frozenset({"admin"}))
 
     wire.client(write_alter_request(few, client_id="etl"))

@@ -61,7 +61,7 @@ async def test_a_broker_is_asked_for_all() -> None:
     [
         (lambda _: b"\0\0\0\0", "an answer has 0 bytes"),
         (lambda _: b"HTTP/1.1 400 Bad Request", "an answer has 1213486160 bytes"),
-        (lambda _: framed(b"\0\0\0\1\0\0\0\5"), "the data end at byte 12"),
+        (lambda _: framed(b"\0\0\0\1\0\0\0\5"), "the data ends at byte 12"),
     ],
 )
 @on_uvloop

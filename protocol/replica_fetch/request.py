@@ -1,0 +1,246 @@
+"""A follower's Fetch request.
+
+    request    see protocol.fetch
+    partition  int32 partition, [v9+ int32 current_leader_epoch], int64 fetch_offset,
+               [v12+ int32 last_fetched_epoch], [v5+ int64 log_start_offset], int32 partition_max_bytes, [v12+ tags]
+
+Source: FetchRequest.json (0 to 18) in Apache Kafka.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.protocol.errors import Truncated
+from kafka_quota_proxy.protocol.fetch import (
+    FIRST_FLEXIBLE,
+    FIRST_MAX_BYTES,
+    FIRST_RACK_ID,
+    FIRST_REPLICA_STATE,
+    FIRST_SESSION,
+    UNLIMITED_BYTES,
+    read_replica_state,
+    skip_forgotten_topics,
+)
+from kafka_quota_proxy.protocol.field_writer import framed, written_count
+from kafka_quota_proxy.protocol.primitives import Buffer, read_int32, skip, skip_compact_string, skip_string, skip_tags
+from kafka_quota_proxy.protocol.replica_fetch.topics import (
+    bounded,
+    check_end,
+    read_count,
+    read_topics,
+    written_topics,
+)
+
+_FIRST_ISOLATION_LEVEL: Final = 4
+_FIRST_LEADER_EPOCH: Final = 9
+
+_INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
+
+# The fixed fields of a partition, by version: partition, [current_leader_epoch], fetch_offset, partition_max_bytes.
+_PARTITION_FIELDS: Final = (
+    *[Struct(">iqi")] * 5,
+    *[Struct(">iq8xi")] * 4,
+    *[Struct(">iiq8xi")] * 3,
+    *[Struct(">iiq12xi")] * 7,
+)
+
+
+class RequestPartition(NamedTuple):
+    """A partition that a follower fetches.
+
+    Attributes:
+        topic: Its name in UTF-8 up to v12, the 16 bytes of its id from v13 on.
+        partition: Its index.
+        leader_epoch: -1 below v9.
+        fetch_offset: The offset of the first record to fetch.
+        max_bytes: Its ``partition_max_bytes``.
+        begin: The offset of its entry in the data.
+        end: The end of its entry, tags included.
+    """
+
+    topic: bytes
+    partition: int
+    leader_epoch: int
+    fetch_offset: int
+    max_bytes: int
+    begin: int
+    end: int
+
+
+class ReplicaFetch(NamedTuple):
+    """A request.
+
+    Attributes:
+        replica_id: The follower's node id; below 0 for a consumer.
+        max_wait_ms: How long the leader may wait for ``min_bytes``.
+        min_bytes: The least bytes of records that end the wait.
+        max_bytes: The most bytes of all records; ``UNLIMITED_BYTES`` below v3.
+        session_id: 0 is none, and below v7.
+        session_epoch: -1 is none, and below v7.
+        partitions: In the order of the request.
+        topic_tags: The tag section of each topic that has tags, which none of Kafka's has.
+        api_version: The request's version.
+        position: The offset of the frame's size in the data.
+        body: The offset of its body.
+        tail_at: The offset of the fields after the forgotten topics: rack id and tags.
+        end: The end of the frame.
+    """
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    partitions: Sequence[RequestPartition]
+    topic_tags: Mapping[bytes, bytes]
+    api_version: int
+    position: int
+    body: int
+    tail_at: int
+    end: int
+
+
+def read_request(data: bytes, position: int, body: int, api_version: int) -> ReplicaFetch:
+    """Read a whole request.
+
+    Args:
+        data: Bytes with the whole frame.
+        position: The offset of its size.
+        body: The offset of its body.
+        api_version: The request's version.
+
+    Raises:
+        ProtocolError: The frame is no Fetch request of this version.
+    """
+    size_bytes, _ = read_int32(data, position)
+    end = position + 4 + size_bytes
+    frame = bounded(data, body, end)
+    wait_at = _max_wait_at(body, api_version)
+    topics_at = skip(frame, wait_at, _limits_bytes(api_version))
+    max_wait_ms, min_bytes = _TWO_INT32.unpack_from(frame, wait_at)
+    max_bytes, session_id, session_epoch = UNLIMITED_BYTES, 0, -1
+    if api_version >= FIRST_MAX_BYTES:
+        (max_bytes,) = _INT32.unpack_from(frame, wait_at + 8)
+    if api_version >= FIRST_SESSION:
+        session_id, session_epoch = _TWO_INT32.unpack_from(frame, topics_at - 8)
+    partitions: list[RequestPartition] = []
+    topic_tags, at = read_topics(frame, topics_at, api_version, partial(_read_partitions, partitions))
+    tail_at = skip_forgotten_topics(frame, at, api_version) if api_version >= FIRST_SESSION else at
+    replica_id = _read_tail(frame, tail_at, body, api_version)
+    return ReplicaFetch(
+        replica_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, partitions, topic_tags, api_version,
+        position, body, tail_at, end,
+    )  # fmt: skip
+
+
+def write_request(
+    data: bytes,
+    request: ReplicaFetch,
+    chosen: Sequence[tuple[RequestPartition, int]],
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+    session_id: int = 0,
+    session_epoch: int = -1,
+) -> bytes:
+    """Return the whole frame of a request with other limits and partitions, without forgotten topics.
+
+    Args:
+        data: The bytes from which ``request`` was read.
+        request: The request.
+        chosen: The partitions to write, in order, and the new ``partition_max_bytes`` of each.
+        max_wait_ms: How long the leader may wait.
+        max_bytes: The most bytes of all records; not written below v3.
+        session_id: 0 is none; not written below v7.
+        session_epoch: -1: the leader creates no session; not written below v7.
+    """
+    api_version = request.api_version
+    wait_at = _max_wait_at(0, api_version)
+    front = bytearray(data[request.body : request.body + wait_at + _limits_bytes(api_version)])
+    _INT32.pack_into(front, wait_at, max_wait_ms)
+    if api_version >= FIRST_MAX_BYTES:
+        _INT32.pack_into(front, wait_at + 8, max_bytes)
+    forgotten = b""
+    if api_version >= FIRST_SESSION:
+        _TWO_INT32.pack_into(front, len(front) - 8, session_id, session_epoch)
+        forgotten = written_count(0, is_flexible=api_version >= FIRST_FLEXIBLE)
+    return framed(
+        data[request.position + 4 : request.body],
+        bytes(front),
+        *written_topics(_entries(data, chosen, api_version), api_version, request.topic_tags),
+        forgotten,
+        data[request.tail_at : request.end],
+    )
+
+
+def _entries(
+    data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
+) -> list[tuple[bytes, tuple[bytes, ...]]]:
+    """Return the topic and the bytes of each partition with its new ``partition_max_bytes``."""
+    limit_offset = _PARTITION_FIELDS[api_version].size - 4
+    pack = _INT32.pack
+    entries = []
+    for partition, limit in chosen:
+        begin, end = partition.begin, partition.end
+        if limit == partition.max_bytes:
+            parts: tuple[bytes, ...] = (data[begin:end],)
+        else:
+            limit_at = begin + limit_offset
+            parts = (data[begin:limit_at], pack(limit), data[limit_at + 4 : end])
+        entries.append((partition.topic, parts))
+    return entries
+
+
+def _max_wait_at(body: int, api_version: int) -> int:
+    return body if api_version >= FIRST_REPLICA_STATE else body + 4
+
+
+def _limits_bytes(api_version: int) -> int:
+    """Return the number of bytes from max_wait_ms to the topics."""
+    size_bytes = 4 + 4
+    if api_version >= FIRST_MAX_BYTES:
+        size_bytes += 4
+    if api_version >= _FIRST_ISOLATION_LEVEL:
+        size_bytes += 1
+    if api_version >= FIRST_SESSION:
+        size_bytes += 4 + 4
+    return size_bytes
+
+
+def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
+    """Read the partitions of a topic into ``partitions``; return their end."""
+    fields = _PARTITION_FIELDS[api_version]
+    size_bytes, unpack = fields.size, fields.unpack_from
+    is_flexible, has_leader_epoch = api_version >= FIRST_FLEXIBLE, api_version >= _FIRST_LEADER_EPOCH
+    leader_epoch = -1
+    frame_end = len(frame)
+    count, at = read_count(frame, at, api_version)
+    for _ in range(count):
+        end = at + size_bytes
+        if end > frame_end:
+            raise Truncated(f"the data ends at byte {frame_end}, inside a partition")
+        if has_leader_epoch:
+            partition, leader_epoch, fetch_offset, max_bytes = unpack(frame, at)
+        else:
+            partition, fetch_offset, max_bytes = unpack(frame, at)
+        if is_flexible:
+            # Followers write no tags here.
+            end = end + 1 if end < frame_end and frame[end] == 0 else skip_tags(frame, end)
+        partitions.append(RequestPartition(topic, partition, leader_epoch, fetch_offset, max_bytes, at, end))
+        at = end
+    return at
+
+
+def _read_tail(frame: Buffer, at: int, body: int, api_version: int) -> int:
+    """Read from the rack id to the end of the frame; return the replica_id."""
+    if api_version >= FIRST_RACK_ID:
+        at = skip_compact_string(frame, at) if api_version >= FIRST_FLEXIBLE else skip_string(frame, at)
+    if api_version >= FIRST_REPLICA_STATE:
+        return read_replica_state(frame, at)
+    check_end(frame, at, api_version)
+    replica_id: int = _INT32.unpack_from(frame, body)[0]
+    return replica_id

@@ -1,0 +1,198 @@
+"""A follower's Fetch request, read and written, against the frames of two codecs."""
+
+from itertools import pairwise
+from random import Random
+from struct import pack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
+from kafka_quota_proxy.protocol.fetch import UNLIMITED_BYTES
+from kafka_quota_proxy.protocol.replica_fetch import ReplicaFetch, read_request, write_request
+from tests.protocol.support.fetches import NEWEST, Codec, Element, elements, regrouped
+from tests.protocol.support.kio_messages import Untyped, framed, generated_scalar
+from tests.protocol.support.replica_fetches import (
+    MANY,
+    REQUESTS,
+    SEEDS,
+    SOME,
+    TOPIC,
+    body_of,
+    read_whole_request,
+    tagged_request,
+    unchanged,
+)
+
+
+def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
+    """Check each value that was read against the message's own."""
+    state = codec.get(message, "replica_state", None)
+    expected_id = codec.get(message, "replica_id", None) if state is None else state.replica_id
+    assert request[:6] == (
+        expected_id,
+        codec.get(message, "max_wait_ms", None),
+        codec.get(message, "min_bytes", None),
+        codec.get(message, "max_bytes", UNLIMITED_BYTES),
+        codec.get(message, "session_id", 0),
+        codec.get(message, "session_epoch", -1),
+    )
+    names = {"partition": None, "current_leader_epoch": -1, "fetch_offset": None, "partition_max_bytes": None}
+    assert [partition[:5] for partition in request.partitions] == [
+        (topic, *(codec.get(partition, name, default) for name, default in names.items()))
+        for topic, partition in elements(codec, message)
+    ]
+    for one, other in pairwise(request.partitions):
+        assert one.begin < one.end <= other.begin
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+@SOME
+@given(seed=SEEDS)
+def test_a_request_is_read_and_written_anew_as_a_codec_would_write_it(codec: Codec, seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    message = codec.generated(random)
+    client_id = random.choice([None, "", generated_scalar("string", random)])
+
+    data, request = read_whole_request(codec.frame(message, client_id), codec.version)
+
+    check_request(codec, message, request)
+    partitions = elements(codec, message)
+    indices = random.sample(range(len(partitions)), random.randrange(len(partitions) + 1))
+    limits = [random.choice([request.partitions[index].max_bytes, 0, 2**31 - 1]) for index in indices]
+    chosen = [(request.partitions[index], limit) for index, limit in zip(indices, limits, strict=True)]
+    values = {"max_wait_ms": random.choice([0, 500]), "max_bytes": random.choice([0, 2**31 - 1])}
+    session = random.choice([{}, {"session_id": 7, "session_epoch": 2**31 - 1}])
+
+    written = write_request(data, request, chosen, **values, **session)
+
+    meant = regrouped(
+        codec,
+        message,
+        [
+            Element(partitions[index].topic, codec.changed(partitions[index].partition, partition_max_bytes=limit))
+            for index, limit in zip(indices, limits, strict=True)
+        ],
+        forgotten_topics_data=codec.empty_array(),
+        **({"session_id": 0, "session_epoch": -1} | values | session),
+    )
+    assert written == codec.frame(meant, client_id)
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+@SOME
+@given(seed=SEEDS)
+def test_a_request_of_which_nothing_is_changed_is_the_same(codec: Codec, seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    message = codec.generated(random)
+    whole = regrouped(codec, message, elements(codec, message), forgotten_topics_data=codec.empty_array())
+    frame = codec.frame(whole)
+
+    data, request = read_whole_request(frame, codec.version)
+
+    assert unchanged(data, request) == frame
+
+
+@pytest.mark.parametrize("version", range(12, NEWEST + 1))
+def test_unknown_tags_of_a_request_are_kept(version: int) -> None:
+    frame = tagged_request(version, forgotten=False)
+    data, request = read_whole_request(frame, version)
+
+    assert request.replica_id == 2
+    assert len(request.partitions) == 6
+    assert unchanged(data, request) == frame
+    data, request = read_whole_request(tagged_request(version, forgotten=True), version)
+    assert unchanged(data, request) == frame
+    narrowed = [(partition, 9 + 1) for partition in request.partitions]
+    written = write_request(data, request, narrowed, max_wait_ms=500, max_bytes=1_000)
+    assert written == frame.replace(pack(">qi", 8, 9), pack(">qi", 8, 10))
+
+
+@pytest.mark.parametrize("version", range(NEWEST + 1))
+def test_a_partition_that_comes_twice_is_read_twice(version: int) -> None:
+    codec = REQUESTS[version]
+    data, request = read_whole_request(codec.frame(codec.example(3)), version)
+
+    assert len(request.partitions) == 9
+    assert len({partition[:5] for partition in request.partitions}) == 1
+    _, again = read_whole_request(unchanged(data, request), version)
+    assert [partition[:5] for partition in again.partitions] == [partition[:5] for partition in request.partitions]
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+def test_a_request_cut_anywhere_is_refused(codec: Codec) -> None:
+    frame = codec.frame(codec.example(2))
+    body = body_of(frame)
+
+    for size in range(len(frame)):
+        for short in (frame[:size], framed(frame[4:size]), framed(frame[4:size]) + frame):
+            with pytest.raises(ProtocolError):
+                read_request(short, 0, body, codec.version)
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+@pytest.mark.parametrize("wrong_by", [1, 2**31 - 1, -1, None])
+def test_a_request_of_another_size_than_stands_in_front_is_refused(codec: Codec, wrong_by: int | None) -> None:
+    frame = codec.frame(codec.example(2))
+    # None: two bytes from the end of the data, if they were counted from there.
+    size_bytes = -4 - 2 if wrong_by is None else min(len(frame) - 4 + wrong_by, 2**31 - 1)
+
+    data = pack(">i", size_bytes) + frame[4:] + (b"??" if wrong_by is None else b"")
+
+    with pytest.raises(ProtocolError):
+        read_request(data, 0, body_of(frame), codec.version)
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+def test_a_request_with_bytes_left_over_is_refused(codec: Codec) -> None:
+    frame = codec.frame(codec.example(1))
+
+    with pytest.raises(TrailingBytes):
+        read_request(framed(frame[4:] + b"\0"), 0, body_of(frame), codec.version)
+
+
+@pytest.mark.parametrize(
+    ("counts", "error"),
+    [
+        (MANY, MalformedLength),
+        (TOPIC + MANY, MalformedLength),
+        (b"\x01" + MANY, MalformedLength),
+        (b"\x01" + TOPIC + MANY, MalformedLength),
+        (b"\x01\x01" + MANY, MalformedLength),
+        (TOPIC + b"\x02" + bytes(32) + MANY, Truncated),
+    ],
+    ids=["topics", "partitions", "forgotten topics", "forgotten partitions", "rack", "tags of an entry"],
+)
+def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: type[ProtocolError]) -> None:
+    frame = framed(bytes(11) + bytes(21) + counts + bytes(40))
+
+    with pytest.raises(error):
+        read_request(frame, 0, 4 + 11, 17)
+
+
+@pytest.mark.parametrize("version", range(NEWEST + 1))
+@given(data=st.binary(max_size=120), position=st.integers(0, 20), size=st.integers(-10, 140))
+def test_any_bytes_give_a_request_or_an_error(version: int, data: bytes, position: int, size: int) -> None:
+    for sized in (data, data[:position] + pack(">i", max(size, -(2**31))) + data[position + 4 :]):
+        try:
+            request = read_request(sized, position, position + 10, version)
+        except ProtocolError:
+            continue
+        assert position + 10 < request.end <= len(sized)
+        assert all(0 <= one.begin < one.end <= request.end for one in request.partitions)
+
+
+@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
+@SOME
+@given(at=st.integers(0, 10_000), lie=st.one_of(st.binary(min_size=1, max_size=5), st.just(MANY)))
+def test_a_damaged_request_gives_values_or_an_error(codec: Codec, at: int, lie: bytes) -> None:
+    frame = codec.frame(codec.example(2))
+    body = body_of(frame)
+    at = body + at % (len(frame) - body)
+    damaged = framed(frame[4:at] + lie + frame[at + len(lie) :])
+    try:
+        request = read_request(damaged, 0, body, codec.version)
+    except ProtocolError:
+        return
+    assert read_whole_request(unchanged(damaged, request), codec.version)

@@ -1,0 +1,38 @@
+"""Runs one test over many small cases, in a loop: pytest counts it once, and a failure names its case."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from inspect import signature
+
+_Test = Callable[..., None]
+
+
+def each_case(names: str, cases: Iterable[object]) -> Callable[[_Test], _Test]:
+    """Run a test with each case, as ``pytest.mark.parametrize`` does, but as one test.
+
+    Args:
+        names: The test's parameters, separated by commas.
+        cases: A tuple of values per case; for one name the value itself.
+
+    The first failure ends the loop and has the case as a note.
+    """
+    parameters = [name.strip() for name in names.split(",")]
+    rows = [dict(zip(parameters, (case,) if len(parameters) == 1 else case, strict=True)) for case in cases]  # type: ignore[call-overload]
+    assert rows, f"no cases for {names}"
+
+    def decorate(test: _Test) -> _Test:
+        @wraps(test)
+        def loop(**fixtures: object) -> None:
+            for row in rows:
+                try:
+                    test(**fixtures, **row)
+                except BaseException as error:
+                    error.add_note("case: " + ", ".join(f"{name}={value!r}" for name, value in row.items()))
+                    raise
+
+        whole = signature(test)
+        kept = [parameter for name, parameter in whole.parameters.items() if name not in parameters]
+        loop.__signature__ = whole.replace(parameters=kept)  # type: ignore[attr-defined]
+        return loop
+
+    return decorate
