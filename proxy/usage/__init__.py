@@ -1,12 +1,12 @@
-"""The usage log: who used how much under which quota, in each interval, to files and to a Kafka topic.
+"""The usage log: the use of each quota in each interval, written to files and to a Kafka topic.
 
-* ``record``    one line of it, and its bytes
-* ``timeline``  when an interval began, on a clock that may step
-* ``meter``     counters in, records out: what has moved since they were read last
-* ``segments``  files: appended to, completed, kept within bounds
-* ``topic``     a Kafka topic; imported only where one is configured
-* ``sink``      a bounded queue and a thread in which one of the two is written
-* ``log``       the loop's part: every interval, from the one to the other
+* ``record``    one record, and its bytes
+* ``timeline``  the start of each interval, on a clock that may step
+* ``meter``     turns counters into records of the use since the last reading
+* ``segments``  the files: append, complete, and remove the oldest
+* ``topic``     a Kafka topic; imported only if one is configured
+* ``sink``      a bounded queue, and the thread that writes files or the topic
+* ``log``       the event loop's part: reads the meter at each interval and fills the sinks
 
-The first three have no I/O and no clock. Nothing is ever dropped to make room: while a sink is full, intervals grow.
+The first three have no I/O and no clock. No record is dropped to make room: while a sink is full, intervals grow.
 """

@@ -1,4 +1,4 @@
-"""The usage log on the loop: at each interval from the counters to the sinks. Nothing here waits for a disk."""
+"""The usage log on the event loop: reads the counters at each interval and fills the sinks, without waiting for I/O."""
 
 import asyncio
 import logging
@@ -17,26 +17,26 @@ from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 log = logging.getLogger(__name__)
 
-# How long a stop waits for what is left to be written. Beside ``drain_timeout``, below what supervisors allow for both.
+# How long a stop waits for the last records. With ``drain_timeout`` it stays below the usual limit of supervisors.
 STOP_TIMEOUT_S: Final = 5.0
-# How long a thread has to let go of its file once nobody waits any more, and how often it is looked at meanwhile.
+# How long a thread may take to close its file after a second signal, and how often that is checked.
 _HURRIED_S: Final = 0.2
 _LOOK_S: Final = 0.01
 
 
 class MissingPackageError(Exception):
-    """The configuration wants what is not installed."""
+    """The configuration needs a package that is not installed."""
 
 
 class UsageLogger:
     """Writes the usage log of a proxy, between ``start`` and ``stop``.
 
     Args:
-        settings: The file's section.
-        proxy: The name in the records.
-        brokers: Returns what is to be read, each time anew.
-        replicas: Likewise.
-        sinks: Where it goes.
+        settings: The ``usage_log`` section of the file.
+        proxy: The proxy's name in the records.
+        brokers: Returns the brokers to read, at each interval.
+        replicas: Returns the replication quotas to read, at each interval.
+        sinks: The files, the topic, or both.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class UsageLogger:
         sinks: Sequence[Sink],
     ) -> None:
         self.sinks = sinks
-        self.postponed = 0  # intervals that went on because a sink was full or not ready
+        self.postponed = 0  # intervals that were extended because a sink was full or not ready
         self._interval_ms = settings.interval_ms
         self._brokers = brokers
         self._replicas = replicas
@@ -57,12 +57,12 @@ class UsageLogger:
         self._is_ready = False
 
     def start(self) -> None:
-        """Have the sinks made ready, in their threads."""
+        """Start the threads of the sinks."""
         for sink in self.sinks:
             sink.start()
 
     async def run(self) -> None:
-        """End an interval where the wall clock does, until cancelled."""
+        """End intervals at multiples of their length on the wall clock, until cancelled."""
         while True:
             await asyncio.sleep(_until_end_ms(_wall_ms(), self._interval_ms) / 1_000)
             if not self._may_read():
@@ -73,14 +73,14 @@ class UsageLogger:
                     if batch is not None:
                         self._put(batch)
                     await asyncio.sleep(0)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with a log, clients do not feel it
-                report(error, "an interval could not be read to its end; what was used is in a later one")
+            except Exception as error:  # noqa: BLE001 - a fault of the log must not affect clients
+                report(error, "could not read an interval of the usage log; its use is in a later one")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log what was used until now, and wait for the sinks to write it, for a while.
+        """Log the use until now, and wait for the sinks for at most ``STOP_TIMEOUT_S``.
 
         Args:
-            hurry: Once it is set nothing is waited for any more.
+            hurry: Once it is set, the stop no longer waits.
         """
         self._may_read()
         for batch in self._read():
@@ -99,26 +99,26 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Whether every sink has room. The first time, begin behind what is there already."""
+        """Whether every sink has room. The first call sets the start after the records of an earlier process."""
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
             if None not in known:
                 self._is_ready = True
-                self._go_on_behind(max(start_ms or 0 for start_ms in known))
+                self._continue_after(max(start_ms or 0 for start_ms in known))
         return self._is_ready and all(sink.has_room for sink in self.sinks)
 
-    def _go_on_behind(self, start_ms: int) -> None:
+    def _continue_after(self, start_ms: int) -> None:
         self._meter.timeline.start_after(start_ms)
         ahead_ms = start_ms - _wall_ms()
         if ahead_ms > self._interval_ms:
             log.warning(
-                "the usage log is %d s ahead of the clock: it goes on from there, at half the speed, until the clock "
-                "has caught up; where that takes too long, stop, move its files away, and start again",
+                "the usage log is %d s ahead of the clock; it continues at half speed until the clock catches up. If "
+                "that takes too long: stop the proxy, move the files of the log away, start again",
                 ahead_ms // 1_000,
             )
 
     def _read(self) -> Iterable[Batch | None]:
-        # Listed at once: in the middle of a reading a broker may join.
+        # Copied, since a broker may join during a reading.
         return self._meter.read(list(self._brokers()), list(self._replicas()), wall_ms=_wall_ms(), now_ms=_now_ms())
 
     def _put(self, batch: Batch) -> None:
@@ -132,10 +132,10 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return what writes the log that a configuration wants; None where it wants none.
+    """Return the logger of a configuration; None if it has no usage log.
 
     Raises:
-        MissingPackageError: It wants a topic, and aiokafka is not installed.
+        MissingPackageError: It has a topic, and aiokafka is not installed.
     """
     settings = config.usage_log
     if settings is None:
@@ -145,7 +145,7 @@ def usage_log(
     if settings.files is not None:
         sinks.append(Sink(Segments(settings.files, proxy)))
     if settings.topic is not None:
-        # Here, for it loads aiokafka, which nothing else of the proxy has need of.
+        # Imported here: it loads aiokafka, which nothing else in the proxy needs.
         try:
             from kafka_quota_proxy.proxy.usage.topic import TopicWriter
         except ModuleNotFoundError as error:
@@ -156,13 +156,13 @@ def usage_log(
 
 
 def proxy_name(config: ProxyConfig) -> str:
-    """Return what this proxy is called, in the usage log and by who divides limits by it."""
+    """Return this proxy's name in the usage log and in shares of limits."""
     given = config.usage_log.proxy if config.usage_log is not None else None
     return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:
-    """Return how long it is until the next whole interval of the wall clock; not the one that a timer was early for."""
+    """Return the time to the end of the interval on the wall clock. A short rest is skipped: timers may fire early."""
     left_ms = interval_ms - wall_ms % interval_ms
     return left_ms if left_ms > interval_ms // 10 else left_ms + interval_ms
 

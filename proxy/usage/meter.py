@@ -1,8 +1,7 @@
-"""From counters that only grow to what each bucket used in an interval: the difference to when they were read last.
+"""Turns counters that only grow into the use of each bucket in an interval: the difference from the last reading.
 
-What was read is remembered at the counters themselves (``logged``), so a bucket that makes room for another takes with
-it what has not been read of it, and ``Departed`` keeps that. Nothing is charged twice and nothing is left out, whatever
-comes between two readings.
+The last reading is kept at the counters themselves (``logged``). So a bucket that is removed to make room keeps its
+unread use, in ``Departed``. Each use is logged exactly once, whatever happens between two readings.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,22 +24,22 @@ CONNECTION: Final = QuotaKind.CONNECTION_CREATION_RATE.label
 LEADER_REPLICATION: Final = "leader_replication"
 FOLLOWER_REPLICATION: Final = "follower_replication"
 
-# How many buckets are looked at in one go: half a millisecond if all of them were used, a twentieth of it if none was.
+# Buckets that are read in one step: half a millisecond if all of them were used, a twentieth if none was.
 _SLICE: Final = 150
-# In a batch. They are freed together, in one step of the interpreter: 50,000 would be 15 ms.
+# Records in a batch. They are freed in one step of the interpreter: 50,000 would take 15 ms.
 _BATCH: Final = 1_000
 
 
 class MeteredBroker(NamedTuple):
-    """What clients use of one broker."""
+    """One broker's client quotas."""
 
-    node_id: int | None  # None while it is not known; a broker may be there more than once
+    node_id: int | None  # None while it is unknown; a broker may appear more than once
     quotas: BrokerQuotas
-    enforces: bool  # where no rule says otherwise: whether a listener in front of it does
+    enforces: bool  # whether a listener in front of it enforces, unless a rule says otherwise
 
 
 class MeteredReplicas(NamedTuple):
-    """What replicas fetch under one limit."""
+    """One limit of replication traffic."""
 
     kind: str
     node_id: int | None
@@ -51,21 +50,21 @@ class Meter:
     """Reads all counters of a proxy, once for each interval.
 
     Args:
-        proxy: The name in the records.
-        timeline: Begins where the first interval does.
+        proxy: The proxy's name in the records.
+        timeline: Begins at the first interval.
     """
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
         self._proxy = proxy
-        self._records: dict[UsageKey, UsageCounts] = {}  # of an interval that is not over
+        self._records: dict[UsageKey, UsageCounts] = {}  # of the unfinished interval
 
     def read(
         self, brokers: Iterable[MeteredBroker], replicas: Iterable[MeteredReplicas], *, wall_ms: int, now_ms: int
     ) -> Iterator[Batch | None]:
-        """End the interval. Yield None now and then, so that others have a turn, and the records at last, in batches.
+        """End the interval. Yield None after each step, for the event loop, and finally the records, in batches.
 
-        An iterator that is given up takes nothing away: what it has read is in the next interval.
+        If the iterator is not run to its end, what it has read is part of the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -82,7 +81,7 @@ class Meter:
             yield Batch(self._proxy, start_ms, interval_ms, some)
 
     def _read_manager(self, broker: MeteredBroker, manager: ClientQuotaManager) -> Iterator[None]:
-        # Those that are gone first: one of that name may be there anew, and its rule is the one in force.
+        # Removed buckets first: a new bucket of the same name has the rule that applies.
         if manager.departed is not None:
             yield from self._read_departed(broker, manager.kind, manager.departed)
         buckets = list(manager)
@@ -92,7 +91,7 @@ class Meter:
             yield
 
     def _read_departed(self, broker: MeteredBroker, kind: QuotaKind, departed: DepartedBuckets) -> Iterator[None]:
-        # Those that have gone until now, one by one: of a reading that is given up none is lost.
+        # One by one, so that an unfinished reading loses none.
         for count in range(len(departed.buckets)):
             bucket = departed.buckets.popleft()
             self._add_bucket(broker, bucket)
@@ -111,7 +110,7 @@ class Meter:
         yield
 
     def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
-        # Not by ``UsageTotals`` and its differences: this is done for every bucket that there is.
+        # Without ``UsageTotals`` objects, since this runs for every bucket.
         amount_before, requests_before, throttled_before, wait_before, observed_wait_before, observed_before = (
             bucket.logged
         )
@@ -120,7 +119,7 @@ class Meter:
         throttling = bucket.throttling
         throttled = throttling.requests - throttled_before
         observed = throttling.observed_requests - observed_before
-        if not (requests or amount or throttled or observed):  # the waits move with the last two
+        if not (requests or amount or throttled or observed):  # wait times change only with the last two
             return
         wait_ms = throttling.time_ms - wait_before + throttling.observed_time_ms - observed_wait_before
         kind, rule, per = bucket.kind, bucket.rule, bucket.kind.spec.recorded_per_logged
@@ -170,13 +169,13 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Put a record with those of the interval; two of one identity become one, under the rule of the later."""
+        """Add a record to the interval; two with one key become one, under the rule of the later."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return how many were told to wait, and for how long, whether that was enforced or only observed."""
+    """Return the number of throttled requests and their throttle time, enforced or only observed."""
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
         moved.throttle_time_ms + moved.observed_throttle_time_ms,

@@ -1,7 +1,4 @@
-"""One line of the usage log: what one bucket used in one interval, as JSON.
-
-Documented for its readers in ``docs/usage-log.md``.
-"""
+"""One record of the usage log: the use of one bucket in one interval, as JSON. ``docs/usage-log.md`` documents it."""
 
 from collections.abc import Iterator
 from json import JSONEncoder
@@ -13,20 +10,20 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Whose use it is. With the proxy and the start of the interval, what tells a record from all others."""
+    """The bucket of a record. With the proxy and the start of the interval it identifies the record."""
 
-    broker: int | None  # node id; None while it is not known
+    broker: int | None  # node id; None while it is unknown
     kind: str
     user: str
     client_id: str
-    listener: str | None = None  # of connections only
+    listener: str | None = None  # only for connections
 
 
 class UsageCounts(NamedTuple):
-    """What was used, and under which rule.
+    """The use of a bucket, and its rule.
 
-    ``amount`` is in bytes (produce, fetch, replication), in per cent of a thread times milliseconds (request), else the
-    number of requests, partitions or connections. It is below 0 where more was taken back than was charged.
+    ``amount`` is in bytes (produce, fetch, replication), in per cent of a thread times milliseconds (request), or the
+    number of requests, partitions or connections. It is below 0 if more was refunded than charged.
     """
 
     amount: int
@@ -34,10 +31,10 @@ class UsageCounts(NamedTuple):
     throttled_requests: int
     throttle_time_ms: int
     is_enforced: bool
-    limit: float | None = None  # in a second; None without a quota
+    limit: float | None = None  # per second; None without a quota
     rule_user: str | None = None
     rule_client_id: str | None = None
-    connections: int | None = None  # that hold the bucket; None where that is not known
+    connections: int | None = None  # that share the bucket; None if unknown
 
     def plus(self, later: "UsageCounts") -> "UsageCounts":
         """Return the sum, under the rule of ``later``."""
@@ -53,11 +50,11 @@ class UsageCounts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Records of one interval, all of them or some."""
+    """All or some records of one interval."""
 
     proxy: str
     start_ms: int  # Unix time
-    interval_ms: int  # that was really covered
+    interval_ms: int  # as measured
     records: tuple[tuple[UsageKey, UsageCounts], ...]
 
     def lines(self) -> Iterator[bytes]:
@@ -67,7 +64,7 @@ class Batch(NamedTuple):
             yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
 
     def keys(self) -> Iterator[bytes]:
-        """Yield for each record what it is the use of, as JSON: the key in a topic."""
+        """Yield the key of each record in a topic, as JSON."""
         for identity, _ in self.records:
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 

@@ -1,11 +1,11 @@
-"""The files of a usage log, in one directory: written to, completed, kept within bounds. Blocks; not for the loop.
+"""The files of a usage log in one directory: append, complete, remove the oldest. Blocking; not for the event loop.
 
     usage-PROXY-START_MS.jsonl.part     being written
-    usage-PROXY-START_MS.jsonl          complete, and never changed again
+    usage-PROXY-START_MS.jsonl          complete, never changed again
 
-``START_MS`` is that of the first record. A file holds whole lines at any time, whatever fails: what was written of a
-batch that did not fit is cut off again before the batch is tried anew. Of two processes with one name the second waits
-until the first has ended (``usage-PROXY.lock``), so that it does not take a file in use for one that a crash has left.
+``START_MS`` is that of the first record. A file always holds whole lines: if a batch does not fit, the written part is
+cut off before the batch is retried. A second process with the same name waits until the first has ended
+(``usage-PROXY.lock``), so that it does not mistake a file in use for a leftover of a crash.
 """
 
 import json
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 _PART: Final = ".part"
 _CHUNK_BYTES: Final = 256 * 1024
-# While this thread computes, the loop waits for the interpreter, half a millisecond each time.
+# While this thread computes, the event loop waits for the interpreter, half a millisecond each time.
 _LINES_BETWEEN_RESTS: Final = 100
 _REST_S: Final = 0.0005
 _TAIL_BYTES: Final = 64 * 1024  # a line has at most some 3 KB
@@ -44,47 +44,47 @@ class Segments:
         self._prefix = f"usage-{proxy}"
         self._own = re.compile(re.escape(self._prefix) + r"-(\d+)(?:\.(\d+))?\.jsonl(\.part)?")
         self._lock = -1
-        self._file = -1  # the descriptor of ``_path``
+        self._file = -1  # descriptor of ``_path``
         self._path = Path()
         self._size_bytes = 0  # of whole lines in it
-        self._is_torn = False  # behind these there is half a line
+        self._is_torn = False  # an incomplete line follows them
         self._rotate_from_ms = 0
-        self._batch: Batch | None = None  # that did not fit
-        self._left: list[bytes] = []  # what of it is still to be written
+        self._batch: Batch | None = None  # the batch that did not fit
+        self._left: list[bytes] = []  # the unwritten rest of it
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """When the file that is open will have been so for long enough; None: there is none."""
+        """When the open file is due for rotation; None: no file is open."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Take possession of the files, and complete those that a crash has left.
+        """Lock the files, and complete leftovers of a crash.
 
         Returns:
-            The last ``start_ms`` in them; 0 where there are none.
+            The last ``start_ms`` in them; 0 without files.
 
         Raises:
-            OSError: The directory cannot be used, or another process does.
+            OSError: The directory cannot be used, or another process uses it.
         """
         if fault := directory_fault(self._directory):
             raise OSError(fault)
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
-            told = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"
-            self._lock = file_lock.take(self._directory / f"{self._prefix}.lock", taken=told)
+            taken = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"
+            self._lock = file_lock.take(self._directory / f"{self._prefix}.lock", taken=taken)
         for path in list(self._files(is_part=True)):
             _complete_leftover(path)
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Append all records of a batch. After a failure it goes on where it was, with the same batch.
+        """Append all records of a batch. After a failure, a call with the same batch continues where it stopped.
 
         Args:
             batch: At least one record.
-            now_ms: On a clock that does not step.
+            now_ms: The time, on a monotonic clock.
 
         Raises:
-            OSError: There is no room, or something else is wrong with the file or the directory.
+            OSError: The disk is full, or the file or the directory is faulty.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, [*_chunks(batch.lines())]
@@ -102,7 +102,7 @@ class Segments:
             self._close()
 
     def complete(self) -> None:
-        """Give the file that is open its final name, and remove the oldest where there are too many.
+        """Give the open file its final name, and remove the oldest files above the bound.
 
         Raises:
             OSError: It cannot be completed.
@@ -112,7 +112,7 @@ class Segments:
         self._mend()
         try:
             os.fsync(self._file)
-        except OSError as error:  # whoever reads it now does so from memory
+        except OSError as error:  # readers see it in the page cache
             log.warning("%s may not be whole after a crash of the system: %s", self._path, error)
         try:
             self._path.rename(self._path.with_suffix(""))
@@ -122,7 +122,7 @@ class Segments:
         self._trim()
 
     def end(self) -> None:
-        """Let go of everything."""
+        """Complete the open file and release the lock."""
         try:
             self.complete()
         finally:
@@ -134,7 +134,7 @@ class Segments:
     def _open(self, start_ms: int, now_ms: int) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
         name, turn = f"{self._prefix}-{start_ms}", 0
-        while (self._directory / f"{name}.jsonl").exists():  # of an interval that is divided each file has this start
+        while (self._directory / f"{name}.jsonl").exists():  # an interval may be divided among files
             turn += 1
             name = f"{self._prefix}-{start_ms}.{turn}"
         self._path = self._directory / f"{name}.jsonl{_PART}"
@@ -152,20 +152,20 @@ class Segments:
         except OSError:
             self._is_torn = True
             if self._size_bytes:
-                self.complete()  # what there is of it is whole; a next one has room where this one was too large
+                self.complete()  # the file has whole lines; a new one has room if this one was too large
             else:
                 self._mend()
             raise
         self._size_bytes += len(chunk)
 
     def _mend(self) -> None:
-        """Cut off what was written of lines that did not fit."""
+        """Cut off an incomplete line."""
         if self._is_torn:
             os.ftruncate(self._file, self._size_bytes)
             self._is_torn = False
 
     def _files(self, *, is_part: bool = False) -> Iterator[Path]:
-        """Return the files of this proxy, complete or not, the oldest first."""
+        """Return the complete or the incomplete files of this proxy, the oldest first."""
         found = ((path, self._own.fullmatch(path.name)) for path in self._directory.iterdir())
         named = [
             (int(match[1]), int(match[2] or 0), path) for path, match in found if match and bool(match[3]) == is_part
@@ -173,7 +173,7 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files above the bound. One that cannot be removed is tried again later."""
+        """Remove the oldest complete files above the bound. A file that cannot be removed is retried later."""
         most = self._settings.retention_size_bytes
         if most is None:
             return
@@ -193,7 +193,7 @@ class Segments:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines to pieces of some size, so that a call of the system is for many of them."""
+    """Join lines, so that one system call writes many of them."""
     some: list[bytes] = []
     size_bytes = 0
     for count, line in enumerate(lines, start=1):
@@ -209,17 +209,17 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _complete_leftover(path: Path) -> None:
-    """Complete a file that a crash has left: a line that is cut goes, whole ones stay."""
+    """Complete a leftover of a crash: whole lines stay, an incomplete one is removed."""
     size_bytes = path.stat().st_size
     whole_bytes = _end_of_last_line(path, size_bytes)
     if not whole_bytes:
         path.unlink()
-        log.warning("%s was left by a crash without a whole line (%d bytes), and is removed", path, size_bytes)
+        log.warning("removed %s: a crash left it without a whole line (%d bytes)", path, size_bytes)
         return
     os.truncate(path, whole_bytes)
     final = path.with_suffix("")
     path.rename(final)
-    log.warning("%s was left by a crash: its %d bytes of whole lines are kept, %d bytes of a line that was cut are not",
+    log.warning("recovered %s after a crash: kept %d bytes of whole lines, dropped %d bytes of an incomplete one",
                 final, whole_bytes, size_bytes - whole_bytes)  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def _end_of_last_line(path: Path, size_bytes: int) -> int:
 
 
 def _last_start_ms(path: Path) -> int:
-    """Return the ``start_ms`` of the last line; 0 where that cannot be read."""
+    """Return the ``start_ms`` of the last line; 0 if it cannot be read."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         lines = file.read().splitlines()

@@ -1,7 +1,7 @@
-"""A bounded queue of batches and the thread in which they are written, to files or to a topic.
+"""A bounded queue of batches, and the thread that writes them to files or to a topic.
 
-The loop gives and never waits. What cannot be written is tried again until it can; meanwhile the queue fills, and then
-the loop reads no counters: nothing is lost, intervals grow. Only a stop does not wait for ever.
+The event loop puts batches and never waits. A failed write is retried until it succeeds. Meanwhile the queue fills, and
+when it is full the event loop reads no counters: no record is lost, intervals grow. Only a stop has a time limit.
 """
 
 import logging
@@ -16,41 +16,41 @@ from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)
 
-# Of some 300 bytes each. At forty busy buckets and a second that is more than an hour.
+# Of some 300 bytes each: more than an hour of forty busy buckets logged each second.
 MAX_QUEUED_RECORDS: Final = 200_000
 _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """What writes batches; all of it runs in the sink's thread, and may block and raise: it is tried again."""
+    """Writes batches in the sink's thread. Its methods may block and raise; the sink retries them."""
 
     name: str
 
     def begin(self) -> int:
-        """Make ready; return the last ``start_ms`` that was written by an earlier process, as far as it is known."""
+        """Prepare to write; return the last ``start_ms`` of an earlier process, 0 if unknown."""
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Write a batch. After a failure it is called with the same one again."""
+        """Write a batch. After a failure the sink calls it with the same one again."""
 
     @property
     def rotate_from_ms(self) -> int | None:
         """When ``complete`` is due; None: never."""
 
     def complete(self) -> None:
-        """Complete what was written."""
+        """Complete the current file."""
 
     def end(self) -> None:
-        """Complete it, and let go of everything."""
+        """Complete the current file, and release all resources."""
 
 
 class Sink:
-    """One of the places that the usage log goes to.
+    """A destination of the usage log.
 
     Attributes:
-        written: Records, since the start. These are read by metrics as they are.
+        written: Records written since the start. Metrics read these attributes.
         dropped: Records that a stop did not wait for.
-        failures: Times that something could not be written.
-        is_failing: Whether that is so now.
+        failures: Failed attempts to write.
+        is_failing: Whether the last attempt failed.
         last_write_s: When the last batch was written, Unix time; 0 before the first.
     """
 
@@ -62,52 +62,52 @@ class Sink:
         self._writer = writer
         self._retry_s = retry_s
         self._most = most
-        self._batches: deque[Batch] = deque()  # the one in front is being written
+        self._batches: deque[Batch] = deque()  # the first one is being written
         self._queued = 0  # records
         self._changed = threading.Condition()
         self._last_start_ms: int | None = None
-        self._ends_s: float | None = None  # until when a stop waits; None: there is none
+        self._ends_s: float | None = None  # when a stop gives up; None: no stop
         self._thread = threading.Thread(target=persisting(self._run), name=f"usage-{writer.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the thread."""
         self._thread.start()
 
     @property
     def queued(self) -> int:
-        """How many records wait to be written."""
+        """The number of records that wait to be written."""
         return self._queued
 
     @property
     def last_start_ms(self) -> int | None:
-        """The last interval that an earlier process has written there; None while that is not known."""
+        """The start of the last interval of an earlier process; None while it is unknown."""
         return self._last_start_ms
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread has not ended."""
+        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @property
     def has_room(self) -> bool:
-        """Whether one more batch, of any size, may come."""
+        """Whether the queue takes another batch, of any size."""
         return self._queued < self._most
 
     def put(self, batch: Batch) -> None:
-        """Have a batch written. Never waits, and always takes it."""
+        """Queue a batch, without waiting. It is accepted even if the queue is full."""
         with self._changed:
             self._batches.append(batch)
             self._queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Write what is left, and end; what cannot be written in that time is dropped, and counted. ``join`` waits."""
+        """Write the rest within the time limit and end; drop and count the remainder. ``join`` waits for it."""
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end. Where it hangs, in a disk that does not answer, what it had is dropped."""
+        """Wait for the thread to end. If it hangs on a disk that does not answer, its records are dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self._queued:
@@ -118,15 +118,17 @@ class Sink:
     # -- in the thread --
 
     def _run(self) -> None:
-        if self._tried(self._begin, "begin"):
+        if self._retried(self._begin, "begin"):
             while (batch := self._next()) is not None:
-                if not self._tried(lambda batch=batch: self._write(batch), "write"):  # type: ignore[misc]
+                if not self._retried(lambda batch=batch: self._write(batch), "write"):  # type: ignore[misc]
                     break
         try:
             self._writer.end()
-        except Exception as error:  # noqa: BLE001 - as in _tried
+        except Exception as error:  # noqa: BLE001 - as in _retried
             log.error(  # noqa: TRY400 - its text says it all
-                "usage log, %s: could not be completed: %s; the next start completes it", self.name, _words(error)
+                "usage log, %s: could not complete the last file: %s; the next start completes it",
+                self.name,
+                _words(error),
             )
 
     def _begin(self) -> None:
@@ -141,11 +143,11 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Return the batch that is to be written; None at the end."""
+        """Return the next batch; None at the end."""
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
-                self._tried(self._writer.complete, "complete")
+                self._retried(self._writer.complete, "complete")
             with self._changed:
                 if self._batches:
                     return self._batches[0]
@@ -154,17 +156,17 @@ class Sink:
                 due_ms = self._writer.rotate_from_ms
                 self._changed.wait(None if due_ms is None else max(0.0, due_ms / 1_000 - monotonic()))
 
-    def _tried(self, work: Callable[[], None], what: str) -> bool:
-        """Do it until it works; return whether it did before the time of a stop was over."""
+    def _retried(self, work: Callable[[], None], what: str) -> bool:
+        """Retry ``work`` until it succeeds; return False if a stop's time limit is over before."""
         while True:
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - whatever a library raises: without a thread nothing is written
+            except Exception as error:  # noqa: BLE001 - no error of a library may end the thread
                 self.failures += 1
                 if not self.is_failing:
                     self.is_failing = True
                     log.error(  # noqa: TRY400 - its text says it all
-                        "usage log, %s: cannot %s: %s; it is tried again, nothing is lost meanwhile", self.name, what,
+                        "usage log, %s: cannot %s: %s; retrying, no record is lost meanwhile", self.name, what,
                         _words(error),
                     )  # fmt: skip
                 if not self._wait_to_retry():
@@ -176,7 +178,7 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait a while; return whether there is time for another attempt."""
+        """Wait before the next attempt; return whether there is time for one."""
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

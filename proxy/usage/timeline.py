@@ -1,14 +1,14 @@
-"""When each interval of the usage log began, in Unix time, of which no two are the same and none is before the last.
+"""The start of each interval of the usage log, in Unix time: strictly increasing, even if the wall clock steps.
 
-The length of an interval is measured on a clock that does not step. Where it begins the wall clock says, which may: a
-step forward leaves a gap. After a step back the starts go on from where they were, at half the speed, until the wall
-clock has caught up with them; until then intervals overlap. So a reader in order of time sees nothing come late, and
-who adds up by the second sees at most twice of what there was, never an hour's worth in one.
+The length of an interval is measured on a monotonic clock; its start comes from the wall clock. A step forward leaves a
+gap. After a step back, starts continue from the last one at half speed until the wall clock catches up; until then
+intervals overlap. So no record comes late for a reader in order of time, and a sum by the second is at most twice too
+high.
 """
 
 from typing import Final, NamedTuple
 
-# The two clocks are read one after the other, rounded, and NTP slews one of them.
+# The clocks are read one after the other and rounded, and NTP slews one of them.
 _JITTER_MS: Final = 20
 
 
@@ -20,20 +20,20 @@ class Span(NamedTuple):
 
 
 class Timeline:
-    """Ends an interval and begins the next, which leaves no time out between them.
+    """Ends an interval and begins the next without a gap.
 
     Args:
         wall_ms: Unix time now.
-        now_ms: The time on the clock that does not step.
+        now_ms: The time on a monotonic clock.
     """
 
     def __init__(self, *, wall_ms: int, now_ms: int) -> None:
         self._end_ms = wall_ms  # of the last interval
-        self._least_ms = 0  # that the next may start at
+        self._least_ms = 0  # the earliest start of the next
         self._now_ms = now_ms
 
     def start_after(self, start_ms: int) -> None:
-        """Start no interval at ``start_ms`` or before it: such are in the log already."""
+        """Start no interval at or before ``start_ms``, the last in the log."""
         self._least_ms = max(self._least_ms, start_ms + 1)
 
     def roll(self, *, wall_ms: int, now_ms: int) -> Span:

@@ -1,10 +1,9 @@
-"""A Kafka topic as a writer of the usage log: aiokafka's idempotent producer, on a loop of the sink's thread.
+"""Writes the usage log to a Kafka topic: aiokafka's idempotent producer, on an event loop in the sink's thread.
 
-In a thread of its own because it takes some 45 microseconds a record, which clients would wait for on the loop. That
-loop runs while there is something to send and rests in between. Imported only where a topic is configured: aiokafka
-comes with the extra ``usage-topic``.
+A record takes some 45 microseconds, which clients would wait for on the proxy's event loop. The thread's loop runs only
+while there are records to send. Imported only if a topic is configured: aiokafka comes with the extra ``usage-topic``.
 
-A record may be there twice, where an answer of the broker was lost: both have the same identity.
+A record may be in the topic twice, if a response of the broker was lost: both have the same key and start.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from kafka_quota_proxy.proxy.background.topic_client import connection
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
-# How much the broker has to take before more is sent.
+# Records in flight.
 _AT_ONCE: Final = 500
 _REQUEST_TIMEOUT_MS: Final = 10_000
 _TIMEOUT_S: Final = 30.0
@@ -39,23 +38,23 @@ class TopicWriter:
         self._client_id = f"{CLIENT_ID}-{proxy}"
         self._runner: asyncio.Runner | None = None
         self._producer: AIOKafkaProducer | None = None
-        self._batch: Batch | None = None  # that could not be sent
-        self._left: list[tuple[bytes, bytes]] = []  # key and value of what of it is still to be sent
+        self._batch: Batch | None = None  # the unfinished batch
+        self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Reach the cluster. What an earlier process has written there is not known: 0.
+        """Connect to the cluster; return 0, since the records of an earlier process are unknown.
 
         Raises:
-            Exception: It cannot be reached, or a file of a password or certificates cannot be used.
+            Exception: The cluster cannot be reached, or a password or certificate file cannot be used.
         """
         self._run(self._start())
         return 0
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Send all records of a batch. After a failure it goes on with those that the broker did not take.
+        """Send all records of a batch. After a failure, a call with the same batch sends the unacknowledged ones.
 
         Raises:
-            Exception: Not all of it was taken in time.
+            Exception: Some records were not acknowledged in time.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))
@@ -63,10 +62,10 @@ class TopicWriter:
         self._batch = None
 
     def complete(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: a topic has no open file."""
 
     def end(self) -> None:
-        """Let go of the cluster."""
+        """Disconnect from the cluster."""
         if self._runner is not None:
             with suppress(Exception):
                 self._run(self._stop())
@@ -78,8 +77,7 @@ class TopicWriter:
         try:
             self._runner.run(work)
         except BaseException:
-            # An idempotent producer retries what it has for ever, also while it is being stopped: with its loop its
-            # tasks end.
+            # An idempotent producer retries for ever, even while it stops. Closing the loop ends its tasks.
             self._close_loop()
             raise
 
@@ -114,7 +112,7 @@ class TopicWriter:
                 while self._left:
                     await self._send_some(producer, start_ms)
         except BaseException:
-            # A producer whose delivery has failed is not to be used again: its sequence has a gap.
+            # After a failed delivery the producer's sequence has a gap, so it is replaced.
             await self._stop()
             raise
 
@@ -142,7 +140,7 @@ class TopicWriter:
             try:
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await producer.stop()
-            except Exception:  # noqa: BLE001 - it did not come to its connections
+            except Exception:  # noqa: BLE001 - its connections may still be open
                 with suppress(Exception):
                     async with asyncio.timeout(_STOP_TIMEOUT_S):
                         await producer.client.close()

@@ -211,7 +211,7 @@ async def test_a_reading_that_fails_ends_nothing(caplog: pytest.LogCaptureFixtur
     async with logging(quotas, sink) as usage:
         brokers, usage._brokers = usage._brokers, lambda: 1 / 0  # type: ignore[assignment, return-value]
         charge(quotas, 5)
-        await eventually(lambda: "could not be read" in caplog.text)
+        await eventually(lambda: "could not read an interval" in caplog.text)
         usage._brokers = brokers
         await eventually(lambda: sink.amounts == [5])
 

@@ -147,8 +147,8 @@ def test_what_a_crash_has_left_is_completed_and_a_cut_line_is_not_kept(
 
     assert names(tmp_path) == ["usage-p1-77.jsonl", "usage-p2-79.jsonl.part"]
     assert amounts(tmp_path) == [1, 1]
-    assert f"{2 * len(line) + 2} bytes of whole lines are kept, 50 bytes of a line that was cut are not" in caplog.text
-    assert "usage-p1-78.jsonl.part was left by a crash without a whole line (50 bytes), and is removed" in caplog.text
+    assert f"kept {2 * len(line) + 2} bytes of whole lines, dropped 50 bytes of an incomplete one" in caplog.text
+    assert "usage-p1-78.jsonl.part: a crash left it without a whole line (50 bytes)" in caplog.text
 
 
 @given(cut=st.integers(0, 100_000), zeros=st.integers(0, 5_000))

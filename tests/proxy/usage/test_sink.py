@@ -99,7 +99,7 @@ def test_what_fails_is_tried_again_and_said_once_and_once_more_when_it_works(
 
     assert paper.written == [1, 2]
     assert sink.dropped == 0
-    assert caplog.text.count("cannot write: no space left; it is tried again") == 1
+    assert caplog.text.count("cannot write: no space left; retrying") == 1
     assert caplog.text.count("works again; 1 records wait") == 1
 
 
