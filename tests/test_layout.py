@@ -79,7 +79,7 @@ EXCEPTIONS = {
     "proxy/client_quotas/storage/write_request.py": "tests/proxy/client_quotas/storage/test_topic_store.py",
     # A disk on the loop: tested with the desk that it keeps for.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
-    "proxy/client_quotas/storage/disk.py": "tests/proxy/client_quotas/test_manager.py",
+    "proxy/client_quotas/storage/database_thread.py": "tests/proxy/client_quotas/test_manager.py",
     # A record that the dialer keeps.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
     # The parts of a connection are tested together, over real sockets.

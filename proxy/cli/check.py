@@ -22,8 +22,7 @@ from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignStoreError
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
 
 _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"
@@ -124,20 +123,18 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
         if not path.is_dir():
             is_there = path.exists()
             return StoreReport(None if is_there else 0, errors=errors, is_there=is_there)
-        restored = StoreDirectory(path).look(is_lenient=store.topic is not None)
-    except ForeignStoreError as error:
-        if store.topic:
-            return StoreReport(None, warnings=(f"{path}: {error}; it is set aside at the start",), errors=errors)
-        return StoreReport(None, errors=(*errors, f"{path}: {error}; {THEN}"))
+        stored = read_store(path, is_copy=store.topic is not None)
+    except UnusableStoreError as error:
+        return StoreReport(None, errors=(*errors, str(error)))
     except OSError as error:
         return StoreReport(None, errors=errors or (f"{path} cannot be used: {error.strerror or error}",))
-    warnings = [f"{path}/{fault}; what follows there is set aside at the start" for fault in restored.faults]
-    if restored.left_out is not None:
-        warnings.append(f"{path}/{restored.left_out}")
+    warnings = [] if stored.damage is None else [f"{stored.damage}; it is set aside at the start"]
+    if stored.left_out is not None:
+        warnings.append(stored.left_out)
     now_ms = time.time_ns() // 1_000_000
     both = EffectiveRules(config, name=str(path), now_ms=now_ms)
-    both.change((Change(*one) for one in restored.rules.items()), now_ms=now_ms)
-    return StoreReport(len(restored.rules), both.doubles, tuple(warnings), errors)
+    both.change((Change(*one) for one in stored.rules.items()), now_ms=now_ms)
+    return StoreReport(len(stored.rules), both.doubles, tuple(warnings), errors)
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:

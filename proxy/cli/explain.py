@@ -30,8 +30,7 @@ from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import ForeignStoreError, Restored
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
 
 _TIMEOUT_S: Final = 10.0
 _MAX_MESSAGE_BYTES: Final = 300
@@ -86,7 +85,7 @@ def execute(args: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except (OSError, ForeignStoreError) as error:
+    except (OSError, UnusableStoreError) as error:
         sys.stderr.write(f"kafka-quota-proxy explain: the store cannot be read: {error}\n")
         return 1
     config = rules.config
@@ -127,17 +126,15 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
 
     Raises:
         OSError: The store cannot be read.
-        ForeignStoreError: Another program wrote the store.
+        UnusableStoreError: This version cannot read it, or it is damaged.
     """
     store = loaded.config.store
     both = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
     if store is not None and store.path is not None and Path(store.path).exists():
-        restored = _looked_at(store.path, is_of_topic=store.topic is not None)
-        for fault in restored.faults:
-            sys.stderr.write(f"kafka-quota-proxy explain: the store is damaged: {store.path}/{fault}\n")
-        if restored.left_out is not None:
-            sys.stderr.write(f"kafka-quota-proxy explain: {store.path}/{restored.left_out}\n")
-        both.change((Change(entity, rule) for entity, rule in restored.rules.items()), now_ms=now_ms)
+        stored = read_store(Path(store.path), is_copy=store.topic is not None)
+        for warning in filter(None, (stored.damage, stored.left_out)):
+            sys.stderr.write(f"kafka-quota-proxy explain: {warning}\n")
+        both.change((Change(entity, rule) for entity, rule in stored.rules.items()), now_ms=now_ms)
         if both.unknown_hosts:
             _look_for_hosts(both)
         for host in sorted(both.unknown_hosts):
@@ -145,17 +142,6 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
             sys.stderr.write(f"kafka-quota-proxy explain: {told}\n")
     config = replace(loaded.config, quotas=both.quotas, ip_quotas=both.ip_quotas)
     return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=both.timed, now_ms=now_ms)
-
-
-def _looked_at(path: str, *, is_of_topic: bool) -> Restored:
-    """Read a store as the proxy does at its start: the last known rules of a topic may be incomplete."""
-    try:
-        return StoreDirectory(Path(path)).look(is_lenient=is_of_topic)
-    except ForeignStoreError as error:
-        if not is_of_topic:
-            raise
-        sys.stderr.write(f"kafka-quota-proxy explain: {path} cannot be read, and a start sets it aside: {error}\n")
-        return Restored({}, 0, None, (), ())
 
 
 def _known_last(store: Store | None) -> str | None:

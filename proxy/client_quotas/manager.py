@@ -50,8 +50,8 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import THEN, ForeignStoreError
 from kafka_quota_proxy.proxy.client_quotas.storage.open_store import make_store
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges, merge_changes
@@ -198,8 +198,8 @@ class QuotaManager:
         await self._off_loop(self.change_log.open)
         try:
             await self._store.open()
-        except ForeignStoreError as error:
-            raise StartError(_DIRECTORY, f"{self._path}: {error}; {THEN}") from error
+        except UnusableStoreError as error:
+            raise StartError(_DIRECTORY, str(error)) from error
         except OSError as error:
             told = directory_fault(self._path) or f"{self._path} cannot be used: {error.strerror or error}"
             raise StartError(_DIRECTORY, told) from error
@@ -383,7 +383,7 @@ class QuotaManager:
         for begin in range(0, len(changes), _AT_ONCE):
             try:
                 await self._hold_some(changes[begin : begin + _AT_ONCE])
-            except Exception as error:  # noqa: BLE001 - without the rest, the next snapshot would be without it, too
+            except Exception as error:  # noqa: BLE001 - the others are kept, too
                 failure = error
             await asyncio.sleep(0)
         self._timer.wake()

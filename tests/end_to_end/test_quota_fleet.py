@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from kafka_quota_proxy.config.quota_record import Setting, encode
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from kafka_quota_proxy.proxy.__main__ import main
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
@@ -197,7 +197,7 @@ def test_a_topic_that_is_away_changes_nothing_and_nothing_can_be_changed(mortal_
         with Admin(one.port()) as admin:
             assert admin.alter(_ETL, {_P: 1_000.0}).error_code == 0
         _until("the change is in force at the other", lambda: _limits(other) == [1_000])
-        _until("it is on the other's disk", lambda: StoreDirectory(tmp_path / "p1" / store).look().rules)
+        _until("it is on the other's disk", lambda: read_store(tmp_path / "p1" / store).rules)
 
         mortal_kafka.broker.kill()
         _until("says that it is away", lambda: not _is_connected(one))

@@ -6,7 +6,7 @@ Requests and answers are decisions out of the fuzzer's bytes, whole or damaged. 
 * what was read is written and read as the same, and an answer has the request's correlation_id;
 * an answer is no longer by far than what it answers and what there is;
 * each entity of a request is told of once, with an error or without;
-* whatever was changed, each rule is one that Kafka allows, and is read as it was written to a journal.
+* whatever was changed, each rule is one that Kafka allows, and is read as it was written to a store.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,15 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
+    decode_entity,
+    decode_rule,
+    encode_entity,
+    encode_rule,
+)
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_RULES, apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
-from kafka_quota_proxy.proxy.client_quotas.storage.record import read_changes, read_line, write_line, written_changes
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.support.quota_requests import some_alter, some_describe
@@ -77,8 +82,9 @@ def _alter(source: Source, rules: Rules) -> None:
     assert {frozenset(dict(result.entity).items()) for result in decision.results} == asked
     if decision.changes:
         assert not request.validate_only
-        line, checksum = write_line(written_changes(1, decision.changes), 0)
-        assert (read_changes(read_line(line[:-1], 0).content), checksum) == ((1, decision.changes), int(line[:8], 16))
+        for entity, rule in decision.changes:
+            assert decode_entity(encode_entity(entity).encode()) == entity
+            assert rule is None or decode_rule(entity, encode_rule(rule).encode()) == rule
     apply(rules, decision.changes)
     for entity, rule in rules.items():
         assert rule.limits.keys() <= keys_of(entity).keys()

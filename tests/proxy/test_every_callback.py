@@ -120,7 +120,6 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.acceptor._REST_S": 0.02,
     "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
     "kafka_quota_proxy.proxy.client_quotas.manager._SUMMED_UP_AFTER_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.storage.store_directory._LEAST_JOURNAL_BYTES": 500,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
     "kafka_quota_proxy.proxy.server.cluster_listeners._ASK_AGAIN_S": 0.02,
@@ -708,7 +707,7 @@ async def of_store(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatc
 
 
 # What fails before a proxy has its rules ends its start, and says why.
-OPENINGS: Final = {"QuotaManager.read", "ChangeLog.open", "StoreDirectory.open", "Server.run"}
+OPENINGS: Final = {"QuotaManager.read", "ChangeLog.open", "RuleDatabase.open", "Server.run"}
 
 
 @dataclass

@@ -1,47 +1,87 @@
 """Stores of quotas on a disk."""
 
+import json
+import resource
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from zlib import crc32
 
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.journal import begun_journal, journal_line, snapshot_lines
-from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase
 
-_LIMIT = StoredRule(limits={"producer_byte_rate": 5.0})
+DATABASE = "quotas.db"
+
+
+def write_rules(path: Path, *requests: Iterable[Change]) -> None:
+    """Write the changes of each request into a store."""
+    database = RuleDatabase(path)
+    database.open()
+    for changes in requests:
+        database.write(changes)
+    database.close()
 
 
 def keep(path: Path, *entities: Entity) -> None:
     """Make a store in which each of these has a limit."""
-    store = StoreDirectory(path)
-    store.open()
-    for entity in entities:
-        key = "producer_byte_rate" if entity.ip is None else "connection_creation_rate"
-        store.append([Change(entity, StoredRule(limits={key: 5.0}))])
-    store.close()
+    limits = [{"producer_byte_rate" if entity.ip is None else "connection_creation_rate": 5.0} for entity in entities]
+    write_rules(path, map(Change, entities, (StoredRule(limits=each) for each in limits)))
 
 
 def keep_strange(path: Path, *entities: Entity, count: int = 1) -> Path:
-    """Make a store as ``keep`` does, with so many rules of a time zone that nobody knows behind; return its journal."""
-    path.mkdir(exist_ok=True)
-    journal = path / f"{0:020}.journal"
-    line, checksum = begun_journal(0)
-    lines = [line]
-    for number, entity in enumerate(entities, 1):
-        line, checksum = journal_line(number, [Change(entity, _LIMIT)], checksum)
-        lines.append(line)
+    """Make a store as ``keep`` does, and add rules of an unknown time zone; return the database."""
+    keep(path, *entities)
     terms = {"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Olympus"}}
-    for number in range(count):
-        rule = {"producer_byte_rate": 5.0, "terms": terms}
-        content = {"n": len(entities) + number + 1, "changes": [[{"user": f"strange-{number}"}, rule]]}
-        line, checksum = write_line(content, checksum)
-        lines.append(line)
-    journal.write_bytes(b"".join(lines))
+    rule = json.dumps({"limits": {"producer_byte_rate": 5.0}, "terms": terms})
+    with closing(sqlite3.connect(path / DATABASE, isolation_level=None)) as connection:
+        for number in range(count):
+            entity = json.dumps({"user": f"strange-{number}"})
+            connection.execute("INSERT OR REPLACE INTO rules VALUES (?, ?)", (entity, rule))
+    return path / DATABASE
+
+
+def set_version(path: Path, version: int) -> None:
+    """Have the database of a store say that another version wrote it."""
+    with closing(sqlite3.connect(path / DATABASE)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
+def damage(path: Path, *, page: int = -1) -> None:
+    """Overwrite a page of the database of a store, the last one if none is said."""
+    data = bytearray((path / DATABASE).read_bytes())
+    begin = 4096 * page if page >= 0 else len(data) - 4096
+    data[begin : begin + 4096] = b"?" * 4096
+    (path / DATABASE).write_bytes(data)
+
+
+@contextmanager
+def no_room_above(size_bytes: int) -> Iterator[None]:
+    """Have this process write no file beyond that size; what reaches beyond is cut."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def old_lines(*contents: object) -> bytes:
+    """Return lines as versions before SQLite wrote them into journals and snapshots."""
+    lines, checksum = b"", 0
+    for content in contents:
+        text = json.dumps(content, separators=(",", ":")).encode()
+        checksum = crc32(text, checksum)
+        lines += b"%08x %s\n" % (checksum, text)
+    return lines
+
+
+def old_journal(path: Path, *changes: object, after: int = 0, version: int = 1) -> Path:
+    """Write a journal of the old format; each change is the pairs of one request."""
+    header = {"kafka-quota-store": version, "file": "journal", "after": after}
+    numbered = [{"n": number, "changes": pairs} for number, pairs in enumerate(changes, after + 1)]
+    path.mkdir(parents=True, exist_ok=True)
+    journal = path / f"{after:020}.journal"
+    journal.write_bytes(old_lines(header, *numbered))
     return journal
-
-
-def break_snapshot(path: Path, *entities: Entity) -> None:
-    """Make a store that is one snapshot, in which the last of these rules is damaged."""
-    lines = list(snapshot_lines(7, dict.fromkeys(entities, _LIMIT)))
-    (path / f"{7:020}.snapshot").write_bytes(b"".join(lines)[:-9] + b"?" + b"".join(lines)[-8:])
-    (path / f"{7:020}.journal").write_bytes(begun_journal(7)[0])

@@ -11,8 +11,8 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
 from kafka_quota_proxy.proxy.client_quotas import manager as quota_manager
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
@@ -130,7 +130,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
         return TopicStore(
             NAME,
             hold,
-            None if path is None else TopicCopy(path, stored),
+            None if path is None else TopicCopy(path),
             reader=lambda tell: LogReader(log, tell),
             writer=LogWriter(log),
         )

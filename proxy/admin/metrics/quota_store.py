@@ -23,13 +23,13 @@ _OF_DIRECTORIES: Final[tuple[Single[DirectoryStore], ...]] = (
      lambda store: store.failures),
     ("last_write_failure_timestamp_seconds", "gauge", "When that was last so, Unix time; NaN: never.",
      lambda store: _or_nan(store.last_failure_s)),
-    ("journal_bytes", "gauge", "Of the journal that is being written.", lambda store: store.files.journal_bytes),
-    ("snapshot_bytes", "gauge", "Of the newest snapshot; 0: there is none.",
-     lambda store: store.files.snapshot_bytes),
-    ("snapshot_age_seconds", "gauge", "Since that was written; NaN: there is none.",
-     lambda store: time() - _or_nan(store.files.snapshot_at_s)),
-    ("damaged_files", "gauge", "Files that were set aside at the start, for they were not as they had been written.",
-     lambda store: store.files.damaged_files),
+    ("journal_bytes", "gauge", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
+    ("snapshot_bytes", "gauge", "The database without the log.",
+     lambda store: store.database.file_bytes),
+    ("snapshot_age_seconds", "gauge", "Since the database was written, the log apart.",
+     lambda store: time() - _or_nan(store.database.file_at_s)),
+    ("damaged_files", "gauge", "Files that were found damaged when a change was written.",
+     lambda store: store.database.damaged_files),
 )  # fmt: skip
 
 

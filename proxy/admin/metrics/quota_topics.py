@@ -52,7 +52,7 @@ _OF_STORE: Final[tuple[Single[TopicStore], ...]] = (
     ("entities", "gauge", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
     ("offset", "gauge", "The offset before which all records are in force here.", lambda topic: topic.offset),
     ("disk_failures_total", "counter", "Times that what is known could not be written to the directory of the store.",
-     lambda topic: topic.last_known.failures if topic.last_known else 0),
+     lambda topic: topic.copy.failures if topic.copy else 0),
 )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ _SHOWN: Final = 60
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
-_write: Final = json.JSONEncoder(separators=(",", ":")).encode
+encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JsonFormError(ValueError):
@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
     """Return a rule, with what else is told of it."""
-    return _write({"entity": names_of(entity), **_rule(rule), **more})
+    return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
 def written_changes(changes: Changes) -> bytes:
@@ -100,14 +100,14 @@ def written_changes(changes: Changes) -> bytes:
         for one in changes.alterations
         for entity in (entity_of(dict(one.entity)),)
     ]
-    return _write({"changes": written, "dry_run": changes.is_dry_run}).encode()
+    return encode({"changes": written, "dry_run": changes.is_dry_run}).encode()
 
 
 def written_results(outcomes: Iterable[Outcome], *, is_dry_run: bool) -> Iterator[str]:
     """Yield what became of changes, a piece for each."""
-    separator = f'{{"dry_run":{_write(is_dry_run)},"results":['
+    separator = f'{{"dry_run":{encode(is_dry_run)},"results":['
     for outcome in outcomes:
-        yield separator + _write(_result(outcome))
+        yield separator + encode(_result(outcome))
         separator = ","
     yield "]}\n" if separator == "," else f"{separator}]}}\n"
 
@@ -120,13 +120,14 @@ def _result(outcome: Outcome) -> object:
         error = {"code": code, "name": name_of(code), "message": outcome.error_message, **may_hold}
     return {
         "entity": dict(outcome.entity),
-        "old": None if outcome.old is None else _rule(outcome.old),
-        "new": None if outcome.new is None else _rule(outcome.new),
+        "old": None if outcome.old is None else rule_as_json(outcome.old),
+        "new": None if outcome.new is None else rule_as_json(outcome.new),
         "error": error,
     }
 
 
-def _rule(rule: StoredRule) -> dict[str, object]:
+def rule_as_json(rule: StoredRule) -> dict[str, object]:
+    """Return a rule's limits and terms, to be encoded."""
     terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
     return {"limits": dict(rule.limits), **terms}
 

@@ -1,10 +1,12 @@
-"""Where administered quotas are kept: ``manager`` decides on a change and hands it to one of these.
+"""Where administered quotas are kept. The manager decides on a change and hands it to a store.
 
-store       what a manager asks of it
-choice       which one a configuration asks for
-directory    one on a disk of this proxy's own; ``disk`` has its threads
-topic        one in a Kafka topic that a fleet shares
-topic_state  what is in force of that topic, without I/O
-writer       who writes to it, and ``written`` what is asked of him
-last_known   what was in force of it last, on a disk
+store              what the manager needs of a store
+open_store         makes the store that a configuration asks for
+directory_store    rules in a directory of this proxy
+rule_database      the SQLite database of such a directory; ``database_thread`` runs it in a thread
+old_format         reads directories of versions before SQLite
+topic_store        rules in a Kafka topic that several proxies share
+topic_store_state  which rules of that topic hold, without I/O
+topic_writer       writes to it; ``write_request`` is its interface
+topic_copy         a copy of that topic's rules in a directory of this proxy
 """

@@ -1,4 +1,4 @@
-"""Quotas on a disk of this proxy's own: written there, and then in force."""
+"""The quotas of one proxy, in a directory of its own: a change is written there, and then applied."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,9 @@ from time import time
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR
-from kafka_quota_proxy.proxy.client_quotas.storage.disk import Disk
+from kafka_quota_proxy.proxy.client_quotas.storage.database_thread import DatabaseThread
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UncertainWriteError
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import NotTakenBackError
 
 log = logging.getLogger(__name__)
 
@@ -18,15 +18,15 @@ class DirectoryStore:
     """See ``QuotaStore``.
 
     Args:
-        directory: Where.
+        directory: Where the files are.
         hold: See ``Hold``.
-        stored: The rules that are kept, as ``hold`` makes them.
+        stored: The rules that ``hold`` has applied.
 
     Attributes:
-        files: The files.
-        failures: How often what was decided could not be written.
-        last_failure_s: When that was last so, Unix time; None: never.
-        is_writable: Whether what was written last could be.
+        database: The database. It, and what follows, is read by metrics.
+        failures: How many changes could not be written.
+        last_failure_s: When the last of these failed, Unix time; None: none did.
+        is_writable: Whether the last change could be written.
     """
 
     def __init__(self, directory: str, hold: Hold, stored: Mapping[Entity, StoredRule]) -> None:
@@ -35,45 +35,43 @@ class DirectoryStore:
         self.failures = 0
         self.last_failure_s: float | None = None
         self.is_writable = True
-        self._disk = Disk(directory, stored)
-        self.files = self._disk.store
+        self._thread = DatabaseThread(directory)
+        self.database = self._thread.database
         self._stored = stored
         self._hold = hold
 
     async def open(self) -> None:
         """See ``QuotaStore``."""
-        restored = await self._disk.open()
-        await self._hold([Change(entity, rule) for entity, rule in restored.rules.items()])
-        log.info("%d entities have quotas in %s", len(restored.rules), self.name)
+        read = await self._thread.open()
+        await self._hold([Change(entity, rule) for entity, rule in read.rules.items()])
+        log.info("%d entities have quotas in %s", len(read.rules), self.name)
 
     async def run(self) -> None:
-        """Write snapshots when they are due."""
-        await self._disk.run()
+        """See ``QuotaStore``. There is nothing to do."""
 
     async def catch_up(self) -> None:
-        """See ``QuotaStore``. Nobody else keeps anything here."""
+        """See ``QuotaStore``. No other process changes this store."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """See ``QuotaStore``."""
         try:
-            await self._disk.append(changes)
+            await self._thread.write(changes)
         except OSError as error:
             self.is_writable = False
             self.failures += 1
             self.last_failure_s = time()
             log.warning("no quota was changed: %s cannot be written: %s", self.name, error)
-            told = f"The quotas cannot be kept: {error.strerror or error}"
-            may_hold = isinstance(error, NotTakenBackError)
+            message = f"The quotas cannot be kept: {error.strerror or error}"
+            may_hold = isinstance(error, UncertainWriteError)
             if may_hold:
-                told += "; after a restart the change may be in force all the same"
-            raise NotKeptError(KAFKA_STORAGE_ERROR, told, may_hold=may_hold) from error
+                message += "; after a restart the change may be in force all the same"
+            raise NotKeptError(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
         self.is_writable = True
         await self._hold(changes)
-        await self._disk.begin_snapshot_if_due()
 
     async def close(self) -> None:
         """See ``QuotaStore``."""
-        await self._disk.close()
+        await self._thread.close()
 
     def detail(self) -> dict[str, object]:
         """See ``QuotaStore``."""
@@ -81,5 +79,5 @@ class DirectoryStore:
             "directory": self.name,
             "entities": len(self._stored),
             "writable": self.is_writable,
-            "damaged_files": self.files.damaged_files,
+            "damaged_files": self.database.damaged_files,
         }

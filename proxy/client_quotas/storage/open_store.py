@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.usage.log import MissingPackageError, proxy_name
 
@@ -37,7 +37,7 @@ def make_store(
     return TopicStore(
         str(topic),
         hold,
-        None if store.path is None else TopicCopy(store.path, stored),
+        None if store.path is None else TopicCopy(store.path),
         reader=lambda tell: Reader(topic, client_id, tell, binds),
         writer=Writer(topic, client_id, binds),
     )

@@ -18,8 +18,8 @@ from kafka_quota_proxy.proxy.background.isolation import kept_up, report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.store import Hold, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, Told, settings_of
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record, TopicWriter
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import AtEnd, Began, Failed, Read
@@ -45,7 +45,7 @@ class TopicStore:
     Args:
         name: ``kafka://SERVERS/TOPIC``.
         hold: See ``Hold``.
-        last_known: What keeps it on a disk; None: nothing does.
+        copy: Keeps a copy of its rules on the disk; None: nothing does.
         reader: See ``Hearing``.
         writer: What writes to it.
 
@@ -62,7 +62,7 @@ class TopicStore:
         self,
         name: str,
         hold: Hold,
-        last_known: TopicCopy | None,
+        copy: TopicCopy | None,
         *,
         reader: Callable[[Tell], Reader],
         writer: TopicWriter,
@@ -71,7 +71,7 @@ class TopicStore:
         self.state = StoreTopicState(name=name)
         self.has_read = self.is_connected = False
         self.failures = self.refused = self.offset = 0
-        self.last_known = last_known
+        self.copy = copy
         self._hold = hold
         self._hearing = Hearing(reader, self._hear)
         self._writer = writer
@@ -102,8 +102,8 @@ class TopicStore:
 
     async def open(self) -> None:
         """See ``QuotaStore``: read the topic to its end, or, where it is away, take what was known last."""
-        if self.last_known is not None:
-            self.state.know(await self.last_known.open())
+        if self.copy is not None:
+            self.state.know(await self.copy.open())
         known = self.state.entities
         self._hearing.start()
         began_s = monotonic()
@@ -125,8 +125,8 @@ class TopicStore:
     async def run(self) -> None:
         """Keep what is known on the disk, and look after how the topic is configured, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            if self.last_known is not None:
-                tasks.create_task(kept_up(self.last_known.run))
+            if self.copy is not None:
+                tasks.create_task(kept_up(self.copy.run))
             while True:
                 await self._is_to_be_looked_at.wait()
                 self._is_to_be_looked_at.clear()
@@ -181,8 +181,8 @@ class TopicStore:
         """See ``QuotaStore``."""
         await self._hearing.stop()
         await self._writer.close()
-        if self.last_known is not None:
-            await self.last_known.close()
+        if self.copy is not None:
+            await self.copy.close()
 
     # -- writing --
 
@@ -308,8 +308,8 @@ class TopicStore:
             # The reader begins again, and then they are told again.
             self.state.take_back(told)
             raise
-        if self.last_known is not None:
-            self.last_known.put(changes)
+        if self.copy is not None:
+            self.copy.put(changes)
 
     def _succeed(self) -> None:
         if not self.is_connected:

@@ -8,8 +8,7 @@ import pytest
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.proxy.cli.check import StoreReport, report_on
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
-from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
-from tests.support.stores import break_snapshot, keep, keep_strange
+from tests.support.stores import damage, keep, keep_strange, old_journal, set_version
 
 FILE = ProxyConfig(
     listeners=(),
@@ -52,34 +51,45 @@ def test_one_that_may_not_be_written_is_told_with_what_is_in_it(
     assert report(tmp_path) == StoreReport(1, errors=(f"{told} to the user that runs the proxy",))
 
 
-def test_what_is_damaged_is_told(tmp_path: Path) -> None:
-    keep(tmp_path, ALICE, BOB)
-    (journal,) = tmp_path.glob("*.journal")
-    data = journal.read_bytes()
-    journal.write_bytes(data[:-40] + b"?" + data[-39:])
+def test_damaged_store_is_an_error_and_a_damaged_copy_a_warning(tmp_path: Path) -> None:
+    keep(tmp_path, *(Entity(user=f"user-{number:04}") for number in range(1_000)))
+    damage(tmp_path, page=10)
 
-    found = report(tmp_path)
+    own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 
-    assert found.quotas == 1
-    (warning,) = found.warnings
-    assert warning.startswith(f"{journal}, byte ")
-    assert warning.endswith("a line does not have its checksum; what follows there is set aside at the start")
+    assert own.quotas is None
+    (error,) = own.errors
+    assert error.startswith(f"{tmp_path}/quotas.db is damaged: ")
+    assert error.endswith("; put a copy of it in its place, or move it away and begin without its quotas")
+    assert of_topic.quotas is not None
+    assert 0 < of_topic.quotas < 1_000
+    (warning,) = of_topic.warnings
+    assert warning.startswith(f"{tmp_path}/quotas.db is damaged: ")
+    assert warning.endswith("; it is set aside at the start")
 
 
-def test_one_of_another_version_cannot_be_read(tmp_path: Path) -> None:
-    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
-    (tmp_path / f"{0:020}.journal").write_bytes(other)
+def test_store_of_another_version_is_an_error_and_such_a_copy_a_warning(tmp_path: Path) -> None:
+    keep(tmp_path, ALICE)
+    set_version(tmp_path, 2)
 
     found, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 
-    assert (found.quotas, of_topic.quotas) == (None, None)
+    assert (found.quotas, of_topic.quotas) == (None, 0)
     assert found.errors[0].endswith("start the version that wrote it, or move it away")
     assert (found.warnings, of_topic.errors) == ((), ())
     assert of_topic.warnings[0].endswith("it is set aside at the start")
 
 
-def test_of_a_topic_what_was_known_last_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
-    journal = keep_strange(tmp_path, ALICE, BOB)
+def test_store_that_an_earlier_version_wrote_is_counted_before_it_is_imported(tmp_path: Path) -> None:
+    journal = old_journal(tmp_path, [[{"user": "bob"}, {"producer_byte_rate": 5.0}]])
+    assert report(tmp_path) == StoreReport(1)
+
+    journal.write_bytes(journal.read_bytes().replace(b"bob", b"rob"))
+    assert report(tmp_path).errors[0].startswith(f"{journal}, byte ")
+
+
+def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
+    database = keep_strange(tmp_path, ALICE, BOB)
 
     own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
 
@@ -87,29 +97,19 @@ def test_of_a_topic_what_was_known_last_is_read_as_the_proxy_reads_it(tmp_path: 
     assert own.errors[0].endswith("start the version that wrote it, or move it away")
     assert (of_topic.quotas, len(of_topic.shadowed)) == (2, 1)
     (warning,) = of_topic.warnings
-    assert warning.startswith(f"{journal}, byte ")
+    assert warning.startswith(f"{database}, ")
     assert "Mars/Olympus" in warning
     assert warning.endswith("; that rule alone is left out")
     for count, others in ((2, "is 1 other"), (3, "are 2 others")):
-        keep_strange(tmp_path, ALICE, count=count)
-        (warning,) = report(tmp_path, topic=QuotasFrom(topic="t")).warnings
+        keep_strange(tmp_path / str(count), ALICE, count=count)
+        (warning,) = report(tmp_path / str(count), topic=QuotasFrom(topic="t")).warnings
         assert warning.endswith(f"; that rule alone is left out, and so {others}")
-
-
-def test_of_a_damaged_snapshot_of_a_topic_the_part_before_the_fault_is_read(tmp_path: Path) -> None:
-    break_snapshot(tmp_path, ALICE, BOB)
-
-    own, of_topic = report(tmp_path), report(tmp_path, topic=QuotasFrom(topic="t"))
-
-    assert (own.quotas, of_topic.quotas) == (0, 1)
-    assert of_topic.warnings[0].endswith("what follows there is set aside at the start")
 
 
 def test_one_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    keep(tmp_path, BOB)
     monkeypatch.setattr(Path, "iterdir", fails)
 
     assert report(tmp_path) == StoreReport(None, errors=(f"{tmp_path} cannot be used: Permission denied",))

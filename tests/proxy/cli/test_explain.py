@@ -16,12 +16,10 @@ from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoredEntity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.record import write_line
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads
-from tests.support.stores import break_snapshot, keep_strange
+from tests.support.stores import damage, keep, keep_strange, set_version, write_rules
 
 ALL_KEYS = [*(kind.key for kind in BUCKET_KINDS), "connections", "connection_creation_rate"]
 
@@ -466,16 +464,12 @@ def test_where_no_proxy_answers_it_says_so(url: str, path: Path, capsys: pytest.
 
 
 def stored(path: Path, *, limit: float, directory: str = "quotas.d") -> None:
-    store = StoreDirectory(path / directory)
-    store.open()
-    store.append(
-        [
-            Change(StoredEntity("alice"), StoredRule(limits={"producer_byte_rate": limit})),
-            Change(StoredEntity("filed"), StoredRule(limits={"producer_byte_rate": limit})),
-            Change(StoredEntity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0})),
-        ]
-    )
-    store.close()
+    changes = [
+        Change(StoredEntity("alice"), StoredRule(limits={"producer_byte_rate": limit})),
+        Change(StoredEntity("filed"), StoredRule(limits={"producer_byte_rate": limit})),
+        Change(StoredEntity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0})),
+    ]
+    write_rules(path / directory, changes)
 
 
 def test_rules_that_were_set_through_a_proxy_are_explained_with_those_of_the_file(
@@ -515,23 +509,18 @@ def test_a_store_that_is_damaged_or_of_another_version_is_told(
         "store: {directory: quotas.d}\n"
     )
     stored(tmp_path, limit=1_000.0)
-    (journal,) = (tmp_path / "quotas.d").glob("*.journal")
-    whole = journal.read_bytes()
 
-    journal.write_bytes(whole.replace(b"alice", b"alicf"))
-    assert main(["explain", str(path), "--user", "alice"]) == 0
-    assert "the store is damaged" in capsys.readouterr().err
-    journal.write_bytes(write_line({"kafka-quota-store": 2}, 0)[0])
+    set_version(tmp_path / "quotas.d", 2)
     assert main(["explain", str(path), "--user", "alice"]) == 1
     assert "the store cannot be read: " in capsys.readouterr().err
+    damage(tmp_path / "quotas.d", page=0)
+    assert main(["explain", str(path), "--user", "alice"]) == 1
+    assert "is damaged" in capsys.readouterr().err
 
 
 def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = StoreDirectory(tmp_path / "quotas.d")
-    store.open()
     rule = StoredRule(limits={"connection_creation_rate": 5.0})
-    store.append([Change(StoredEntity(ip=host), rule) for host in ("localhost", "no such host")])
-    store.close()
+    write_rules(tmp_path / "quotas.d", [Change(StoredEntity(ip=host), rule) for host in ("localhost", "no such host")])
     file = tmp_path / "hosts.yaml"
     file.write_text(f"{CONFIG}store: {{directory: {tmp_path / 'quotas.d'}}}\n")
 
@@ -592,28 +581,28 @@ def test_what_was_known_of_a_topic_last_is_read_as_the_proxy_reads_it(
     path, known_last = tmp_path / "f.yaml", tmp_path / "quotas.d" / "store"
     path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
     known_last.mkdir(parents=True)
-    journal = keep_strange(known_last, StoredEntity("alice"))
+    database = keep_strange(known_last, StoredEntity("alice"))
     command = ["explain", str(path), "--user", "alice", "--json"]
 
     assert main(command) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
-    assert said.err.startswith(f"kafka-quota-proxy explain: {journal}, byte ")
+    assert said.err.startswith(f"kafka-quota-proxy explain: {database}, ")
     assert said.err.endswith("; that rule alone is left out\n")
 
-    journal.unlink()
-    break_snapshot(known_last, StoredEntity("alice"), StoredEntity("bob"))
-    assert main(command) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
-    assert "the store is damaged" in said.err
-
-    other, _ = write_line({"kafka-quota-store": 2, "file": "journal", "after": 0}, 0)
-    journal.write_bytes(other)
+    set_version(known_last, 2)
     assert main(command) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["producer_byte_rate"] is None
-    assert f"{known_last} cannot be read, and a start sets it aside" in said.err
+    assert f"{database} has version 2; this program knows 1" in said.err
+
+    database.unlink()
+    keep(known_last, StoredEntity("alice"), *(StoredEntity(f"user-{number:04}") for number in range(1_000)))
+    damage(known_last, page=10)
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
+    assert f"{database} is damaged" in said.err
 
 
 TIMED = """\

@@ -3,14 +3,14 @@
 import asyncio
 import json
 import logging
-import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import perf_counter
 
 import pytest
 
+from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, Store
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
@@ -35,10 +35,12 @@ from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.storage import store_directory as directory
+from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.quota.rule_changes import Changes, IpChanges, RuleChanges
+from tests.support.stores import damage, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
@@ -244,51 +246,39 @@ async def test_without_a_store_rules_are_told_and_not_changed() -> None:
         assert result[:2] == (44, "No quota can be changed here: there is no store for them")
 
 
-def fails_for(path: Path, write: Callable[[int, bytes], int]) -> Callable[[int, bytes], int]:
-    """Return a write that finds no room for a change, though there is some for what is written anew."""
-
-    def maybe(descriptor: int, data: bytes) -> int:
-        name = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if name.parent == path and name.suffix == ".journal":
-            raise OSError(28, "No space left on device")
-        return write(descriptor, data)
-
-    return maybe
-
-
 @on_uvloop
-async def test_a_disk_that_fails_changes_nothing_and_the_next_change_is_tried_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    store, audit_log = Store(directory=str(tmp_path), audit_log=str(tmp_path / "audit.jsonl")), tmp_path / "audit.jsonl"
+    store, audit_log = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "a")), tmp_path / "a"
+    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
     async with bed(None, store=store) as one:
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "write", fails_for(tmp_path, os.write))
-            (result,) = await one.set(ALICE, {P: 4.0})
-        assert result[:2] == (56, "The quotas cannot be kept: No space left on device")
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", fails)
-            (result,) = await one.set(ALICE, {P: 5.0})
-            (anew,) = await one.set(ALICE, {P: 5.0})
-        told = "The quotas cannot be kept: No space left on device"
-        assert result[:2] == (56, f"{told}; after a restart the change may be in force all the same")
-        assert anew[:2] == (56, told)
-        assert "no quota was changed" in caplog.text
-        assert (one.changes, one.manager.quotas) == ([], ())
+        assert isinstance(one.manager.store, DirectoryStore)
+        await one.set(ALICE, {P: 3.0})
+        connection = one.manager.store.database._connection
+        assert connection is not None
+        connection.execute("PRAGMA max_page_count = 3")
+        full = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1).results
+        connection.execute("PRAGMA max_page_count = 1000000")
+        with no_room_above(one.manager.store.database.log_bytes):
+            (unknown,) = await one.set(ALICE, {P: 5.0})
+
+        assert {result[:2] for result in full} == {(56, "The quotas cannot be kept: database or disk is full")}
+        assert unknown[:2] == (
+            56, "The quotas cannot be kept: disk I/O error; after a restart the change may be in force all the same",
+        )  # fmt: skip
+        assert caplog.text.count("no quota was changed") == 2
+        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.quotas] == [3.0]
 
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
-    # The second refusal in a second is summed up.
-    assert {(line["result"], "since" in line) for line in lines} == {
-        ("refused", False),
-        ("unknown", False),
-        ("applied", False),
-        ("refused", True),
-    }
-    async with bed(tmp_path) as again:
+    assert [line["result"] for line in lines if line.get("entity") == {"user": "alice"}] == [
+        "applied",
+        "unknown",
+        "applied",
+    ]
+    assert {line["result"] for line in lines} == {"refused", "unknown", "applied"}
+    async with bed(tmp_path / "d") as again:
         assert [rule.limits.get("producer_byte_rate") for rule in again.manager.quotas] == [6.0]
 
 
@@ -316,16 +306,13 @@ async def test_many_changes_at_once_let_others_have_a_turn(tmp_path: Path) -> No
 
 
 @on_uvloop
-async def test_a_journal_that_is_long_becomes_a_snapshot_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(directory, "_LEAST_JOURNAL_BYTES", 2_000)
-    async with bed(tmp_path) as one:
-        for number in range(60):
-            await one.set((("user", str(number)),), {P: 1.0})
-        await eventually(lambda: any(name.endswith(".snapshot") for name in os.listdir(tmp_path)))  # noqa: PTH208
-    async with bed(tmp_path) as again:
-        assert len(again.manager.quotas) == 60
+async def test_damaged_store_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
+    keep(tmp_path, Entity("alice"))
+    damage(tmp_path, page=0)
+
+    with pytest.raises(StartError, match=r"quotas\.db is damaged: file is not a database; put a copy of it in"):
+        async with bed(tmp_path):
+            pass
 
 
 @on_uvloop

@@ -40,11 +40,11 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.stores import write_rules
 from tests.support.stub_broker import client_of, listener_to, on_uvloop, running, stub_broker
 from tests.support.topic_log import made_up
 
@@ -94,13 +94,7 @@ async def altered(server: Server, number: int) -> None:
 
 def fill(path: Path, count: int) -> None:
     """Make a store in which so many entities have quotas."""
-    store = StoreDirectory(path)
-    store.open()
-    for begin in range(0, count, 5_000):
-        store.append(
-            [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(begin, min(begin + 5_000, count))]
-        )
-    store.close()
+    write_rules(path, [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(count)])
 
 
 @asynccontextmanager

@@ -19,11 +19,11 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_quota_manager import ETL, P, answers, config_to, put
 from tests.support.frames import produce_request, produce_response
+from tests.support.stores import write_rules
 from tests.support.stub_broker import client_of, eventually, on_uvloop, running, stub_broker
 
 START_MS = parse_instant_ms("2026-11-23T07:00:00Z")
@@ -222,11 +222,8 @@ async def test_the_first_rule_that_ever_has_times_is_followed(tmp_path: Path, is
 @on_uvloop
 async def test_a_ramp_of_the_store_goes_on_after_a_restart_where_it_should_be(tmp_path: Path) -> None:
     ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
-    store = StoreDirectory(tmp_path)
-    store.open()
     stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
-    store.append((Change(StoreEntity(client_id="etl"), stored),))
-    store.close()
+    write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])
     clock = Clock(START_MS + 990)
     limits = [await _over_a_run(tmp_path, clock, more_ms) for more_ms in (10, 3_000, 5_000)]
 
@@ -251,10 +248,8 @@ async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, fl
 @on_uvloop
 async def test_an_alter_in_the_middle_of_a_ramp_sets_where_it_leads_to(tmp_path: Path) -> None:
     ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
-    store = StoreDirectory(tmp_path)
-    store.open()
-    store.append((Change(StoreEntity(client_id="etl"), StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))),))
-    store.close()
+    stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
+    write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])
     clock = Clock(START_MS + 4_000)
     async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
         assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.quotas] == [5_000.0]

@@ -16,9 +16,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from tests.support.frames import other_response
+from tests.support.stores import write_rules
 from tests.support.stub_broker import (
     StubBroker,
     client_of,
@@ -35,11 +35,9 @@ MANY = 500
 def stored(path: Path, broker: StubBroker) -> ProxyConfig:
     """Return a proxy's file, whose store has many rules."""
     rule = StoredRule(limits={"producer_byte_rate": 1.0})
-    store = StoreDirectory(path)
-    store.open()
-    store.append([Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)])
-    store.append([Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))])
-    store.close()
+    of_users = [Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)]
+    of_ip = Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))
+    write_rules(path, [*of_users, of_ip])
     return ProxyConfig(listeners=(listener_to(broker.address),), store=Store(directory=str(path)))
 
 

@@ -24,7 +24,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.stub_broker import (
@@ -123,14 +123,14 @@ async def test_a_change_that_is_on_its_way_when_the_proxy_stops_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_writing, may_go_on = Event(), Event()
-    append = StoreDirectory.append
+    write = RuleDatabase.write
 
-    def slowly(store: StoreDirectory, changes: Sequence[Change]) -> None:
+    def slowly(database: RuleDatabase, changes: Sequence[Change]) -> None:
         is_writing.set()
         may_go_on.wait(20)
-        append(store, changes)
+        write(database, changes)
 
-    monkeypatch.setattr(StoreDirectory, "append", slowly)
+    monkeypatch.setattr(RuleDatabase, "write", slowly)
     async with stub_broker(answers) as broker:
         server = Server(config_to(broker, tmp_path))
         end = asyncio.ensure_future(server.run())

@@ -42,7 +42,7 @@ def test_a_topic_keeps_for_a_fleet_with_a_directory_or_without() -> None:
         one = make_store(config(Store(directory=directory, topic=TOPIC)), hold, {})
         assert isinstance(one, TopicStore)
         assert one.name == "kafka://k:9092/t"
-        assert (one.last_known is None) == (directory is None)
+        assert (one.copy is None) == (directory is None)
 
 
 def test_without_aiokafka_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store as topic_module
 from kafka_quota_proxy.proxy.client_quotas.storage import topic_store_state as topic_state
-from kafka_quota_proxy.proxy.client_quotas.storage.last_known import TopicCopy
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
-from kafka_quota_proxy.proxy.client_quotas.storage.store_directory import StoreDirectory
+from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import Told
 from kafka_quota_proxy.proxy.client_quotas.storage.write_request import NotWrittenError, Record
@@ -48,10 +48,8 @@ class Bed:
         self.held: list[list[Entity]] = []
         self.fails = 0
         self.writer = LogWriter(log)
-        last_known = None if directory is None else TopicCopy(str(directory), self.stored)
-        self.store = TopicStore(
-            NAME, self.hold, last_known, reader=lambda tell: LogReader(log, tell), writer=self.writer
-        )
+        copy = None if directory is None else TopicCopy(str(directory))
+        self.store = TopicStore(NAME, self.hold, copy, reader=lambda tell: LogReader(log, tell), writer=self.writer)
 
     async def hold(self, changes: Sequence[Change]) -> None:
         await asyncio.sleep(0)
@@ -297,7 +295,7 @@ async def test_where_it_is_away_at_the_start_what_was_known_last_holds(
         log.is_away = False
         await eventually(lambda: one.store.is_connected)
         assert one.stored == {Entity(user="carol"): rule(**{P: 1.0})}
-    assert StoreDirectory(tmp_path).look().rules == one.stored
+    assert read_store(tmp_path).rules == one.stored
 
 
 @on_uvloop

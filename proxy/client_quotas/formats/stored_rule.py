@@ -1,0 +1,95 @@
+"""A rule and its entity as a store writes them: the JSON of the API, strictly read.
+
+    entity      {"user":"alice","client-id":null}
+    rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
+
+A null name is the default entity. ``terms`` is absent from a rule that always holds.
+"""
+
+import json
+import math
+from typing import Final
+
+from kafka_quota_proxy.config.errors import TermsError
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS
+from kafka_quota_proxy.config.terms import read_terms
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError, encode, rule_as_json
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+    ENTITY_TYPES,
+    IP,
+    Entity,
+    StoredRule,
+    entity_of,
+    names_of,
+)
+
+_decode: Final = json.JSONDecoder().decode
+
+
+def encode_entity(entity: Entity) -> str:
+    """Return an entity as JSON; equal entities have equal JSON."""
+    return encode(names_of(entity))
+
+
+def encode_rule(rule: StoredRule) -> str:
+    """Return a rule as JSON."""
+    return encode(rule_as_json(rule))
+
+
+def decode_entity(data: bytes) -> Entity:
+    """Read an entity.
+
+    Raises:
+        JsonFormError: The bytes are not an entity that this version knows.
+    """
+    return read_entity(_json(data))
+
+
+def decode_rule(entity: Entity, data: bytes) -> StoredRule:
+    """Read the rule of an entity.
+
+    Raises:
+        JsonFormError: The bytes are not a rule that this version knows.
+    """
+    given = _json(data)
+    if not isinstance(given, dict) or not {"limits"} <= given.keys() <= {"limits", "terms"}:
+        raise JsonFormError("a rule has limits, and may have terms")
+    return read_rule(entity, given["limits"], given.get("terms", {}))
+
+
+def read_entity(names: object) -> Entity:
+    """Read an entity whose JSON is parsed. Errors as of ``decode_entity``."""
+    if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
+        raise JsonFormError("not an entity")
+    if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
+        raise JsonFormError("a name of an entity is neither text nor null")
+    if IP in names and len(names) > 1:
+        raise JsonFormError("an entity is an address and more")
+    return entity_of(names)
+
+
+def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
+    """Read a rule whose JSON is parsed. Errors as of ``decode_rule``."""
+    if not isinstance(limits, dict) or not limits:
+        raise JsonFormError("a rule has no limits")
+    # Kafka's API sets fewer keys of a client than a rule that was published to a topic may have.
+    unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
+    if unknown:
+        raise JsonFormError(f"{min(unknown)!r} is no key of {entity}")
+    try:
+        return StoredRule(limits={key: _limit(key, value) for key, value in limits.items()}, terms=read_terms(terms))
+    except TermsError as error:
+        raise JsonFormError(f"terms of {entity}: {error}") from None
+
+
+def _limit(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise JsonFormError(f"{key} is not a number above 0")
+    return int(value) if key == "connections" else float(value)
+
+
+def _json(data: bytes) -> object:
+    try:
+        return _decode(data.decode())
+    except (ValueError, RecursionError):
+        raise JsonFormError("not JSON") from None

@@ -1,0 +1,353 @@
+"""The rules of a store in SQLite: one table, in a file of the store's directory. Blocks; not for the loop.
+
+    quotas.db        the rules, each as ``formats.stored_rule`` writes it
+    quotas.db-wal    SQLite's log: changes that are not in quotas.db yet
+    quotas.db-shm    SQLite's index of that log
+    lock             locked by the process that has the store, until it ends in whatever way
+    *.imported       files of an earlier version, whose rules are in quotas.db
+    *.damaged        files that could not be read; nothing here reads them again
+
+A change is on the disk when ``write`` returns: SQLite syncs its log before a transaction ends (synchronous=FULL).
+Writers do not wait for readers, nor readers for writers, so ``check`` and ``explain`` read the store of a proxy that
+runs.
+"""
+
+import errno
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.proxy.background import file_lock
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
+from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
+    decode_entity,
+    decode_rule,
+    encode_entity,
+    encode_rule,
+)
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.old_format import OldFormatError, old_files, read_old_files
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 1
+FILE: Final = "quotas.db"
+
+_PART: Final = f"{FILE}.part"  # being made
+_IMPORT: Final = f"{FILE}.import"  # whole; the files that it replaces are being set aside
+_TABLE: Final = "CREATE TABLE rules (entity TEXT PRIMARY KEY, rule TEXT NOT NULL) WITHOUT ROWID"
+_UPSERT: Final = "INSERT INTO rules VALUES (?, ?) ON CONFLICT (entity) DO UPDATE SET rule = excluded.rule"
+_THEN: Final = "start the version that wrote it, or move it away"
+_RESTORE: Final = "put a copy of it in its place, or move it away and begin without its quotas"
+# What SQLite says of a file that is not as it wrote it, or that another program wrote.
+_DAMAGE: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+_ERRNO: Final = {
+    sqlite3.SQLITE_BUSY: errno.EAGAIN,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+
+
+class UnusableStoreError(Exception):
+    """A store has what this version cannot read. The text says where, why, and what to do."""
+
+
+class UncertainWriteError(OSError):
+    """A change could not be written, and may be in force after a restart all the same."""
+
+
+class StoredRules(NamedTuple):
+    """What a store has.
+
+    Attributes:
+        rules: Those that were read.
+        not_understood: The rules of a copy that this version does not know, each with its place and the reason.
+        damage: Why the rest of a copy could not be read; None: all of it was.
+        is_written: Whether the rules are in the database as they are here; no: they come from elsewhere.
+    """
+
+    rules: dict[Entity, StoredRule]
+    not_understood: tuple[str, ...] = ()
+    damage: str | None = None
+    is_written: bool = False
+
+    @property
+    def left_out(self) -> str | None:
+        """The first rule that is not understood and how many more there are; None: there is none."""
+        if not self.not_understood:
+            return None
+        first, *others = self.not_understood
+        more = f", and so {'is 1 other' if len(others) == 1 else f'are {len(others)} others'}" if others else ""
+        return f"{first}; that rule alone is left out{more}"
+
+
+def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
+    """Read a store as it is, and change nothing; a proxy may have it meanwhile.
+
+    Args:
+        directory: The store's.
+        is_copy: Whether the rules are elsewhere, too. What cannot be read of a copy is passed over.
+
+    Raises:
+        OSError: The files cannot be read.
+        UnusableStoreError: They can, and are not understood, or are damaged.
+    """
+    path = next((path for path in (directory / FILE, directory / _IMPORT) if path.exists()), None)
+    if path is None:
+        return _read_old(directory, is_copy=is_copy)
+    if path.name == FILE and old_files(directory) and not is_copy:
+        # Not of an import, which sets them aside before the database has its name.
+        raise UnusableStoreError(
+            f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
+            "move away those that are no longer to be used"
+        )
+    # Without a log nobody changes the file. With one, SQLite has to look into it.
+    mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
+    try:
+        with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
+            return _read(connection, path, is_copy=is_copy)
+    except UnusableStoreError as error:
+        if not is_copy:
+            raise
+        return StoredRules({}, damage=str(error))
+
+
+class RuleDatabase:
+    """The database of one proxy. ``open`` comes first, ``close`` last; all calls are for one thread.
+
+    Args:
+        directory: The store's; it is made where it is not there.
+        is_copy: See ``read_store``. Files of a copy that cannot be read are set aside.
+
+    Attributes:
+        log_bytes: The size of SQLite's log. These are read by metrics.
+        file_bytes: The size of the database without it.
+        file_at_s: When that was written last, Unix time; None: not yet.
+        damaged_files: How many files were found damaged.
+    """
+
+    def __init__(self, directory: Path, *, is_copy: bool = False) -> None:
+        self._directory = directory
+        self._path = directory / FILE
+        self._is_copy = is_copy
+        self._lock = -1
+        self._connection: sqlite3.Connection | None = None
+        self.log_bytes = self.file_bytes = self.damaged_files = 0
+        self.file_at_s: float | None = None
+
+    def open(self) -> StoredRules:
+        """Lock the store and read it; import the files of an earlier version.
+
+        Raises:
+            OSError: The directory cannot be used, or another process has the store.
+            UnusableStoreError: See ``read_store``. Nothing was changed.
+        """
+        _make(self._directory)
+        taken = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
+        self._lock = file_lock.take(self._directory / "lock", taken=taken)
+        stored = read_store(self._directory, is_copy=self._is_copy)
+        if not stored.is_written:
+            # SQLite would take the log of another database for that of a new one.
+            self._set_aside(_files_of(self._path), "damaged")
+            with _errors_translated(self._path):
+                self._create(stored.rules)
+        old = old_files(self._directory)
+        if old and stored.damage is None:
+            log.info("%s: imports the quotas of %d entities from an earlier version", self._path, len(stored.rules))
+        self._set_aside(old, "imported" if stored.damage is None else "damaged")
+        if not self._path.exists():
+            (self._directory / _IMPORT).rename(self._path)
+            _sync(self._directory)
+        self._measure()
+        return stored
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Write changes at once. After an error none of them is there, and ``write`` may be called again.
+
+        Raises:
+            OSError: The disk is full, or something else is wrong with the files.
+            UncertainWriteError: The same, and the changes may be there after a restart.
+        """
+        rules = dict(changes)
+        try:
+            if self._connection is None:
+                # Not before there is something to write: a proxy starts on a full disk, too.
+                self._connection = _connect(self._path)
+            _write(self._connection, rules)
+        except sqlite3.Error as error:
+            self._take_back(error)
+        self._measure()
+
+    def close(self) -> None:
+        """Close the database and unlock the store."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+    def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
+        """Make a database that has these rules; it is whole before it has a name under which it is looked for."""
+        part = self._directory / _PART
+        for left_by_a_crash in _files_of(part):
+            left_by_a_crash.unlink()
+        os.close(os.open(part, os.O_CREAT | os.O_CLOEXEC, 0o640))  # SQLite gives its other files the same mode
+        with closing(_connect(part)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_TABLE)
+            _write(connection, rules)
+        part.rename(self._directory / _IMPORT)
+        _sync(self._directory)
+
+    def _take_back(self, error: sqlite3.Error) -> None:
+        """See that a change that failed is not in the log, and raise its error."""
+        code = _primary_code(error)
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            self.damaged_files = 1
+        connection, failure = self._connection, _as_os_error(error)
+        if connection is None:
+            raise failure from error
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+            # Where only the sync failed, the change is in the log and would be found after a restart. The next
+            # transaction is written over it. A full disk has not taken the end of the change.
+            if code != sqlite3.SQLITE_FULL:
+                _write(connection, {})
+        except sqlite3.Error:
+            raise UncertainWriteError(failure.errno, failure.strerror) from error
+        raise failure from error
+
+    def _set_aside(self, paths: Iterable[Path], suffix: str) -> None:
+        for path in sorted(paths):
+            aside, turn = path.with_name(f"{path.name}.{suffix}"), 0
+            while aside.exists():
+                turn += 1
+                aside = path.with_name(f"{path.name}.{suffix}.{turn}")
+            path.rename(aside)
+            log.warning("%s is kept as %s", path, aside.name)
+            _sync(self._directory)
+
+    def _measure(self) -> None:
+        with suppress(OSError):
+            self.log_bytes = self._path.with_name(f"{FILE}-wal").stat().st_size
+        with suppress(OSError):
+            file = self._path.stat()
+            self.file_bytes, self.file_at_s = file.st_size, file.st_mtime
+
+
+# -- SQL
+
+
+def _connect(path: Path, options: str = "?mode=rw") -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}{options}", uri=True, isolation_level=None, check_same_thread=False
+    )
+    connection.text_factory = bytes  # damaged text need not be UTF-8
+    return connection
+
+
+def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> StoredRules:
+    ((version,),) = connection.execute("PRAGMA user_version")
+    if version != VERSION:
+        raise UnusableStoreError(f"{path} has version {version}; this program knows {VERSION}; {_THEN}")
+    rules: dict[Entity, StoredRule] = {}
+    not_understood: list[str] = []
+    try:
+        for entity, rule in _rows(connection):
+            try:
+                key = decode_entity(entity)
+                rules[key] = decode_rule(key, rule)
+            except JsonFormError as error:
+                not_understood.append(f"{path}, {entity.decode(errors='backslashreplace')}: {error}")
+    except sqlite3.DatabaseError as error:
+        if not is_copy or _primary_code(error) not in _DAMAGE:
+            raise
+        return StoredRules(rules, tuple(not_understood), f"{path} is damaged: {error}")
+    if not_understood and not is_copy:
+        raise UnusableStoreError(f"{not_understood[0]}; {_THEN}")
+    return StoredRules(rules, tuple(not_understood), is_written=not not_understood)
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
+    yield from connection.execute("SELECT entity, rule FROM rules")
+    # Behind the rows, so that of a copy those in front of the damage are there.
+    ((found,),) = connection.execute("PRAGMA quick_check(1)")
+    if found != b"ok":
+        error = sqlite3.DatabaseError(found.decode(errors="replace"))
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
+    """Set and remove rules in one transaction, which is written also where there are none."""
+    kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
+    removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.executemany(_UPSERT, kept)
+    connection.executemany("DELETE FROM rules WHERE entity = ?", removed)
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def _errors_translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if _primary_code(error) in _DAMAGE:
+            raise UnusableStoreError(f"{path} is damaged: {error}; {_RESTORE}") from error
+        raise _as_os_error(error) from error
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _as_os_error(error: sqlite3.Error) -> OSError:
+    return OSError(_ERRNO.get(_primary_code(error), errno.EIO), str(error))
+
+
+# -- files
+
+
+def _files_of(database: Path) -> list[Path]:
+    """Return the files of a database that there are."""
+    names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
+    return [path for path in names if path.exists()]
+
+
+def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
+    try:
+        return StoredRules(read_old_files(directory))
+    except OldFormatError as error:
+        text = f"{directory}/{error}"
+    if is_copy:
+        return StoredRules({}, damage=text)
+    raise UnusableStoreError(f"{text}; {_THEN}")
+
+
+def _make(directory: Path) -> None:
+    """Make a directory where there is none, and sync its name."""
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        _sync(path.parent)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

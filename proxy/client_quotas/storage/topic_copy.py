@@ -1,0 +1,101 @@
+"""A copy of the rules of a topic on this proxy's disk, for a start at which the topic cannot be read."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.storage.database_thread import DatabaseThread
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 10_000
+_RETRY_S: Final = 5.0
+
+
+class TopicCopy:
+    """Follows the topic as fast as the disk allows; nothing waits for it. All of it belongs to the loop.
+
+    Changes that come while it writes are one transaction.
+
+    Attributes:
+        failures: How many writes failed.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.failures = 0
+        self._directory = directory
+        self._thread = DatabaseThread(directory, is_copy=True)
+        self._waiting: dict[Entity, StoredRule | None] = {}
+        self._has_changes = asyncio.Event()
+        self._is_failing = False
+
+    async def open(self) -> Mapping[Entity, StoredRule]:
+        """Return the rules of the copy that can be read: the topic has all of them.
+
+        Raises:
+            OSError: The directory cannot be used, or another process does.
+        """
+        stored = await self._thread.open()
+        if stored.damage is not None:
+            log.warning(
+                "%s; it is set aside, and of its quotas %d can be read; while the topic cannot be read, the others do "
+                "not hold",
+                stored.damage, len(stored.rules),
+            )  # fmt: skip
+        if stored.not_understood:
+            # Above all of a time zone that this machine has no longer.
+            log.warning(
+                "%s: %d of %d quotas that were known last can be read; while the topic cannot be read, the others do "
+                "not hold. First: %s",
+                self._directory, len(stored.rules), len(stored.rules) + len(stored.not_understood),
+                stored.not_understood[0],
+            )  # fmt: skip
+        return stored.rules
+
+    def put(self, changes: Iterable[Change]) -> None:
+        """Take changes that have been applied; they are written later."""
+        self._waiting.update(changes)
+        self._has_changes.set()
+
+    async def run(self) -> None:
+        """Write changes, until cancelled."""
+        while True:
+            await self._has_changes.wait()
+            self._has_changes.clear()
+            try:
+                await self._write()
+            except OSError as error:
+                self._fail(error)
+                await asyncio.sleep(_RETRY_S)
+                self._has_changes.set()
+
+    async def close(self) -> None:
+        """Write what is left, and close the files."""
+        with suppress(OSError):
+            await self._write()
+        await self._thread.close()
+
+    async def _write(self) -> None:
+        while self._waiting:
+            some = dict(islice(self._waiting.items(), _AT_ONCE))
+            await self._thread.write([Change(entity, rule) for entity, rule in some.items()])
+            for entity, rule in some.items():
+                # A rule that has changed again waits for the next turn.
+                if self._waiting[entity] is rule:
+                    del self._waiting[entity]
+            self._is_failing = False
+
+    def _fail(self, error: OSError) -> None:
+        self.failures += 1
+        if not self._is_failing:
+            self._is_failing = True
+            log.warning(
+                "%s cannot be written: %s; quotas hold, but if the topic cannot be read at the next start, older ones "
+                "will",
+                self._directory, error,
+            )  # fmt: skip
